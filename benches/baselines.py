@@ -16,7 +16,7 @@ import statistics
 import sys
 import time
 
-# No __pycache__ beside the sources.
+# Write no __pycache__ folders beside the sources.
 sys.dont_write_bytecode = True
 
 import torch
@@ -65,7 +65,7 @@ class Run:
         self.options = options
         self.atlas = Atlas(options.atlas, options.atlas_limit) if options.atlas else None
         self.compile_left = options.compile_budget
-        # Paths mean nothing on another machine.
+        # Paths are meaningless on another machine.
         kept = {k: v for k, v in vars(options).items() if k not in ("out", "atlas", "self_test")}
         self.result = {"record": timing.record(), "options": kept, "works": []}
 
@@ -90,7 +90,7 @@ class Run:
             with timing.limited(limit):
                 made = baseline.make()
                 fn, note = made if isinstance(made, tuple) else (made, None)
-                # Preparing may have run it.
+                # The preparation may have run it.
                 work.reset()
                 output = fn()
                 torch.cuda.synchronize()
@@ -231,7 +231,7 @@ def main():
         except Exception as error:
             run.result["works"].append({"name": name, "shape": "", "dtype": "", "error": f"{type(error).__name__}: {error}"[:800]})
             say(f"  {name}: {error}")
-        # How often a function may be compiled anew is counted over all shapes.
+        # The limit on recompilations of a function would otherwise count all shapes.
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()

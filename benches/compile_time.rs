@@ -1,7 +1,7 @@
-//! Time from Tile IR to PTX for each op, with the config chosen, in a warmed process; and what choosing costs on the
-//! host: all configs of a specialization that is new, with and without the compilation of the best, a launch at a new
-//! size of one that is known, and a walk of a bundle's table. Before the first group stands a table of what each stage of a
-//! compilation takes.
+//! The time from Tile IR to PTX for each op with its chosen config, in a warm process, and the host time of choosing a
+//! config. The latter has four parts: all configs of a new specialization, the same with the compilation of the best
+//! config, a launch at a new size of a known specialization, and a lookup in a bundle's table. A table of the time of
+//! each compilation stage is printed before the first group.
 //!
 //! The medians of the 20 samples are in `target/criterion/*/*/new/estimates.json`, in nanoseconds.
 
@@ -15,7 +15,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// The Tile IR and schedule that would be compiled for a problem.
+/// The Tile IR and the schedule that a problem is compiled with.
 fn kernel(p: &Problem, target: Target) -> Option<(Verified<Kernel>, Schedule)> {
     let spec = specialization(p);
     let selection = choose_for(p.kernel, &spec, &p.dims, Some(target.into()));
@@ -49,7 +49,7 @@ fn tile_to_ptx(c: &mut Criterion) {
     }
 }
 
-/// The median time of each stage, in milliseconds, of the compilations of the other groups.
+/// The median time of each stage in milliseconds, over the compilations of the other groups.
 fn stages(_: &mut Criterion) {
     const SAMPLES: usize = 20;
     let target = Target { sm: 90, specific: false };
@@ -74,14 +74,14 @@ fn stages(_: &mut Criterion) {
     }
 }
 
-/// True for what the command line asks for: `stages`, or a group and a bench of its own.
+/// True if the command line selects this: `stages`, or a group and one of its benches.
 fn is_asked_for(bench: &str) -> bool {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     filter.is_none_or(|f| f.strip_prefix("stages").is_some_and(|rest| bench.contains(rest.trim_start_matches('/'))))
 }
 
-/// A first launch but for the driver: every config of a specialization that the process has not met, and the compilation
-/// of the best.
+/// A first launch without the driver: every config of a specialization that is new to the process, and the compilation
+/// of the best one.
 fn first_launch(c: &mut Criterion) {
     let machine = Machine::from(Target { sm: 90, specific: false });
     let mut group = c.benchmark_group("first_launch");
@@ -105,7 +105,7 @@ fn first_launch(c: &mut Criterion) {
     group.finish();
 }
 
-/// Every config of a kernel for a specialization that the process has not met.
+/// Every config of a kernel for a specialization that is new to the process.
 fn new_specialization(c: &mut Criterion) {
     let machine = Machine::from(Target { sm: 90, specific: false });
     let mut group = c.benchmark_group("new_specialization");
@@ -114,7 +114,7 @@ fn new_specialization(c: &mut Criterion) {
     for bench in cases::benches() {
         let Problem { kernel, dims, .. } = &bench.problem;
         let name = format!("{}/{} configs", bench.name, kernel.configs().len());
-        // The kernel has no such dim, so that nothing else differs.
+        // The kernel has no such dim, so nothing else changes.
         let mut spec = || {
             fresh += 1;
             specialization(&bench.problem).with_dim(&format!("none{fresh}"), DimFact::Dynamic(1))
@@ -126,8 +126,8 @@ fn new_specialization(c: &mut Criterion) {
     group.finish();
 }
 
-/// All that a launch does on the host but to queue it, at sizes of one specialization that it has not met. The kernel is
-/// loaded: by the simulator, which has the same path up to there.
+/// The host work of a launch except queueing it, at new sizes of one specialization. The kernel is loaded by the
+/// simulator, which takes the same path up to there.
 fn new_size(c: &mut Criterion) {
     const MOST: usize = 1 << 17;
     let device = Device::sim_with(Target { sm: 90, specific: false }, SimOptions::default(), CacheDir::Off);
@@ -136,7 +136,7 @@ fn new_size(c: &mut Criterion) {
     let hidden = weights.reshape([1, 16, 64]).expect("as many elements");
     let def = cases::problem("memory_read", DType::Bf16, &[1, 1, 16, 64]).expect("a kernel that ships").kernel;
     let mut n = 1;
-    // Odd sizes have one divisor class, and by the time that one returns its plan is gone.
+    // Odd sizes have one divisor class. By the time that a size comes again, its plan has been evicted.
     let mut next = || {
         n = (n + 2) % MOST;
         let rows = |t: &Tensor| t.slice(1, 0..n).expect("inside");
@@ -154,7 +154,7 @@ fn new_size(c: &mut Criterion) {
     group.finish();
 }
 
-/// Choosing a config in a bundle's table: of 128 sizes that were asked for when it was made, and of others.
+/// Choosing a config in a bundle's table: one of 128 sizes that the bundle was made for, and other sizes.
 fn choose(c: &mut Criterion) {
     let machine = Machine::from(Target { sm: 90, specific: false });
     let mut group = c.benchmark_group("choose");

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benches" / "results"
 OUT = ROOT / "docs" / "src" / "roofline.svg"
 
-# Kernels that read [N, D] once and write it once in bf16: four bytes for each element.
+# Kernels that read [N, D] once and write it once in bf16: four bytes per element.
 KERNELS = {"softmax": "#1f6fb4", "rms_norm": "#c8501e", "poly3": "#2a8f5a"}
 BYTES_PER_ELEMENT = 4
 

@@ -4,8 +4,8 @@
 
 use atlas::prelude::*;
 
-// A kernel says what one program does with its tile; `grid` says over which tiles the programs run. N is a named
-// dim: its size comes from the tensors at launch. BN is a tile size, chosen from `tune` for each problem.
+// A kernel defines the work of one program on its tile. `grid` gives the tiles that the programs process. N is a named
+// dim: its size comes from the tensors at launch. BN is a tile size, which is chosen from `tune` for each problem.
 atlas_kernel! {
     /// y = a x + y, in place.
     kernel saxpy(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, a: f32)
@@ -18,7 +18,7 @@ atlas_kernel! {
 }
 
 fn main() -> atlas::Result<()> {
-    // 1000 is no multiple of any tile: the compiler masks the ragged edge, the kernel does not mention it.
+    // 1000 is not a multiple of any tile size: the compiler masks the ragged edge, and the kernel does not mention it.
     let x: Vec<f32> = (0..1000).map(|i| i as f32 * 0.5).collect();
     let y: Vec<f32> = (0..1000).map(|i| 1000.0 - i as f32).collect();
 

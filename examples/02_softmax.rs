@@ -4,9 +4,9 @@
 
 use atlas::prelude::*;
 
-// T is a type parameter: the launch binds it to the tensors' element type. The arithmetic is in f32, so that bf16
-// tensors lose nothing on the way. `max(x, axis = 1)` reduces axis 1, which stays with extent 1 and broadcasts against x.
-// D is used whole (`..`): it becomes a constant of the compiled kernel.
+// T is a type parameter: the launch binds it to the tensors' element type. The arithmetic is in f32, so intermediate
+// results are not rounded to bf16. `max(x, axis = 1)` reduces axis 1, which keeps extent 1 and broadcasts against x. D
+// is used whole (`..`): it becomes a constant of the compiled kernel.
 atlas_kernel! {
     /// y = softmax(x), row by row.
     kernel softmax<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)

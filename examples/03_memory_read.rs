@@ -5,7 +5,7 @@
 use atlas::prelude::*;
 
 // Two products with an activation between them, in one kernel: the hidden layer never leaves the chip. `pipeline`
-// streams H in tiles, whose loads run ahead of their use; `acc` is carried from one to the next in f32.
+// processes H in tiles, whose loads run ahead of their use. `acc` is carried from one iteration to the next in f32.
 atlas_kernel! {
     /// A layer of a perceptron; `gelu` is built in.
     tile fn layer(x, w) { gelu(dot(x, w.t())) }
@@ -42,7 +42,7 @@ fn main() -> atlas::Result<()> {
     let w1 = wave(d * hidden, 0.1, 2.11);
 
     let device = Device::best()?;
-    // Tokens come first in memory, heads second: a view exchanges the axes, and nothing is copied.
+    // In memory, tokens come first and heads second: a view exchanges the axes without a copy.
     let dx = device.tensor_from(&x, [tokens, heads, d])?.transpose(0, 1)?;
     // All heads share one pair of weights: a view repeats it, with stride 0.
     let dw2 = device.tensor_from(&w2, [1, hidden, d])?.expand([heads, hidden, d])?;
@@ -72,7 +72,7 @@ fn main() -> atlas::Result<()> {
     Ok(())
 }
 
-/// GELU by its definition, z Φ(z), with Φ from a Taylor series about 0 and its limits beyond.
+/// GELU by its definition, z Φ(z), with Φ from a Taylor series about 0 and its limits outside of that range.
 fn gelu_plain(z: f64) -> f64 {
     if z.abs() > 6.0 {
         return z.max(0.0);

@@ -1,46 +1,47 @@
-//! Lesson 4: a chain of kernels with a workspace. A memory learns what it is shown while it is read.
+//! Lesson 4: a chain of kernels with a workspace. A memory learns key-value pairs while it is read.
 //!
 //! `cargo run --release --example 04_omega`
 
 use atlas::ops::omega::{Chunking, OMEGA_MLP};
 use atlas::prelude::*;
 
-/// Tokens of the sequence, heads, elements of a key and a value, hidden elements of the memory.
+/// Tokens of the sequence, heads, elements of a key and of a value, hidden elements of the memory.
 const TOKENS: usize = 512;
 const HEADS: usize = 4;
 const D: usize = 32;
 const HIDDEN: usize = 64;
-/// Different keys in the sequence, each with a value of its own.
+/// The number of different keys in the sequence, each with its own value.
 const PAIRS: usize = 16;
 
 fn main() -> atlas::Result<()> {
     let device = Device::best()?;
-    // Sixteen keys come again and again in an order that looks random, and each time with the same value.
+    // Sixteen keys repeat in a pseudo-random order, each always with the same value.
     let shown: Vec<usize> = (0..TOKENS * HEADS).map(|i| (i * 7919 + i / 5) % PAIRS).collect();
     let of =
         |seed: usize| -> Vec<f32> { shown.iter().flat_map(|p| (0..D).map(move |d| noise(p * D + d + seed))).collect() };
     let tokens = [1, TOKENS, HEADS, D];
     let k = device.tensor_from(&of(0), tokens)?;
     let v = device.tensor_from(&of(10_000), tokens)?;
-    // A memory is a perceptron of two layers for each head; its second matrix starts at random, its first at zero.
+    // Each head has a memory, a two-layer perceptron. Its second matrix starts at random, and its first at zero.
     let mut w1 = Tensor::zeros(&device, DType::F32, [1, HEADS, D, HIDDEN])?;
     let start: Vec<f32> = (0..HEADS * HIDDEN * D).map(|i| noise(i + 77)).collect();
     let mut w2 = device.tensor_from(&start, [1, HEADS, HIDDEN, D])?;
     let mut s1 = Tensor::zeros(&device, DType::F32, [1, HEADS, D, HIDDEN])?;
     let mut s2 = Tensor::zeros(&device, DType::F32, [1, HEADS, HIDDEN, D])?;
 
-    // Chunks of 32 tokens, windows of 8. Gates are the same for all tokens: one number, repeated by a view with stride 0.
+    // Chunks of 32 tokens, windows of 8. All tokens have the same gates: one number, repeated by a view with stride 0.
     let chunking = Chunking::new(32, 8);
     let gate = |x: f32| device.tensor_from(&[x], [1, 1, 1])?.expand([1, TOKENS, HEADS]);
     let (forget, momentum, step) = (gate(1.0)?, gate(0.6)?, gate(0.01)?);
     let window = device.tensor_from(&[1.0_f32 / 8.0], [1, 1, 1, 1])?.expand([1, TOKENS, HEADS, chunking.window])?;
     let mut y = Tensor::zeros(&device, DType::F32, tokens)?;
 
-    // Two kernels: how much of each token's gradient each other token sees, and the memory itself. What the first tells the
-    // second is workspace, allocated once; a launch allocates nothing.
+    // A chain of two kernels: the first computes the weight of each token's gradient for each other token, and the
+    // second updates the memory. The tensors between them are workspace, which is allocated once; a launch allocates
+    // nothing.
     let mut space = OMEGA_MLP.workspace(&device, &[], &chunking.dims(1, HEADS, TOKENS))?;
     let (read_after, all_chunks) = (0, chunking.chunks(TOKENS) as i32);
-    // The key itself is no part of what is learned: the residual is zero.
+    // The key itself is not part of what is learned: the residual is zero.
     let none = device.tensor_from(&[0.0_f32], [1, 1, 1, 1])?.expand(tokens)?;
     let args = args!(
         forget, momentum, step, window, read_after, all_chunks, k, k, v, none, none, &mut w1, &mut w2, &mut s1,
@@ -65,7 +66,7 @@ fn main() -> atlas::Result<()> {
     Ok(())
 }
 
-/// A number that looks random, of mean 0 and of the size of an element of a unit vector.
+/// A pseudo-random number with mean 0 and the magnitude of an element of a unit vector.
 fn noise(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

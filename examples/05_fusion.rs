@@ -1,11 +1,11 @@
-//! Lesson 5: kernels that follow each other, fused into one. What lies between them never reaches memory.
+//! Lesson 5: consecutive kernels, fused into one. The tensors between them never reach memory.
 //!
 //! `cargo run --release --example 05_fusion`
 
 use atlas::ops::rms_norm;
 use atlas::prelude::*;
 
-/// Rows, and elements of each before and after the product.
+/// The number of rows, and of elements per row before and after the product.
 const N: usize = 300;
 const D: usize = 64;
 const M: usize = 48;
@@ -47,7 +47,7 @@ fn main() -> atlas::Result<()> {
     let (scale, w) = (device.tensor_from(&of(D, 1.0), [D])?, device.tensor_from(&of(D * M, 0.3), [D, M])?);
     let b = device.tensor_from(&of(M, 0.5), [M])?;
 
-    // Three launches, with two tensors between them.
+    // Three launches, with two intermediate tensors.
     let mut normed = Tensor::zeros(&device, DType::F32, [N, D])?;
     let mut made = Tensor::zeros(&device, DType::F32, [N, M])?;
     let mut apart = Tensor::zeros(&device, DType::F32, [N, M])?;
@@ -55,7 +55,7 @@ fn main() -> atlas::Result<()> {
     product.launch(&device, args!(normed, w, &mut made))?;
     activated.launch(&device, args!(made, b, &mut apart))?;
 
-    // One launch, with none. Parameters are in the order in which the kernels name them first.
+    // One launch, without intermediate tensors. Parameters are in the order in which the kernels first name them.
     let names: Vec<&str> = layer.params.iter().map(|p| p.name()).collect();
     assert_eq!(names, ["x", "scale", "eps", "w", "b", "y"]);
     let mut y = Tensor::zeros(&device, DType::F32, [N, M])?;
@@ -64,12 +64,12 @@ fn main() -> atlas::Result<()> {
     let (y, apart) = (y.to_vec::<f32>()?, apart.to_vec::<f32>()?);
     let worst = y.iter().zip(&apart).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     println!("on {device}, one launch for three: at most {worst:.1e} from what three launches make");
-    // The same operations on the same numbers; a GPU may add up a row, or a product's terms, in another order.
+    // The same operations on the same numbers, but a GPU may sum a row, or a product's terms, in another order.
     assert!(worst < 1e-5);
     Ok(())
 }
 
-/// A number between -1 and 1 that looks random, the same for the same index.
+/// A pseudo-random number between -1 and 1 that depends only on the index.
 fn noise(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f32 / (1 << 23) as f32 - 1.0

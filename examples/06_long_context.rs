@@ -1,8 +1,9 @@
 //! Lesson 6: a million tokens through one layer in constant memory.
 //!
-//! `cargo run --release --example 06_long_context -- 1000000`: how many tokens. Keys come with values; now and then a key
-//! gets a new value. The layer's memory is asked for the value of each key before it is shown it: the loss, which is drawn to
-//! `target/long_context.svg`, falls while the memory learns, and stays low while what it has learned goes on changing.
+//! `cargo run --release --example 06_long_context -- 1000000`, where the argument is the number of tokens. Keys come
+//! with values, and now and then a key gets a new value. The layer's memory predicts the value of each key before it
+//! sees it. The loss is plotted to `target/long_context.svg`. It falls while the memory learns, and stays low although
+//! the values keep changing.
 
 use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
 use atlas::ops::omega::Chunking;
@@ -10,10 +11,10 @@ use atlas::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// Keys that have a value, and tokens after which one of them gets another.
+/// The number of keys, and the number of tokens after which a key gets a new value.
 const PAIRS: usize = 24;
 const CHANGES: usize = 2000;
-/// Tokens that are computed at once.
+/// The number of tokens per piece.
 const PIECE: usize = 2000;
 const HEADS: usize = 2;
 const D: usize = 16;
@@ -31,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         piece: PIECE,
         dtype: DType::F32,
     };
-    // Read before each token's own step: what is read is foretold.
+    // Each token is read before its own step, so the output is a prediction.
     let (combine, chunking) = (Combine::Gate, Chunking::new(16, 4));
     let rule = LayerRule { combine, chunking, features: [1.0, 0.0, 0.0], read_before: true, scale: 2.0, eps: 1e-6 };
     let mut layer = AtlasLayer::new(&device, sizes, rule, weights(&device)?, memory(&device)?)?;
@@ -67,7 +68,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert!(y.to_vec::<f32>()?.iter().all(|x| x.is_finite()), "the layer's own output");
 
     let (early, late) = (mean(&losses[..losses.len().min(2)]), mean(&losses[losses.len() / 2..]));
-    // The first piece compiles, and allocates what it passes on.
+    // The first piece compiles kernels, and allocates the tensors that later pieces use.
     let per_token = |times: &[Duration]| median(times).as_secs_f64() / PIECE as f64 * 1e6;
     let (near, far) =
         (per_token(&times[1.min(times.len() - 1)..times.len().min(6)]), per_token(&times[times.len() * 9 / 10..]));
@@ -86,13 +87,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The keys and values of some tokens; each head has pairs of its own.
+/// The keys and values of some tokens. Each head has its own pairs.
 fn shown(first: usize, count: usize) -> (Vec<f32>, Vec<f32>) {
     let (mut keys, mut values) = (Vec::new(), Vec::new());
     for t in first..first + count {
         for head in 0..HEADS {
             let pair = (t * 7919 + t / 5 + head) % PAIRS;
-            // The value of a pair changes every `PAIRS * CHANGES` tokens, no two pairs' at once.
+            // The value of a pair changes every `PAIRS * CHANGES` tokens, at a different time for each pair.
             let version = (t + pair * CHANGES) / (PAIRS * CHANGES);
             let at = (head * PAIRS + pair) * D;
             keys.extend((at..at + D).map(unit));
@@ -102,7 +103,7 @@ fn shown(first: usize, count: usize) -> (Vec<f32>, Vec<f32>) {
     (keys, values)
 }
 
-/// A memory that says nothing yet: its second matrix is 0.
+/// An initial memory that outputs nothing: its second matrix is 0.
 fn memory(device: &Device) -> atlas::Result<[Tensor; 2]> {
     let start: Vec<f32> = (0..HEADS * HIDDEN * D).map(|i| unit(i + 77)).collect();
     let w1 = Tensor::zeros(device, DType::F32, [1, HEADS, D, HIDDEN])?;
@@ -115,7 +116,7 @@ fn weights(device: &Device) -> atlas::Result<LayerWeights> {
     Ok(LayerWeights { prefix_keys: none()?, prefix_values: none()?, memory_norm: ones()?, attention_norm: ones()? })
 }
 
-/// How far what was read lies from what was asked for, relative to it. The residual, the key itself, is part of what is read.
+/// The relative error of the outputs. The residual, which is the key itself, is part of an output.
 fn error(read: &[f32], wanted: &[f32]) -> f64 {
     let off: f64 = read.iter().zip(wanted).map(|(r, w)| f64::from(r - w).powi(2)).sum();
     (off / wanted.iter().map(|w| f64::from(*w).powi(2)).sum::<f64>()).sqrt()
@@ -131,7 +132,7 @@ fn median(times: &[Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// Loss over time as a drawing.
+/// A plot of the loss over time.
 fn plot(losses: &[f64], tokens: usize) -> String {
     let most = losses.iter().copied().fold(0.0, f64::max);
     let at = |(i, loss): (usize, &f64)| {
@@ -152,7 +153,8 @@ fn plot(losses: &[f64], tokens: usize) -> String {
     )
 }
 
-/// A number that looks random, of mean 0 and of the size of an element of a unit vector; the same for the same index.
+/// A pseudo-random number with mean 0 and the magnitude of an element of a unit vector, which depends only on the
+/// index.
 fn unit(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,8 @@
-//! One layer of an ATLAS model, at the sizes of the paper's models, against one f64 reference of the whole.
+//! One layer of an ATLAS model, at the sizes of the paper's models, compared with an f64 reference of the whole layer.
 //!
-//! `cargo run --release --features verify --example atlas_layer -- 340M 2048`: the model, and how many tokens. The memory is
-//! trained as it is read; what it gives gates an attention over a window (MAG), or is read by it (MAL).
+//! `cargo run --release --features verify --example atlas_layer -- 340M 2048`, where the arguments are the model and
+//! the number of tokens. The memory is trained as it is read. Its output either gates a windowed attention (MAG) or is
+//! read by it (MAL).
 
 use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
 use atlas::ops::omega::Chunking;
@@ -9,7 +10,7 @@ use atlas::prelude::*;
 use atlas::verify::{Comparison, HostLayer, layer_reference};
 use std::time::Instant;
 
-/// Keys that every query of the attention sees.
+/// The number of keys that every query of the attention sees.
 const PREFIX: usize = 16;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,14 +56,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Tokens and weights as projections would make them, from numbers that look random.
+/// Tokens and weights as projections would produce them, from pseudo-random numbers.
 fn inputs(s: &LayerSizes, chunking: Chunking, tokens: usize) -> HostLayer {
     let (rows, elements) = (tokens * s.heads, tokens * s.heads * s.width);
     let mut salt = 0;
     let mut of = |len: usize, middle: f64, deviation: f64| -> Vec<f64> {
         salt += 1_000_003;
         let value = |i| middle + 3.0_f64.sqrt() * deviation * noise(i + salt);
-        // As tokens hold them, so that both sides see the same numbers.
+        // Rounded to bf16, so that both sides use the same numbers.
         (0..len).map(|i| bf16::from_f64(value(i)).to_f64()).collect()
     };
     let unit = (s.width as f64).powf(-0.5);
@@ -78,7 +79,7 @@ fn inputs(s: &LayerSizes, chunking: Chunking, tokens: usize) -> HostLayer {
     }
 }
 
-/// What the layer gives for all tokens.
+/// The outputs of the layer for all tokens.
 fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: usize) -> atlas::Result<Vec<f64>> {
     let wide = |values: &[f64], shape: &[usize]| {
         device.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape)
@@ -114,7 +115,7 @@ fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: u
     y.to_f64_vec()
 }
 
-/// A number between -1 and 1 that looks random, the same for the same index.
+/// A pseudo-random number between -1 and 1 that depends only on the index.
 fn noise(i: usize) -> f64 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0

@@ -1,4 +1,4 @@
-//! What goes wrong, by kind: the parts of [`RuntimeError`](crate::RuntimeError), and of what files are refused for.
+//! Errors by kind: the variants of [`RuntimeError`](crate::RuntimeError), and the reasons why files are refused.
 
 pub use atlas_dsl::diag::Code;
 pub use atlas_dsl::{Diagnostic, Diagnostics};

@@ -1,7 +1,7 @@
 //! Atlas: a GPU kernel language embedded in Rust, its compiler and its runtime.
 //!
-//! A kernel is written once, at tile level, with [`atlas_kernel!`]; it is checked as Rust compiles, lowered to PTX,
-//! and launched on a GPU, or run by an interpreter on a CPU with no GPU, no CUDA and no LLVM.
+//! A kernel is written once, at tile level, with [`atlas_kernel!`]. It is checked while Rust compiles, lowered to PTX,
+//! and launched on a GPU. An interpreter also runs it on a CPU, without a GPU, CUDA or LLVM.
 //!
 //! ```
 //! use atlas::prelude::*;
@@ -27,28 +27,28 @@
 //! }
 //! ```
 //!
-//! What a program may rely on is listed in this crate, item by item:
+//! The public interface is listed in this crate, item by item:
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`prelude`] | what most programs need: `use atlas::prelude::*;` |
 //! | [`kernel`] | kernels as values: configs, launches, chains |
 //! | [`device`] | devices, their memory, streams and events |
-//! | [`error`] | what goes wrong, by kind |
+//! | [`error`] | errors, by kind |
 //! | [`shipping`] | bundles of compiled kernels, tuning records, and the sizes that a program launches |
 //! | [`ops`] | the kernels that ship with Atlas |
 #![cfg_attr(feature = "sim", doc = "| [`sim`] | the simulator: its options and its findings |")]
 #![cfg_attr(feature = "verify", doc = "| [`verify`] | comparisons with f64 references |")]
 //!
-//! Default features build what runs kernels on a CPU and, out of bundles and the store, on a GPU. More comes by feature:
+//! The default features run kernels on a CPU and, from bundles and the kernel store, on a GPU. Other features add more:
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `jit`, `static-llvm` | the code generator, with LLVM 22 as a shared library or linked in |
-//! | `sim` | the simulator of PTX as a device, and the module `sim` |
-//! | `verify` | the references of the shipped kernels in f64, and the module `verify`; includes `sim` |
+//! | `sim` | the PTX simulator as a device, and the module `sim` |
+//! | `verify` | the f64 references of the shipped kernels, and the module `verify`; includes `sim` |
 //!
-//! The command line is the crate `atlas-cli`. A build script makes bundles with the crate `atlas-build`.
+//! The command line is the crate `atlas-cli`. Build scripts make bundles with the crate `atlas-build`.
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -67,12 +67,13 @@ pub mod verify;
 pub use atlas_macros::{atlas_kernel, fuse};
 pub use atlas_runtime::{Device, Result, RuntimeError, Tensor, args};
 
-/// Makes a bundle part of the program: `atlas::bundle!("../kernels.atlas");`, beside the file like `include_bytes!`. GPUs that
-/// are opened later run its kernels, and need no compiler for them. `atlas bundle` writes such files; see `docs/src/shipping.md`.
+/// Embeds a bundle in the program: `atlas::bundle!("../kernels.atlas");`, with a path relative to the source file as in
+/// `include_bytes!`. GPUs that are opened later run its kernels, and need no compiler for them. `atlas bundle` writes
+/// such files; see `docs/src/shipping.md`.
 ///
-/// `atlas::bundle!();` is the one that the build script made with `atlas_build::bundle()`.
+/// `atlas::bundle!();` embeds the bundle that the build script made with `atlas_build::bundle()`.
 ///
-/// With a file that is cut off, is of another version of Atlas or is no bundle at all the program does not build.
+/// The program does not compile if the file is truncated, is of another version of Atlas, or is not a bundle.
 #[macro_export]
 macro_rules! bundle {
     (@of $path:expr, $origin:expr) => {
@@ -95,10 +96,12 @@ macro_rules! bundle {
     };
 }
 
-/// Makes a tuning record part of the program: `atlas::tuning_record!("../records/softmax.toml");`, beside the file like
-/// `include_str!`. GPUs of its model choose by it. `atlas tune` writes such files; see `docs/src/tuning.md`.
+/// Embeds a tuning record in the program: `atlas::tuning_record!("../records/softmax.toml");`, with a path relative to
+/// the source file as in `include_str!`. Launches on GPUs of the record's model choose configs by it. `atlas tune`
+/// writes such files; see `docs/src/tuning.md`.
 ///
-/// A record that cannot be read, or is of another kernel, leaves the choice to the next source. `Device::records` says so.
+/// A record that cannot be read, or belongs to another kernel, has no effect: the next source decides.
+/// `Device::records` reports it.
 #[macro_export]
 macro_rules! tuning_record {
     ($path:expr) => {
@@ -108,7 +111,7 @@ macro_rules! tuning_record {
     };
 }
 
-/// What the macros of this crate expand to. No program names it itself.
+/// The paths that the macros of this crate expand to. Programs must not use them directly.
 #[doc(hidden)]
 pub mod __macro {
     pub use atlas_dsl::__macro::*;
@@ -116,7 +119,7 @@ pub mod __macro {
     pub use atlas_runtime::records::ShippedRecord;
 }
 
-/// The code of the documents, which `cargo test --doc` compiles.
+/// The code in the documents, which `cargo test --doc` compiles.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

@@ -1,4 +1,4 @@
-//! What a program with kernels needs: `use atlas::prelude::*;`.
+//! The items that most programs with kernels need: `use atlas::prelude::*;`.
 
 #[doc(no_inline)]
 pub use crate::kernel::{Chain, Config, DType, KernelDef, Launch};
@@ -6,6 +6,6 @@ pub use crate::kernel::{Chain, Config, DType, KernelDef, Launch};
 pub use crate::{Device, Tensor, args, atlas_kernel, fuse};
 #[doc(no_inline)]
 pub use half::{bf16, f16};
-/// Numbers for kernels, where an upper-case name is a Rust constant in scope.
+/// The types of numbers in kernels, where an upper-case name is a Rust constant in scope.
 #[doc(no_inline)]
 pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};

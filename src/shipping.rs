@@ -1,7 +1,7 @@
-//! What a program carries or reads beside its code: bundles of compiled kernels and tuning records; and the sizes that it launches.
+//! Files that a program embeds or reads: bundles of compiled kernels, tuning records, and the sizes that it launches.
 //!
-//! [`bundle!`](crate::bundle) and [`tuning_record!`](crate::tuning_record) make files part of the program. The types are for
-//! programs that decide as they run.
+//! [`bundle!`](crate::bundle) and [`tuning_record!`](crate::tuning_record) embed files in the program. The types are
+//! for programs that load files at run time.
 
 pub use atlas_runtime::bundle::{Bundle, Bundles};
 pub use atlas_runtime::records::Records;

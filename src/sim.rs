@@ -1,4 +1,4 @@
-//! The simulator: how it executes, what a launch did there, and the faults that it finds. `Device::sim` opens one.
+//! The simulator: its options, the report of a launch, and the faults that it finds. `Device::sim` opens one.
 
 pub use atlas_runtime::simulator::alu::Approximation;
 pub use atlas_runtime::simulator::fault::{Fault, FaultKind};

@@ -1,4 +1,4 @@
-//! Comparisons with f64: a problem of a kernel that ships against its reference, and any launch against the interpreter.
+//! Comparisons with f64: a problem of a shipped kernel with its reference, and any launch with the interpreter.
 
 pub use atlas_ops::cases::problem;
 pub use atlas_ops::layer::reference::{HostLayer, reference as layer_reference};

@@ -1,4 +1,4 @@
-//! Machines and problems at their limits: drivers that are old or broken, caches that cannot be written, huge tensors.
+//! Machines and problems at their limits: old or broken drivers, unwritable caches, huge tensors.
 
 use crate::command::{folder, has, json_with, prints_with, refuses, refuses_with, write};
 use atlas::prelude::*;
@@ -7,10 +7,10 @@ use atlas_runtime::{CacheDir, SimOptions};
 use std::path::Path;
 use std::process::Command;
 
-/// A driver that answers as told and does nothing else, as a library in a folder of its own.
+/// A fake driver with fixed answers, as a library in a folder of its own.
 #[derive(Clone, Copy)]
 struct FakeDriver {
-    /// What `cuInit` answers.
+    /// The status that `cuInit` returns.
     init: u32,
     /// 12040 for CUDA 12.4.
     version: u32,
@@ -54,7 +54,7 @@ impl FakeDriver {
         assert!(built.is_ok_and(|s| s.success()), "cc builds no library from\n{source}");
     }
 
-    /// What `atlas verify --device cuda:0` says with this driver.
+    /// The message of `atlas verify --device cuda:0` with this driver.
     fn refuses(self) -> String {
         let dir = folder();
         self.build(dir.path());
@@ -95,7 +95,7 @@ fn without_a_usable_driver_the_best_device_is_the_cpu() {
     assert!(gpu.is_some_and(|f| f["mend"].as_str().is_some_and(|m| m.contains("update the driver"))), "{findings}");
 }
 
-/// What the doctor says of the kernel cache in `dir`.
+/// The doctor's finding for the kernel cache in `dir`.
 fn cache(dir: &str) -> serde_json::Value {
     let findings = json_with(&["doctor", "--json"], &[("ATLAS_CACHE_DIR", dir)]);
     let found = findings.as_array().into_iter().flatten().find(|f| f["what"] == "kernel cache");
@@ -108,7 +108,7 @@ fn a_cache_that_cannot_be_written_is_told_and_stops_nothing() {
     let dir = folder();
     let file = dir.path().join("file");
     write(&file, "");
-    // A file stands where the folder's parent should be: no user, root included, can make a folder there.
+    // The folder's parent is a file: no user, not even root, can make a folder there.
     let below_a_file = file.join("cache").display().to_string();
     for bad in [&*below_a_file, "/dev/full"] {
         let found = cache(bad);
@@ -149,7 +149,7 @@ fn illegal_configs_of_a_tile_file_are_refused() {
         for occupancy in ["0", "17", "50000000", "4294967295"] {
             has(&with(&format!("occupancy={occupancy}")), &["ATL302", &format!("occupancy = {occupancy} ")]);
         }
-        // 128 x 256 sums do not fit the registers of one warp.
+        // 128 x 256 sums do not fit in the registers of one warp.
         has(&with("warps=1"), &["ATL302", "registers per thread"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What a config takes at the least, against what the passes find that it takes.
+//! The lower bounds of a config's resources, compared with the resources that the passes find.
 
 use crate::kernels::{build, case, case_names, target, try_build};
 use atlas_codegen::analysis::{Bounds, Placement, Uses, tile_registers};
@@ -7,7 +7,7 @@ use atlas_codegen::pipeline;
 use atlas_dsl::{Config, DType, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;
 
-/// Bounds of kernels and how often one of them was a figure of its own.
+/// How many bounds were compared, and how often a bound was exact.
 #[derive(Default)]
 struct Tally {
     kernels: u32,
@@ -15,7 +15,7 @@ struct Tally {
     shared: u32,
 }
 
-/// Fails if a bound is above what is found on a machine that holds anything.
+/// Fails if a bound exceeds the resources found on a machine without limits.
 fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &mut Tally) {
     let target = target("sm_90");
     let holds_all = Machine {
@@ -31,7 +31,7 @@ fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &m
     let mut found = None;
     let lowered = pipeline::run(kernel, schedule, Platform { target, machine: holds_all }, |pass, k| {
         if pass == "lower_rings" {
-            // The lesser of the estimates.
+            // The smaller of the estimates.
             found = Some(tile_registers(k, 0));
         }
     });
@@ -47,7 +47,7 @@ fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &m
     }
 }
 
-/// A loop that carries what repeats one element of each row.
+/// A loop that carries a repeated element of each row.
 const REPEATED: &str = "kernel @repeated(%x: f32[N, K] strides [?8, 1] align 16, %y: out f32[N] strides [1] align 16,)
 dims N: ?8, K: ?8
 grid (%n) = (tiles(N, 32)) {
@@ -65,7 +65,7 @@ grid (%n) = (tiles(N, 32)) {
 }
 ";
 
-/// A product whose loop carries operands, and beside it a loop of more registers.
+/// A product whose loop carries operands, and another loop with more registers.
 const TWO_LOOPS: &str = "kernel @two_loops(
   %a: bf16[M, K] strides [?8, 1] align 16,
   %b: bf16[K, N] strides [?8, 1] align 16,
@@ -123,7 +123,7 @@ fn no_bound_is_above_what_the_passes_find() {
     assert!(kernels > 200 && registers > 50 && shared > 50, "{kernels} kernels, {registers} and {shared} bounds");
 }
 
-/// A record, a bundle or a caller may have any number for a knob of any kernel: that may be refused, and ends nothing.
+/// A record, a bundle or a caller may give any number for any knob. The result may be a refusal, but never a crash.
 #[test]
 fn a_knob_may_have_any_number() {
     let mut refused = 0;
@@ -139,7 +139,7 @@ fn a_knob_may_have_any_number() {
     assert!(refused > 50, "{refused}");
 }
 
-/// What is out of bounds is refused before it is lowered, by what it is.
+/// A config that exceeds a bound is refused before it is lowered, with the reason.
 #[test]
 fn what_is_out_of_bounds_is_never_lowered() {
     let refused = |dims: &[u64], config: &str| {

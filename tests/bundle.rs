@@ -1,4 +1,4 @@
-//! Bundles: what `atlas bundle` writes runs without a compiler, and what is wrong with a file is found before anything runs.
+//! Bundles: the output of `atlas bundle` runs without a compiler, and a bad file is detected before anything runs.
 
 use crate::command::{json_of, prints, prints_with, refuses};
 use atlas::{Device, Tensor, args};
@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use std::fs;
 use std::sync::LazyLock;
 
-/// Rows of softmax at D = 64: a class of `N = *8`, one of all N; for two machines.
+/// Rows of softmax at D = 64: a class for `N = *8` and one for all N, for two machines.
 static SOFTMAX: LazyLock<Vec<u8>> = LazyLock::new(|| {
     made(&["softmax", "--dims", "N=8,D=64", "--dims", "N=24,D=64", "--arch", "sm_80,sm_90", "--variants", "3"])
 });
@@ -23,7 +23,7 @@ fn made(args: &[&str]) -> Vec<u8> {
     fs::read(file).unwrap()
 }
 
-/// A simulated GPU that runs what bundles have, and compiles nothing.
+/// A simulated GPU that runs kernels from bundles and does not compile.
 fn device(arch: &str, bundle: &[u8]) -> Device {
     let device = Device::open(DeviceId::Sim(arch.parse().unwrap()), CacheDir::Off).unwrap();
     device.set_compiling(false);
@@ -52,7 +52,7 @@ fn is_right(found: &[bf16], n: usize, d: usize) -> bool {
 fn a_program_without_a_compiler_runs_what_a_bundle_has() {
     for arch in ["sm_80", "sm_86", "sm_90"] {
         let device = device(arch, &SOFTMAX);
-        // The sizes that were asked for, others of their class, and any.
+        // The requested sizes, other sizes of their class, and arbitrary sizes.
         for n in [8, 24, 40, 5, 64, 1000] {
             assert!(is_right(&run(&device, n, 64).unwrap(), n, 64), "{arch} {n}");
         }
@@ -101,14 +101,14 @@ fn what_a_bundle_lacks_is_compiled_or_left_to_the_cpu() {
     gpu.set_cpu_fallback(false);
     gpu.set_compiling(true);
     assert!(is_right(&run(&gpu, 8, 128).unwrap(), 8, 128));
-    // What the bundle has for exactly this class is not compiled; for a class that it merely serves, it is.
+    // A kernel that the bundle has for exactly this class is not compiled. For a class that it merely serves, one is.
     assert!(is_right(&run(&gpu, 40, 64).unwrap(), 40, 64));
     assert_eq!(gpu.stats().compiled, 1);
     assert!(is_right(&run(&gpu, 64, 64).unwrap(), 64, 64));
     assert_eq!((gpu.stats().compiled, gpu.stats().chosen_by_region), (2, 1));
 }
 
-/// On the CPU a view's results are written where the view lies, and nowhere else.
+/// On the CPU, a view's results are written to the view, and nowhere else.
 #[test]
 fn the_cpu_writes_what_a_view_has_and_nothing_between() {
     let gpu = device("sm_90", &SOFTMAX);
@@ -143,7 +143,7 @@ fn a_kernel_that_has_changed_since_is_not_run() {
     assert_eq!(why.matches(told).count(), 1, "{why}");
 }
 
-/// Before anything is compiled.
+/// The check comes before anything is compiled.
 #[test]
 fn a_file_that_cannot_be_written_is_told_at_once() {
     let all = ["--dims", "N=8,D=64", "--arch", "sm_80,sm_90a", "--variants", "1", "--no-evidence"];
@@ -151,7 +151,7 @@ fn a_file_that_cannot_be_written_is_told_at_once() {
     assert!(why.contains("--out: cannot write /nowhere/k.atlas") && !why.contains("[1/"), "{why}");
     let why = crate::command::refuses(&["tune", "softmax", "--dims", "N=8,D=64", "--pack", "/nowhere/p.atlas"]);
     assert!(why.contains("--pack: cannot write /nowhere/p.atlas") && !why.contains("[1/"), "{why}");
-    // What a bundle is for is shown as exactly as it was asked for.
+    // The error shows a bundle's classes as exactly as they were requested.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("k.atlas").display().to_string();
     let shown = crate::command::prints(&[&["bundle", "softmax", "--out", &file], &all[..]].concat());
@@ -175,7 +175,7 @@ fn a_file_of_another_kind_version_or_abi_is_refused() {
     assert!(Bundle::open("no/such/file.atlas").unwrap_err().to_string().contains("no/such/file.atlas"));
 }
 
-/// Whatever becomes of a file, a launch is right or refused.
+/// However a file is damaged, a launch is correct or refused.
 #[test]
 fn a_bundle_that_is_cut_off_or_damaged_never_runs_another_kernel() {
     let mut rng = StdRng::seed_from_u64(7);
@@ -226,7 +226,7 @@ fn a_bundle_is_shown_and_verified_by_the_command_line() {
     );
 }
 
-/// Evidence that does not hold again is a failure, not a remark.
+/// Evidence that cannot be reproduced is a failure, not a remark.
 #[test]
 fn evidence_is_made_again_and_compared() {
     let bundle = Bundle::read("test", SOFTMAX.clone()).unwrap();
@@ -245,7 +245,7 @@ fn evidence_is_made_again_and_compared() {
     assert!(found.to_string().contains("FAILED: other figures than the bundle has"), "{found}");
 }
 
-/// What a program launches is what a bundle is made for.
+/// A bundle can be made for the launches of a program.
 #[test]
 fn sizes_that_a_run_recorded_are_bundled() {
     let folder = tempfile::tempdir().unwrap();
@@ -266,7 +266,7 @@ mod of_its_own {
     use atlas::prelude::*;
 
     atlas_kernel! {
-        /// Another kernel with the name of one that ships, and its signature.
+        /// Another kernel with the name and the signature of a shipped one.
         pub kernel softmax<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
         tune { BN: [1, 2, 4, 8], warps: [4, 8, 16], occupancy: [1, 4] }
         {
@@ -277,7 +277,7 @@ mod of_its_own {
     }
 }
 
-/// Two kernels of one name: neither runs the other's code, whichever comes first.
+/// Two kernels with one name: neither runs the other's code, whichever comes first.
 #[test]
 fn a_bundle_is_of_one_kernel_and_not_of_its_name() {
     for own_first in [false, true] {
@@ -295,7 +295,7 @@ fn a_bundle_is_of_one_kernel_and_not_of_its_name() {
     }
 }
 
-/// The bytes of a bundle with its variants and their images changed.
+/// The bytes of a bundle, with its variants and their images changed.
 fn changed(bytes: &[u8], change: impl Fn(&mut Variant, &mut KernelImage)) -> Vec<u8> {
     let bundle = Bundle::read("test", bytes.to_vec()).unwrap();
     let mut entry = (*bundle.entry("softmax").unwrap().unwrap()).clone();
@@ -309,7 +309,7 @@ fn changed(bytes: &[u8], change: impl Fn(&mut Variant, &mut KernelImage)) -> Vec
     writer.finish()
 }
 
-/// The bytes of a bundle whose every variant is of another kernel than it says.
+/// The bytes of a bundle whose every variant claims another kernel than it is.
 fn stale(bytes: &[u8]) -> Vec<u8> {
     changed(bytes, |variant, _| variant.tile_ir = "0".repeat(64))
 }
@@ -320,7 +320,7 @@ fn a_bundle_that_is_of_no_use_hides_no_other() {
     assert!(run(&gpu, 8, 64).is_err());
     gpu.add_bundle(Bundle::read("good", SOFTMAX.clone()).unwrap());
     assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
-    // One for any size stands behind one for the very class, in whatever order they were added.
+    // A variant for any size ranks after one for exactly this class, in whatever order they were added.
     let any = made(&["softmax", "--dims", "N=5,D=64", "--arch", "sm_90", "--variants", "1", "--no-evidence"]);
     let gpu = device("sm_90", &any);
     gpu.add_bundle(Bundle::read("good", SOFTMAX.clone()).unwrap());
@@ -328,19 +328,19 @@ fn a_bundle_that_is_of_no_use_hides_no_other() {
     assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_region), (1, 0));
 }
 
-/// A program with a compiler takes what a bundle has if that is as good as what it would make.
+/// A program with a compiler uses a bundle's kernel if that is as good as the one it would compile.
 #[test]
 fn what_can_be_compiled_better_is_not_taken_from_a_bundle() {
     let lower = made(&["softmax", "--dims", "N=8,D=64", "--arch", "sm_80", "--variants", "1", "--no-evidence"]);
     let gpu = device("sm_90", &lower);
     gpu.set_compiling(true);
-    // Somebody asked for the first size; the second is of a region alone.
+    // The first size was requested; the second is only in a region.
     for (n, compiled) in [(8, 0), (40, 1)] {
         assert!(is_right(&run(&gpu, n, 64).unwrap(), n, 64));
         assert_eq!(gpu.stats().compiled, compiled, "{n}");
     }
     assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_region), (1, 0));
-    // On a GPU of that target nothing better can be made.
+    // A GPU of that target cannot compile a better one.
     let gpu = device("sm_86", &lower);
     gpu.set_compiling(true);
     run(&gpu, 40, 64).unwrap();
@@ -360,14 +360,14 @@ fn what_can_be_compiled_better_is_not_taken_from_a_bundle() {
     assert_eq!((gpu.stats().chosen_by_bundle, gpu.stats().chosen_by_model), (1, 1));
 }
 
-/// A device that has two files.
+/// A device with two bundles.
 fn device_with(first: &[u8], second: &[u8]) -> Device {
     let gpu = device("sm_90", first);
     gpu.add_bundle(Bundle::read("second", second.to_vec()).unwrap());
     gpu
 }
 
-/// The images of two copies of a file have the same names; one of them is damaged.
+/// The images of two copies of a file have the same hashes, but one of them is damaged.
 #[test]
 fn a_damaged_file_does_not_hide_an_intact_copy() {
     let one = ["softmax", "--dims", "N=8,D=64", "--arch", "sm_90", "--variants", "1", "--only-these", "--no-evidence"];
@@ -379,7 +379,7 @@ fn a_damaged_file_does_not_hide_an_intact_copy() {
     assert_eq!(gpu.stats().passed_over, 1);
 }
 
-/// Code that does not load, or is of another signature, ends no launch that the next file has code for.
+/// Code that does not load, or has another signature, does not fail a launch if the next file has good code.
 #[test]
 fn an_image_that_cannot_be_used_is_passed_over() {
     let no_ptx = changed(&SOFTMAX, |_, image| image.ptx = image.ptx.replace("add", "odd"));
@@ -392,7 +392,7 @@ fn an_image_that_cannot_be_used_is_passed_over() {
     }
 }
 
-/// What is refused for one file may be in the next.
+/// A kernel that is refused in one file may be in the next.
 #[test]
 fn a_file_that_was_mended_is_read_again() {
     let one = ["softmax", "--dims", "N=8,D=64", "--arch", "sm_90", "--variants", "1", "--only-these", "--no-evidence"];
@@ -406,7 +406,7 @@ fn a_file_that_was_mended_is_read_again() {
     assert!(is_right(&run(&gpu, 8, 64).unwrap(), 8, 64));
 }
 
-/// Where the kernels for the highest target cannot be had, those for a lower one serve.
+/// If there are no kernels for the highest target, those for a lower one are used.
 #[test]
 fn code_for_a_lower_target_serves_where_the_higher_cannot() {
     let bundle = Bundle::read("test", SOFTMAX.clone()).unwrap();
@@ -427,7 +427,7 @@ fn code_for_a_lower_target_serves_where_the_higher_cannot() {
     assert_eq!(prepared.image().unwrap().target.to_string(), "sm_80");
 }
 
-/// A tensor that needs narrow loads has a kernel of its own, and others do not get it.
+/// A tensor that needs narrow loads has a kernel of its own, which other tensors do not get.
 #[test]
 fn a_plain_tensor_does_not_get_the_kernel_of_a_slice() {
     let folder = tempfile::tempdir().unwrap();
@@ -448,7 +448,7 @@ fn a_plain_tensor_does_not_get_the_kernel_of_a_slice() {
     assert_ne!(plain.image().unwrap().ptx, slice.image().unwrap().ptx);
 }
 
-/// The stride of an axis of one element is never used: a row of a view is served by what was made for more of them.
+/// The stride of an axis of one element is never used: a view with one row is served by a kernel for several rows.
 #[test]
 fn one_row_of_a_view_is_served() {
     let folder = tempfile::tempdir().unwrap();
@@ -464,7 +464,7 @@ fn one_row_of_a_view_is_served() {
         let (x, mut y) = (wide(&padded, n), wide(&vec![bf16::ZERO; n * 40], n));
         softmax.launch(&device, args!(x, &mut y)).map_err(|e| e.to_string()).unwrap();
         assert!(is_right(&y.to_vec::<bf16>().unwrap(), n, 33), "{n}");
-        // A contiguous tensor of one row is of the class too.
+        // A contiguous tensor with one row belongs to the class too.
         let alone = run(&device, n, 33);
         assert_eq!(alone.is_ok(), n == 1, "{n}: {alone:?}");
         assert!(n != 1 || is_right(&alone.unwrap(), n, 33));

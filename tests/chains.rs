@@ -1,4 +1,4 @@
-//! Chains of kernels: what is shared by name, what is workspace, and mistakes in their arguments.
+//! Chains of kernels: tensors shared by name, workspace, and mistakes in their arguments.
 
 use atlas::prelude::*;
 use atlas_dsl::DType;
@@ -22,7 +22,7 @@ atlas_kernel! {
         }
     }
 
-    /// In place, after what it reads was written by the kernel before.
+    /// Works in place on a tensor that the previous kernel wrote and it reads.
     kernel shifted(t: &mut Tensor<f32, [N]>, scale: f32)
     {
         for n in grid(tiles(N, 64)) {
@@ -67,7 +67,7 @@ fn kernels_share_tensors_and_numbers_by_name() {
 }
 
 atlas_kernel! {
-    /// Written in place, so that a second run shows.
+    /// Works in place, so that a second run is visible.
     kernel raised(s: &mut Tensor<f32, [N]>, mid: &mut Tensor<f32, [N]>)
     {
         for n in grid(tiles(N, 16)) {
@@ -123,16 +123,16 @@ fn mistakes_are_found_before_anything_runs() {
         let text = said(e);
         assert!(text.contains(code) && text.contains(what), "{text}");
     };
-    // A workspace of other sizes.
+    // A workspace for other sizes.
     let (x, mut t) = tensors(21, 8);
     let e = NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap_err();
     has(e, "ATL643", "dim `N` of the chain `norms` is 21 in `x`, but 20 in `s`");
-    // Too few arguments, and one that is written given to be read.
+    // Too few arguments, and a written tensor passed as read-only.
     let (x, mut t) = tensors(20, 8);
     has(NORMS.launch(&cpu, args!(x, &mut t), &mut space).unwrap_err(), "ATL601", "(x, scale, t)");
     let (x, t) = tensors(20, 8);
     has(NORMS.launch(&cpu, args!(x, 2.0, t), &mut space).unwrap_err(), "ATL608", "writes `t`");
-    // The workspace of another chain, or of too few sizes.
+    // The workspace of another chain, or for smaller sizes.
     static OTHER: Chain = Chain { name: "other", kernels: &[&totals], workspace: &[] };
     let mut none = OTHER.workspace(&cpu, &[], &[]).unwrap();
     let (x, mut t) = tensors(20, 8);
@@ -164,7 +164,7 @@ atlas_kernel! {
 static STEPPED: Chain = Chain { name: "stepped", kernels: &[&raised, &stepped], workspace: &["mid"] };
 static WEIGHED: Chain = Chain { name: "weighed", kernels: &[&raised, &weighed], workspace: &["mid"] };
 
-/// Launches a chain with a number that fits, and again with one that does not.
+/// Launches a chain with a valid number, and again with an invalid one.
 fn refused_when_warm<'a>(device: &Device, chain: &'static Chain, fits: impl Into<Arg<'a>>, wrong: Arg<'_>, said: &str) {
     let zeros = || Tensor::zeros(device, DType::F32, [4]).unwrap();
     let mut space = chain.workspace(device, &[], &[("N", 4)]).unwrap();
@@ -263,7 +263,7 @@ fn a_type_parameter_is_one_type_in_all_kernels() {
     NARROWED.launch(&cpu, args!(&mut s, &mut y), &mut space).unwrap();
     assert_eq!(y.to_f64_vec().unwrap(), [2.0; 4]);
 
-    // Where no tensor of a kernel says its type, a number does.
+    // If no tensor of a kernel determines its type, a number does.
     let mut space = LIFTED.workspace(&cpu, &[], &[("N", 4)]).unwrap();
     let mut s = ones();
     let text = LIFTED.launch(&cpu, args!(&mut s, &mut y, 1.0), &mut space).unwrap_err().to_string();
@@ -290,8 +290,9 @@ atlas_kernel! {
 
 static WOVEN: Chain = Chain { name: "woven", kernels: &[&twofold, &raised_by_one], workspace: &[] };
 
-/// Elements 0, 3, 2, 5, 4 and 7: none twice, although the steps of one axis lie within the reach of the other. The checks of a
-/// launch, the interpreter and the simulator ask it alike, and a chain whose last output it is runs, or has not begun.
+/// Elements 0, 3, 2, 5, 4 and 7: none occurs twice, although the strides interleave. The checks of a launch, the
+/// interpreter and the simulator agree on that. So a chain with this as its last output runs, or is refused before it
+/// begins.
 #[test]
 fn an_interleaved_output_is_written() {
     let mut devices = vec![Device::cpu()];
@@ -312,7 +313,7 @@ fn an_interleaved_output_is_written() {
         base.as_strided([8], [1], 0).unwrap().copy_from(&[0.0_f32; 8]).unwrap();
         prepared.launch(args!(x, &mut y, &mut z), &mut space).unwrap();
         assert_eq!(base.to_vec::<f32>().unwrap(), woven, "{device}");
-        // What does repeat an element is refused before the first kernel runs.
+        // A view that does repeat an element is refused before the first kernel runs.
         let mut twice = base.as_strided([3, 2], [2, 2], 0).unwrap();
         let mut y = Tensor::zeros(device, DType::F32, [3, 2]).unwrap();
         let error = WOVEN.launch(device, args!(x, &mut y, &mut twice), &mut space).unwrap_err().to_string();

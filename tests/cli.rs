@@ -1,4 +1,4 @@
-//! The command line: what it prints, and what it says of bad input.
+//! The command line: its output, and its messages for bad input.
 
 use crate::command::{folder, has, json, prints, prints_with, refuses, says_with, unread, write};
 use std::path::Path;
@@ -153,7 +153,7 @@ fn bad_dims_are_named() {
     has(&with("D=0"), &["dim `D`", "cannot be 0"]);
 }
 
-/// What is given twice is refused: none of the two is taken silently.
+/// An option that is given twice is refused: neither value is used silently.
 #[test]
 fn what_is_given_twice_is_refused() {
     let dir = folder();
@@ -187,7 +187,7 @@ fn what_is_given_twice_is_refused() {
     }
 }
 
-/// Sizes that no launch takes are refused by every verb, in the same words.
+/// Every verb refuses sizes that no launch accepts, with the same message.
 #[test]
 fn sizes_are_refused_alike_by_every_verb() {
     let bench: &[&str] = &["bench", "--device", "cpu", "--only", "softmax"];
@@ -217,14 +217,14 @@ fn sizes_are_refused_alike_by_every_verb() {
         let text = refuses(&[verb, &["--sweep", "N=1..4294967296"]].concat());
         assert!(text.contains("it may be 2147483647 at the most"), "{verb:?}: {text}");
     }
-    // What is asked for comes before what is usual.
+    // Requested values take precedence over defaults.
     has(&refuses(&[bench, &["--dims", "N=7"]].concat()), &["`bench` measures GPUs"]);
-    // One launch has fewer programs than some sizes would take.
+    // One launch allows fewer programs than some sizes would need.
     let many = ["explain", "transpose", "--dims", "N=1048576,M=1048576", "--config", "BM=16 BN=16"];
     has(&refuses(&many), &["error[ATL617]", "programs"]);
 }
 
-/// What a launch would refuse is refused, by the same words, and sizes of a sweep are left out.
+/// Sizes that a launch would refuse are refused with the same message, and are left out of a sweep.
 #[test]
 fn sizes_that_a_kernel_does_not_take_are_not_explained() {
     let said = refuses(&["explain", "rotary", "--dims", "P=3"]);
@@ -267,7 +267,7 @@ fn explain_gives_the_config_and_the_grid() {
     assert!(explained["why"].as_str().is_some_and(|w| w.contains("cost model")), "{explained}");
 }
 
-/// Times over sizes as a table, JSON and a drawing; on an H200 with the records that ship.
+/// Times over sizes as a table, as JSON and as a plot, for an H200 with the shipped records.
 #[test]
 fn explain_tells_times_bounds_and_who_is_next() {
     let folder = folder();
@@ -292,7 +292,7 @@ fn explain_tells_times_bounds_and_who_is_next() {
     }
 }
 
-/// The bound is of the card's data sheet, and microseconds are told where something says what a cycle of the model takes.
+/// The bound comes from the card's data sheet. Microseconds are printed if records give the time of a model cycle.
 #[test]
 fn explain_tells_microseconds_of_data_sheets_and_records_alone() {
     let problem = ["explain", "softmax", "--dims", "N=65536,D=1024"];
@@ -307,7 +307,7 @@ fn explain_tells_microseconds_of_data_sheets_and_records_alone() {
     let of_json = json(&[&problem[..], &["--arch", "sm_90", "--json"]].concat());
     assert!(of_json["time"]["us"].is_null() && of_json["time"]["bound"]["of_bound"].is_null(), "{of_json}");
     assert_eq!(of_json["time"]["bound"]["gpu"], "NVIDIA H100 80GB HBM3");
-    // What was measured is no faster than the bound.
+    // No measured time is below the bound.
     let recorded = json(&["explain", "softmax", "--dims", "N=32768,D=8192", "--gpu", "NVIDIA H200", "--json"]);
     assert!(recorded["time"]["bound"]["of_bound"].as_f64().is_some_and(|s| s > 0.8 && s < 1.0), "{recorded}");
     has(&prints(&["explain", "softmax", "--dims", "N=64,D=512"]), &["fits the L2 cache"]);
@@ -315,7 +315,7 @@ fn explain_tells_microseconds_of_data_sheets_and_records_alone() {
     has(&prints(&open), &["data, numbers given by value or computed indices decide", "assumes 512 elements"]);
 }
 
-/// Records and data sheets are a GPU's own: those of another machine are warned of.
+/// Records and data sheets belong to one GPU: using those of another machine gives a warning.
 #[test]
 fn a_gpu_that_is_no_such_arch_is_warned_of() {
     let explain = ["explain", "softmax", "--dims", "N=64,D=512", "--gpu", "NVIDIA H200"];
@@ -454,7 +454,7 @@ fn without_the_code_generator_ptx_is_refused_with_the_mend() {
     has(&refuses(&["compile", "softmax", "--emit", "ptx"]), &["code generator", "--features jit"]);
 }
 
-/// A record of a kernel that has changed is told as such, and says nothing of times.
+/// The record of a kernel that has changed is reported as such, and is not used for times.
 #[test]
 fn a_stale_record_is_explained_as_such() {
     let folder = folder();
@@ -470,7 +470,7 @@ fn a_stale_record_is_explained_as_such() {
         fresh.contains("record   BN=") && fresh.contains(" us by the model") && !fresh.contains("passed over"),
         "{fresh}"
     );
-    // Of a GPU whose name is misspelt, those that are known are told; and a folder that is not there.
+    // A misspelt GPU gets a list of the known ones; a missing folder is reported.
     let nowhere = [("ATLAS_RECORDS", "/nowhere")];
     let told = says_with(&["explain", "softmax", "--gpu", "NVIDIA H20", "--arch", "sm_90"], &nowhere);
     has(

@@ -1,4 +1,4 @@
-//! Runs the command line, and expects of it what a test says.
+//! Runs the command line, with assertions on the result.
 
 use serde_json::Value;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn atlas(args: &[&str], variables: Variables<'_>) -> Output {
     out.unwrap_or_else(|e| panic!("cannot start atlas: {e}"))
 }
 
-/// What a run says on its standard error when nobody reads what it prints.
+/// The stderr of a run whose stdout has no reader.
 #[track_caller]
 pub(crate) fn unread(args: &[&str]) -> String {
     let mut atlas = Command::new(env!("CARGO_BIN_EXE_atlas"));
@@ -24,7 +24,7 @@ pub(crate) fn unread(args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// A run that is left to itself.
+/// A run without assertions.
 #[cfg(feature = "llvm")]
 pub(crate) fn start(args: &[String]) -> std::process::Child {
     let mut atlas = Command::new(env!("CARGO_BIN_EXE_atlas"));
@@ -32,7 +32,7 @@ pub(crate) fn start(args: &[String]) -> std::process::Child {
     atlas.spawn().unwrap_or_else(|e| panic!("cannot start atlas: {e}"))
 }
 
-/// What a run that must succeed prints.
+/// The stdout of a run that must succeed.
 #[track_caller]
 pub(crate) fn prints(args: &[&str]) -> String {
     prints_with(args, &[])
@@ -45,7 +45,7 @@ pub(crate) fn prints_with(args: &[&str], variables: Variables<'_>) -> String {
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// What a run that must succeed says on its standard error.
+/// The stderr of a run that must succeed.
 #[track_caller]
 pub(crate) fn says_with(args: &[&str], variables: Variables<'_>) -> String {
     let out = atlas(args, variables);
@@ -53,7 +53,7 @@ pub(crate) fn says_with(args: &[&str], variables: Variables<'_>) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// What a run that must fail says.
+/// The message of a run that must fail.
 #[track_caller]
 pub(crate) fn refuses(args: &[&str]) -> String {
     refuses_with(args, &[])
@@ -86,7 +86,7 @@ pub(crate) fn has(text: &str, parts: &[&str]) {
     }
 }
 
-/// The JSON that a run prints, whether it succeeds or not, and whether it does.
+/// The JSON that a run prints, and whether it succeeds.
 #[cfg(feature = "llvm")]
 #[track_caller]
 pub(crate) fn json_of(args: &[&str]) -> (bool, Value) {

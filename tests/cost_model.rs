@@ -1,4 +1,4 @@
-//! The cost model's number goes with what it says: records correct one model, and are of no use to another.
+//! The number of the cost model changes with its results: records correct one model, and are useless to another.
 
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{DType, Specialization};
@@ -8,7 +8,7 @@ use atlas_runtime::{Outcome, choose_for};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// One kernel of each kind: rows, products, a ring, loops that data decide, copies through registers, windows.
+/// One kernel of each kind: rows, products, a ring, loops that depend on data, copies through registers, windows.
 const KERNELS: [&str; 8] = [
     "softmax",
     "matmul",
@@ -20,7 +20,7 @@ const KERNELS: [&str; 8] = [
     "newton_schulz_small",
 ];
 
-/// If these numbers change, so must [`MODEL`], and `atlas tune --recount` has the records follow.
+/// If these numbers change, [`MODEL`] must change, and `atlas tune --recount` must update the records.
 #[test]
 fn what_the_model_says_is_the_models_whose_number_it_has() {
     let mut text = format!("cost model {MODEL}\n");
@@ -57,7 +57,7 @@ fn what_the_model_says_is_the_models_whose_number_it_has() {
     settings.bind(|| insta::assert_snapshot!("cost_model", text));
 }
 
-/// What is shipped beside the kernels is of the model that ships.
+/// The shipped records belong to the current model.
 #[test]
 fn shipped_records_are_of_this_model() {
     let root = Path::new(crate::ROOT);

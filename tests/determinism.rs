@@ -1,11 +1,12 @@
-//! The same kernel gives the same bytes, in one process and in two. `cargo xtask static` compares two builds of Atlas.
+//! The same kernel gives the same bytes, within one process and in two. `cargo xtask static` compares two builds of
+//! Atlas.
 
 use crate::command::prints;
 use crate::kernels::{case, shipped, target};
 use atlas_codegen::{Machine, compile, compile_with_lines};
 use atlas_dsl::{DType, Kernel, Schedule, Verified};
 
-/// Kernels that between them use each kind of instruction.
+/// Kernels that together use every kind of instruction.
 fn kernels() -> Vec<(Verified<Kernel>, Schedule)> {
     vec![
         shipped("memory_read", DType::Bf16, &[2, 37, 48, 96], "BN=64 BH=32 stages=2 warps=4"),
@@ -27,7 +28,7 @@ fn two_compilations_in_one_process() {
     }
 }
 
-/// A machine refuses a kernel or changes nothing in it: one stored kernel serves all machines of a target.
+/// A machine either refuses a kernel or does not affect it: one stored kernel serves all machines of a target.
 #[test]
 fn machines_of_one_target_get_one_text() {
     let machine = |arch: &str| arch.parse::<Machine>().unwrap_or_else(|e| panic!("{e}"));
@@ -59,7 +60,7 @@ fn lines_of_the_source_change_no_instruction() {
     }
 }
 
-/// The text without directives that name places, labels that mark them, comments and empty lines.
+/// The text without location directives, their labels, comments and empty lines.
 fn instructions(ptx: &str) -> Vec<String> {
     let code = ptx.lines().map(|l| l.split("//").next().unwrap_or("").trim().to_owned());
     let mark = |l: &str| [".loc", ".file", "$L__tmp", "$L__func_", "{", "}"].iter().any(|m| l.starts_with(m));
@@ -80,7 +81,7 @@ fn threads_that_compile_at_once() {
     });
 }
 
-/// The kernels that the command line is asked for.
+/// The kernels that the command line compiles.
 const ASKED: [&[&str]; 4] = [
     &["memory_read", "--config", "BN=64 BH=64 stages=2 warps=4"],
     &["newton_schulz_small", "--dims", "M=48,N=192", "--arch", "sm_90"],

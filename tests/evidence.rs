@@ -1,5 +1,5 @@
-//! What `atlas bundle` tries a user's kernels on: sizes that meet their demands, numbers that make them work; and what it says
-//! where it cannot, or where they are wrong.
+//! How `atlas bundle` tries a user's kernels: with sizes that meet their requirements and suitable numbers; and its
+//! messages if it cannot try them, or if they are wrong.
 
 use atlas::prelude::*;
 use atlas_dsl::{KernelDef, Specialization};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 
 atlas_kernel! {
-    /// Sums of neighbours.
+    /// Sums of adjacent elements.
     kernel sums_of_two(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [M, D]>)
     require { N == 2 * M }
     {
@@ -21,7 +21,7 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
-    /// Nothing small.
+    /// Has no small sizes.
     kernel of_many(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [256] }
     require { N >= 100000000 }
@@ -44,7 +44,7 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
-    /// No number where its input is negative.
+    /// Gives NaN for negative inputs.
     kernel roots_alone(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [1024] }
     {
@@ -70,7 +70,7 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
-    /// Products with the first of four numbers each.
+    /// Products with the first of each four numbers.
     kernel first_of_fours<T: Float>(x: &Tensor<T, [N, P, F]>, q: &Tensor<i32, [P, M]>, y: &mut Tensor<T, [N, M]>)
     tune { BN: [16, 32], BM: [32], BP: [16], stages: 2..=3, warps: [4] }
     require { F == 4 }
@@ -84,7 +84,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows of blocks, those that are there.
+    /// The rows of the blocks that exist.
     kernel of_blocks<T: Float>(
         a: &Tensor<T, [E, S, S]>, col: &Tensor<i32, [E]>, ptr: &Tensor<i32, [P]>, x: &Tensor<T, [N, M]>, y: &mut Tensor<T, [R, S, M]>,
     )
@@ -102,7 +102,7 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
-    /// Of two element types.
+    /// With two element types.
     kernel of_two_types<T: Float, U: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<U, [N]>)
     tune { BN: [256] }
     {
@@ -113,7 +113,7 @@ atlas_kernel! {
 }
 
 atlas_kernel! {
-    /// The nearest of some rows, and how far it is.
+    /// The nearest of some rows, and its distance.
     kernel nearest_row(
         x: &Tensor<f32, [N, D]>, codes: &Tensor<f32, [C, D]>, at: &mut Tensor<i32, [N]>, far: &mut Tensor<f32, [N]>,
     )
@@ -138,7 +138,7 @@ atlas_kernel! {
         }
     }
 
-    /// Sums of rows, a row or more at a time.
+    /// Sums of rows, one or more at a time.
     kernel row_totals(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [1, 4, 16], warps: [1, 4] }
     {
@@ -147,7 +147,7 @@ atlas_kernel! {
         }
     }
 
-    /// Products along columns with a few numbers.
+    /// Convolves columns with a few numbers.
     kernel along_columns(x: &Tensor<f32, [H, W]>, f: &Tensor<f32, [K]>, y: &mut Tensor<f32, [R, W]>)
     tune { BW: [64] }
     require { H == R + K - 1 }
@@ -178,7 +178,7 @@ fn each_element_type_of_a_kernel_is_asked_for_by_name() {
     assert!(why.contains("has no element type `V`; those that it has by name are T, U"), "{why}");
 }
 
-/// A bundle of one kernel, and what is warned of; or why there is none.
+/// A bundle of one kernel and its warnings, or why there is none.
 fn bundle(file: &Path, args: &[&str]) -> Result<Vec<String>, String> {
     let out = file.display().to_string();
     let mut warnings = Vec::new();
@@ -196,7 +196,7 @@ fn verifies(file: &Path) -> bool {
     atlas_cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
 }
 
-/// A file like another whose first variant has other code, and no evidence.
+/// A copy of a file whose first variant has other code, and no evidence.
 fn changed(from: &Path, kernel: &str, to: &Path, change: impl Fn(&str) -> String) {
     let bundle = Bundle::open(from).unwrap();
     let mut entry: KernelEntry = (*bundle.entry(kernel).unwrap().unwrap()).clone();
@@ -232,7 +232,7 @@ fn sizes_are_found_that_a_kernel_demands() {
         assert!(variants.iter().all(|v| v.evidence.len() == 3), "{variants:?}");
         assert!(verifies(&file));
         if kernel == "first_of_fours" {
-            // More than a tile of each dim, and none that divides it.
+            // More than one tile in each dim, and no multiple of a tile.
             for sizes in variants.iter().map(|v| &v.evidence[0].sizes) {
                 let of = |name: &str| sizes.split(' ').find_map(|s| s.strip_prefix(name)?.parse::<u64>().ok()).unwrap();
                 assert!(of("N=") > 16 && of("P=") > 16 && of("M=") > 32 && of("F=") == 4, "{sizes}");
@@ -251,7 +251,7 @@ fn what_cannot_be_tried_says_why() {
     assert!(variants.iter().all(|v| v.evidence.is_empty() && v.no_evidence.is_some()), "{variants:?}");
 }
 
-/// A fault is no reason to leave a variant untried, and neither is what leaves its output as it was.
+/// A fault does not excuse a variant from the trial, and neither does an output that was not written.
 #[test]
 fn code_that_faults_or_does_nothing_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -269,7 +269,7 @@ fn code_that_faults_or_does_nothing_fails() {
     assert!(!verifies(&bad), "no PTX");
 }
 
-/// Whatever stands beside it in the file, and in whatever order machines are named.
+/// Whatever else is in the file, and whatever the order of the machines.
 #[test]
 fn every_variant_is_run_as_itself() {
     let folder = tempfile::tempdir().unwrap();
@@ -290,7 +290,7 @@ fn kernels_of_positive_numbers_get_such() {
 }
 
 atlas_kernel! {
-    /// Another kernel with the name of one that ships.
+    /// Another kernel with the name of a shipped one.
     kernel favor_features(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [128, 256, 512], warps: [1, 2, 4, 8] }
     {
@@ -300,7 +300,7 @@ atlas_kernel! {
     }
 }
 
-/// A record says what nobody would choose without it.
+/// A record with a config that would not be chosen without it.
 fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
     let spec = Specialization::default().with_dim("N", atlas_dsl::specialization::DimFact::Dynamic(128));
     let config = def.configs().into_iter().find(|c| c.to_string().contains("BN=128") && c.schedule.warps == 8).unwrap();
@@ -321,7 +321,7 @@ fn record_of(def: &'static KernelDef, gpu: &str) -> Record {
     Record { kernel: def.name.to_owned(), gpu: gpu.to_owned(), tune: tune_hash(def), sizes: vec![size] }
 }
 
-/// A kernel's own record decides, though one that ships is of the same name; and it is the kernel that is verified.
+/// A kernel's own record decides, although a shipped one has the same name, and the kernel itself is verified.
 #[test]
 fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -337,7 +337,7 @@ fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
     let (_, exact) = entry.classes[0].tables[0].table.exact[0];
     assert_eq!(entry.classes[0].variants[usize::from(exact)].config, record.sizes[0].configs[0].config);
     assert!(verifies(&file));
-    // A config that is none of the kernel's is left out, and that is said.
+    // A config that the kernel does not have is left out, with a message.
     let mut unknown = record_of(&favor_features, "NVIDIA H200");
     unknown.sizes[0].configs[0].config = "BN=96 stages=2 warps=8".to_owned();
     fs::write(Path::new(&records).join("favor_features.toml"), unknown.to_string()).unwrap();
@@ -348,7 +348,7 @@ fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
             && warnings[0].contains("tune space"),
         "{warnings:?}"
     );
-    // Of a GPU that the folder has nothing of, that is said, though there are records of others of its kernels.
+    // If the folder has no records of a GPU, that is reported, although it has records of other GPUs for the kernels.
     let other = folder.path().join("others");
     fs::create_dir(&other).unwrap();
     let other = other.display().to_string();
@@ -361,17 +361,17 @@ fn records_and_bundles_are_of_a_kernel_and_not_of_its_name() {
     assert!(nowhere.contains("--records: cannot read /nowhere"), "{nowhere}");
 }
 
-/// Two kernels of one name in a program: the one that was compiled is the one that is tried again.
+/// Two kernels with one name in a program: the one that was compiled is tried again.
 #[test]
 fn a_shipped_kernel_is_verified_beside_one_of_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.atlas").display().to_string();
-    // The command line knows the shipped one alone.
+    // The command line only knows the shipped one.
     crate::command::prints(&["bundle", "layer_norm", "--dims", "B=1,N=64,H=1,D=64", "--arch", "sm_80", "--out", &file]);
     assert!(verifies(Path::new(&file)));
 }
 
-/// What the command line launches of its own is no size of a program.
+/// Launches by the command line itself are not recorded as a program's sizes.
 #[test]
 fn evidence_is_no_size_of_a_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -389,7 +389,7 @@ fn evidence_is_no_size_of_a_program() {
 }
 
 atlas_kernel! {
-    /// A loop of as many steps as it is told.
+    /// A loop with a number of steps given by the caller.
     kernel told_steps(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, steps: i32)
     tune { BN: [256] }
     {
@@ -403,7 +403,7 @@ atlas_kernel! {
     }
 }
 
-/// Numbers by value are the user's, where there are some, and stand in the evidence.
+/// Numbers passed by value come from the user, if given, and are part of the evidence.
 #[test]
 fn numbers_by_value_are_given_or_usual() {
     let folder = tempfile::tempdir().unwrap();
@@ -424,7 +424,7 @@ fn numbers_by_value_are_given_or_usual() {
     assert!(why.contains("no kernel takes `stepz=5` by value"), "{why}");
 }
 
-/// Where rows were alike, the nearest would be a matter of rounding.
+/// If rows were equal, the nearest one would be a matter of rounding.
 #[test]
 fn inputs_have_no_coincidences() {
     let folder = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ fn inputs_have_no_coincidences() {
     assert!(verifies(&file));
 }
 
-/// Views whose rows stand apart, as they are recorded, also where a variant has one row in a tile.
+/// Views whose rows are not adjacent, as recorded, including a variant with one row per tile.
 #[test]
 fn views_are_tried_as_views() {
     let folder = tempfile::tempdir().unwrap();
@@ -462,7 +462,7 @@ fn views_are_tried_as_views() {
     }
 }
 
-/// A dim of a loop has the size that was asked for, and verifying has the sizes that the evidence names.
+/// The dim of a loop has the requested size, and verification uses the sizes in the evidence.
 #[test]
 fn loops_are_as_long_as_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();

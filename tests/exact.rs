@@ -1,5 +1,5 @@
-//! Compiled kernels against the interpreter in a finite ring, where any order of a sum gives the same bits: a product
-//! or a sum with one term lost, doubled or misplaced is exactly wrong, whatever the tolerance.
+//! Compiled kernels against the interpreter in a finite ring, where the order of a sum has no effect on the bits. A
+//! lost, doubled or misplaced term is therefore exactly wrong, whatever the tolerance.
 
 use crate::kernels::{
     Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, product_targets, shipped, target,
@@ -21,11 +21,11 @@ impl Bits {
     }
 }
 
-/// A kernel at some sizes, with random bits in all its arguments but those of i32, which are small.
+/// A kernel at some sizes, with random bits in all arguments except those of i32, which are small.
 pub(crate) struct Trial<'k> {
     kernel: &'k Verified<Kernel>,
     pub(crate) dims: Vec<u64>,
-    /// Bytes of each argument, of scalars too.
+    /// The bytes of each argument, including scalars.
     args: Vec<Vec<u8>>,
 }
 
@@ -46,7 +46,7 @@ impl Trial<'_> {
                     (*dtype, of.iter().map(|d| dims[d.as_u32() as usize] as usize).product::<usize>())
                 }
             };
-            // A whole number says how often, or where: a small one.
+            // A whole number is a count or an index, so it is small.
             args.push(match dtype {
                 DType::I32 => (0..count).flat_map(|i| (3 + i as i32 % 5).to_le_bytes()).collect(),
                 _ => bits.bytes(count * dtype.bytes() as usize),
@@ -68,7 +68,7 @@ impl Trial<'_> {
         self.args[param].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
     }
 
-    /// What the arguments hold afterwards, by the interpreter.
+    /// The content of the arguments afterwards, by the interpreter.
     pub(crate) fn reference(&self) -> Result<Vec<Vec<u8>>, String> {
         let mut after = self.args.clone();
         let mut args = Vec::new();
@@ -104,7 +104,7 @@ impl Trial<'_> {
         }
     }
 
-    /// What the arguments hold afterwards, by the simulator. `dims` are the sizes that the kernel is told.
+    /// The content of the arguments afterwards, by the simulator. `dims` are the sizes that the kernel gets.
     pub(crate) fn simulate(&self, image: &KernelImage, dims: &[u64]) -> Result<Vec<Vec<u8>>, String> {
         let module = syntax::parse(&image.ptx).map_err(|e| e.to_string())?;
         let program = decode::compile(&module, Some(&image.entry), Arithmetic::Exact).map_err(|e| e.to_string())?;
@@ -130,7 +130,7 @@ impl Trial<'_> {
     }
 }
 
-/// Compiles for each schedule and target, and lists what is not as the reference says. Counts what ran.
+/// Compiles for each schedule and target, and lists the differences from the reference. Counts the runs.
 fn disagreements(name: &str, kernel: &Verified<Kernel>, sizes: &[(&str, u64)], ran: &mut usize) -> Vec<String> {
     let trial = Trial::new(kernel, sizes);
     let expected = trial.reference().unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -185,7 +185,7 @@ fn products_and_sums_are_exact() {
     assert!(ran > 200, "{ran}");
 }
 
-/// The case files of the compiler that mean something in the ring, by the rule and not by name.
+/// The compiler's case files that are meaningful in the ring, selected by a rule and not by name.
 #[test]
 fn case_files_are_exact() {
     let (mut wrong, mut ran, mut names) = (Vec::new(), 0, Vec::new());
@@ -202,7 +202,7 @@ fn case_files_are_exact() {
     assert!(ran >= 10, "{ran}");
 }
 
-/// The shipped kernels that mean something in the ring, by the rule and not by name.
+/// The shipped kernels that are meaningful in the ring, selected by a rule and not by name.
 #[test]
 fn shipped_kernels_are_exact() {
     let (mut wrong, mut ran, mut names) = (Vec::new(), 0, Vec::new());
@@ -246,7 +246,7 @@ fn what_has_no_meaning_in_the_ring_is_refused() {
     assert!(Trial::new(&kernel, &[("N", 4)]).reference().is_err());
 }
 
-/// A product over several tiles of K with a ragged tail, its PTX and what it should make.
+/// A product over several tiles of K with a ragged tail, and its PTX.
 fn gemm() -> (Verified<Kernel>, KernelImage) {
     let kernel = exact_case("batched", "bf16");
     let schedule = Schedule { stages: 3, warps: 2, ..Schedule::default() };
@@ -256,21 +256,21 @@ fn gemm() -> (Verified<Kernel>, KernelImage) {
 
 const GEMM: Sizes = &[("G", 1), ("M", 32), ("N", 16), ("K", 104)];
 
-/// Edits the statements of the PTX, and expects that it then runs and that the result is wrong.
+/// Edits the statements of the PTX, and expects that it still runs and gives a wrong result.
 #[track_caller]
 fn shows(edit: impl FnOnce(&[String]) -> Vec<String>) {
     let (kernel, mut image) = gemm();
     let trial = Trial::new(&kernel, GEMM);
     let expected = trial.reference().unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(trial.simulate(&image, &trial.dims).as_ref(), Ok(&expected));
-    // A statement over several lines goes on with two tabs.
+    // A statement over several lines continues with two tabs.
     let statements: Vec<String> = image.ptx.replace("\n\t\t", " ").lines().map(str::to_owned).collect();
     image.ptx = edit(&statements).join("\n");
     let found = trial.simulate(&image, &trial.dims).unwrap_or_else(|fault| panic!("does not run: {fault}"));
     assert!(differing(&found, &expected) > 0, "the mistake does not show");
 }
 
-/// The statements whose instruction begins so.
+/// The indices of the statements whose instruction begins with `opcode`.
 fn statements(lines: &[String], opcode: &str) -> Vec<usize> {
     (0..lines.len()).filter(|&i| lines[i].trim_start().starts_with(opcode)).collect()
 }
@@ -304,7 +304,7 @@ fn a_product_done_twice_is_exactly_wrong() {
 #[test]
 fn stages_exchanged_are_exactly_wrong() {
     shows(|lines| {
-        // The first copies of the two stages that are filled before the loop; offsets tell the stages apart.
+        // The first copies of the two stages that are filled before the loop. Their offsets distinguish the stages.
         let copies = statements(lines, "cp.async.c");
         let place = |i: usize| lines[i].split(['[', ']']).nth(1).unwrap_or_default().to_owned();
         let split = |i: usize| match place(i).split_once('+') {
@@ -318,7 +318,7 @@ fn stages_exchanged_are_exactly_wrong() {
         for (i, j) in [(first, second), (second, first)] {
             edited[i] = lines[i].replacen(&format!("[{}]", place(i)), &format!("[{}{}]", split(i).0, split(j).1), 1);
         }
-        // Only the order is wrong: nothing is read while it is copied.
+        // Only the order is wrong: no data are read while they are copied.
         for i in statements(lines, "cp.async.wait_group") {
             edited[i] = "cp.async.wait_group 0;".to_owned();
         }

@@ -1,11 +1,11 @@
-//! What the façade says of kernels that launch or were fused from several: their parameters, as they are.
+//! The façade's text for chains and fused kernels lists their actual parameters.
 
 use atlas::kernel::{Chain, DType, KernelDef};
 use atlas::ops::{self, memory, omega};
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
 
-/// A parameter's type as its kernel declares it: `&mut Tensor<T, [N, D]>`.
+/// A parameter's type in the form of its declaration: `&mut Tensor<T, [N, D]>`.
 fn type_text(def: &KernelDef, param: &ParamDef) -> String {
     let element = |dtype: DTypeRef| match dtype {
         DTypeRef::Fixed(dtype) => DType::name(dtype),
@@ -21,7 +21,7 @@ fn type_text(def: &KernelDef, param: &ParamDef) -> String {
     }
 }
 
-/// Lines of parameters, those of one type together while they follow each other.
+/// Lines of parameters. Adjacent parameters of one type share a line.
 fn lines(params: impl IntoIterator<Item = (&'static str, String)>) -> Vec<String> {
     let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
     for (name, ty) in params {
@@ -39,7 +39,7 @@ fn of_kernel(name: &str, def: &'static KernelDef) -> String {
 }
 
 fn of_chain(name: &str, chain: &'static Chain) -> String {
-    // A chain has the parameter of the kernel that writes it.
+    // A chain takes the parameter from the kernel that writes it.
     let owner = |param: &'static ParamDef| {
         chain
             .kernels

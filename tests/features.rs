@@ -1,8 +1,8 @@
-//! Features that cannot go together are refused by this project, in words that help, and not by a dependency's build script.
+//! This project refuses incompatible features with a helpful message, before a dependency's build script fails.
 
 use std::path::Path;
 
-/// llvm-sys panics where it is told twice how LLVM is linked: of the features of the code generator one alone tells it.
+/// llvm-sys panics if it is told twice how LLVM is linked, so only one feature of the code generator tells it.
 #[test]
 fn one_feature_alone_tells_llvm_sys_how_to_link() {
     let path = Path::new(crate::ROOT).join("codegen/Cargo.toml");
@@ -13,7 +13,7 @@ fn one_feature_alone_tells_llvm_sys_how_to_link() {
         names.filter(|f| f.contains("prefer-") || f.contains("force-")).count()
     };
     assert_eq!(features.values().map(tells).sum::<usize>(), 1, "{features:?}");
-    // Both together are refused where the code generator is compiled.
+    // The code generator refuses the combination.
     let root = include_str!("../codegen/src/lib.rs");
     assert!(root.contains("#[cfg(all(feature = \"llvm-dynamic\", feature = \"llvm-static\"))]\ncompile_error!("));
 }

@@ -1,4 +1,4 @@
-//! Files that the command line writes: what a path leads to is written, and no other file is.
+//! Files that the command line writes: the target of a path is written, and no other file.
 
 use crate::command::{folder, prints, refuses};
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A command that writes a file, and how the file begins.
+/// A command that writes a file, and the expected beginning of the file.
 struct Writer {
     args: Vec<&'static str>,
     begins: &'static [u8],
@@ -50,7 +50,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Runs a shell command; its standard output.
+/// Runs a shell command and returns its stdout.
 fn shell(command: &str) -> Vec<u8> {
     let out = Command::new("sh").args(["-c", command]).env("ATLAS_CACHE_DIR", "").output().unwrap();
     assert!(out.status.success(), "{command}\n{}", String::from_utf8_lossy(&out.stderr));
@@ -72,13 +72,13 @@ fn a_link_stays_and_its_file_keeps_its_mode() {
     }
 }
 
-/// In a container a program's number is known: its own temporary names must not be.
+/// In a container, a process id is predictable, so temporary names must not be derived from it.
 #[test]
 fn a_file_named_by_the_number_of_the_process_stays() {
     for writer in writers() {
         let folder = folder();
         let file = folder.path().join("k");
-        // `exec` keeps the number of the shell, which is in the names.
+        // `exec` keeps the process id of the shell, which is in the names.
         let made = format!(
             "cd '{}' && for name in k.$$ .k.$$ k.new .probe-$$ .probe.$$; do echo mine > $name; done; exec {}",
             folder.path().display(),
@@ -106,7 +106,7 @@ fn a_pipe_and_stdout_are_written_into() {
         assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
         assert_eq!(names(folder.path()), ["pipe"]);
     }
-    // Of a bundle nothing else stands in the output; a file as the output keeps what was printed.
+    // A bundle on stdout has no other output around it. If stdout is a file, it keeps earlier output.
     #[cfg(feature = "llvm")]
     {
         let bundle = &writers()[1];
@@ -125,7 +125,7 @@ fn a_pipe_and_stdout_are_written_into() {
     }
 }
 
-/// A log that is open for append keeps what it has.
+/// A log that is open for append keeps its content.
 #[test]
 fn what_is_open_for_append_grows() {
     for writer in writers() {
@@ -141,7 +141,7 @@ fn what_is_open_for_append_grows() {
     }
 }
 
-/// Before anything is computed.
+/// The check comes before anything is computed.
 #[test]
 fn what_cannot_be_written_is_told_at_once() {
     for writer in writers() {
@@ -189,7 +189,7 @@ fn what_is_read_is_not_written_over() {
     assert!(refuses(&bundle).contains("is the file of a tuning record"));
     assert_eq!(fs::read_to_string(at("in.toml")).unwrap(), sizes);
     assert_eq!(fs::read_to_string(out).unwrap(), "a record");
-    // What a kernel is printed as goes to another file, unless a link leads back.
+    // The printed kernel goes to another file, unless a link leads back.
     let tile = at("k.tile");
     fs::write(&tile, prints(&["compile", "poly1", "--emit", "tile"])).unwrap();
     let into = at("out");
@@ -200,7 +200,7 @@ fn what_is_read_is_not_written_over() {
     assert!(refuses(&args).contains("is the file of the kernel"));
 }
 
-/// Sizes and kernels of no end are left.
+/// Endless files of sizes and kernels are refused.
 #[test]
 fn what_is_read_has_an_end() {
     let folder = folder();

@@ -1,4 +1,5 @@
-//! Bundles that somebody made to be read: their code is no launch of another kernel, and their bytes cost no more than they say.
+//! Bundles that were made to attack a reader: their code cannot stand in for another kernel, and reading them costs no
+//! more than their declared size.
 
 use crate::command::prints;
 use atlas::{Device, Tensor, args};
@@ -29,7 +30,7 @@ fn changed(from: &Path, change: impl Fn(usize, &mut KernelImage, &mut Variant)) 
     writer.finish()
 }
 
-/// A launch that runs no program, or another kernel's, would leave its outputs as they were and say nothing.
+/// A launch that runs no program, or another kernel's, would silently leave its outputs unchanged.
 #[test]
 fn code_with_another_grid_is_not_launched() {
     let folder = tempfile::tempdir().unwrap();
@@ -57,7 +58,7 @@ fn code_with_another_grid_is_not_launched() {
     }
 }
 
-/// A variant that cannot be tried here is no variant that passed.
+/// A variant that cannot be tried here has not passed.
 #[test]
 fn a_target_that_is_not_known_is_not_passed_over() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +76,7 @@ fn a_target_that_is_not_known_is_not_passed_over() {
     assert_eq!(verifies(&other), Ok(false));
 }
 
-/// A pipe may have no writer, and a device no end.
+/// A pipe may have no writer, and a device may be endless.
 #[cfg(unix)]
 #[test]
 fn what_is_no_file_is_not_read() {

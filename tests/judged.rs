@@ -1,4 +1,5 @@
-//! Kernels that magnify their own roundings, which `atlas bundle` must not call wrong; what it does not try, and why.
+//! Kernels that magnify their own roundings, which `atlas bundle` must not call wrong; the kernels that it does not
+//! try, and why.
 
 use atlas::prelude::*;
 use atlas_runtime::bundle::{Bundle, BundleWriter, KernelEntry, Variant};
@@ -6,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 atlas_kernel! {
-    /// Variance of large numbers in the simple form.
+    /// The variance of large numbers, by the simple formula.
     kernel shifted_variance(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 16], warps: [4, 8] }
     {
@@ -17,7 +18,7 @@ atlas_kernel! {
         }
     }
 
-    /// Whole numbers of the mean magnitude.
+    /// The mean magnitude as a whole number.
     kernel quantized_mean(x: &Tensor<f32, [N, D]>, q: &mut Tensor<i32, [N, D]>)
     tune { BN: [4, 16], warps: [4, 8] }
     {
@@ -28,7 +29,7 @@ atlas_kernel! {
         }
     }
 
-    /// Bins.
+    /// Assigns bins.
     kernel bins(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4, 16], warps: [4, 8] }
     {
@@ -37,7 +38,7 @@ atlas_kernel! {
         }
     }
 
-    /// Products by their sum.
+    /// Products divided by their sum.
     kernel shares_of_sums<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, D]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [32, 64], warps: [4] }
     {
@@ -47,7 +48,7 @@ atlas_kernel! {
         }
     }
 
-    /// What a softmax lacks to 1.
+    /// One minus the sum of a softmax.
     kernel lacks(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 16], warps: [4, 8] }
     {
@@ -59,7 +60,7 @@ atlas_kernel! {
         }
     }
 
-    /// What is left of a row less its mean.
+    /// The mean of a row after its mean was subtracted.
     kernel centred_mean(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 16], warps: [4, 8] }
     {
@@ -79,7 +80,7 @@ atlas_kernel! {
         }
     }
 
-    /// A map that doubles what it is off by at each step.
+    /// A map that doubles its error in each step.
     kernel chaotic(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [256], warps: [4] }
     {
@@ -92,7 +93,7 @@ atlas_kernel! {
         }
     }
 
-    /// Steps that are told.
+    /// A number of steps given by the caller.
     kernel told(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, steps: i32)
     tune { BN: [256], warps: [4] }
     {
@@ -105,7 +106,7 @@ atlas_kernel! {
         }
     }
 
-    /// The first of three parts, by heads.
+    /// The first of three parts, split by heads.
     kernel first_part(x: &Tensor<f32, [P, N]>, y: &mut Tensor<f32, [H, D, N]>)
     tune { warps: [1] }
     require { P == 3 * H * D }
@@ -133,7 +134,7 @@ fn verifies(file: &Path) -> bool {
     atlas_cli::run(["atlas", "verify", "--bundle", &file.display().to_string()]).unwrap()
 }
 
-/// A file like another with other code or other evidence.
+/// A copy of a file with other code or other evidence.
 fn changed(from: &Path, kernel: &str, to: &Path, code: impl Fn(&str) -> String, change: impl Fn(&mut Variant)) {
     let bundle = Bundle::open(from).unwrap();
     let mut entry: KernelEntry = (*bundle.entry(kernel).unwrap().unwrap()).clone();
@@ -174,12 +175,12 @@ fn kernels_that_magnify_roundings_are_not_called_wrong() {
     }
 }
 
-/// The bound that roundings give is no excuse for what they do not explain.
+/// The bound from roundings does not excuse errors that roundings do not explain.
 #[test]
 fn kernels_that_magnify_roundings_are_still_found_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let (good, bad) = (folder.path().join("good.atlas"), folder.path().join("bad.atlas"));
-    // One addition too few of the sums, and a scale that is off by a hundredth.
+    // The sums lack one addition, and a scale is off by one percent.
     let subtracts = |ptx: &str| {
         let line = |line: &str| match line.contains(".f32") {
             true => line.replace("sub.rn.f32", "add.rn.f32").replace("sub.f32", "add.f32"),
@@ -204,7 +205,7 @@ fn kernels_that_magnify_roundings_are_still_found_wrong() {
     }
 }
 
-/// What is tried is bounded by counted operations, in making and in verifying.
+/// Counted operations limit the trials, when a bundle is made and when it is verified.
 #[test]
 fn what_takes_too_long_is_not_tried() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +223,7 @@ fn what_takes_too_long_is_not_tried() {
     assert!(verifies(&file) && !verifies(&bad));
 }
 
-/// The dim that others decide is solved for, wherever it stands in the signature.
+/// A dim that follows from others is solved for, wherever it is in the signature.
 #[test]
 fn an_equation_is_solved() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +233,7 @@ fn an_equation_is_solved() {
     assert!(variants(&file, "first_part").iter().all(|v| v.evidence.len() == 3));
 }
 
-/// Classes that are written by hand and that no launch has are refused where they are read.
+/// Handwritten classes that no launch can have are refused when they are read.
 #[test]
 fn views_that_no_launch_has_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Kernels for tests of the code generator: shipped ones at sizes of a test's choice, and those of the case files.
+//! Kernels for tests of the code generator: shipped ones at chosen sizes, and those of the case files.
 
 use atlas_codegen::Target;
 use atlas_dsl::specialization::{DimFact, largest_class};
@@ -57,7 +57,7 @@ pub(crate) fn exact_case(name: &str, element: &str) -> Verified<Kernel> {
     parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{name} in {element}: {e}\n{source}"))
 }
 
-/// The element types that they are tried in.
+/// The element types in which they are tried.
 pub(crate) const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
 
 /// Sizes of a kernel: dims by name.
@@ -113,7 +113,7 @@ pub(crate) fn target(name: &str) -> Target {
     name.parse().unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Random bits, the same in every run.
+/// Pseudo-random bits, the same in every run.
 pub(crate) struct Bits(pub(crate) u64);
 
 impl Bits {

@@ -1,4 +1,4 @@
-//! Ops of several launches on a device that may not compile: what has no kernel is refused before anything is written.
+//! Ops of several launches on a device that may not compile: a missing kernel is refused before anything is written.
 
 use atlas_dsl::DType;
 use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
@@ -31,7 +31,7 @@ fn sizes() -> StreamSizes {
     StreamSizes { sequences: 1, heads: 1, key: D, value: D, piece: 4, dtype: DType::F32 }
 }
 
-/// Gives tokens of a sequence of `n` to `f`.
+/// Calls `f` with the tokens of a sequence of length `n`.
 fn with_tokens<R>(device: &Device, n: usize, f: impl FnOnce(&Tokens<'_>) -> R) -> R {
     let (q, g, gamma) = (of(device, &[1, n, 1, D], 1), of(device, &[1, n, 1], 3), of(device, &[1, n, 1, W], 4));
     f(&Tokens { q: &q, k: &q, v: &q, rq: &q, rk: &q, alpha: &g, theta: &g, eta: &g, gamma: &gamma })
@@ -42,12 +42,12 @@ fn push(device: &Device, n: usize, memory: &mut [Tensor; 4], y: &mut Tensor) -> 
     with_tokens(device, n, |tokens| stream.push(tokens, &mut memory.each_mut(), y))
 }
 
-/// Elements of rows with others around them.
+/// A view of rows with other elements around them.
 fn view(device: &Device, n: usize) -> Tensor {
     of(device, &[1, n, 1, D + 3], 9).slice(3, 1..D + 1).unwrap()
 }
 
-/// Fails unless an op was refused for want of a compiler, and has changed none of these.
+/// Fails unless an op was refused for lack of a compiler, without changing these tensors.
 fn refused(done: Result<()>, before: &[Vec<f32>], after: &[Tensor], what: &str) {
     let error = done.expect_err(what).to_string();
     assert!(error.contains("ATL640"), "{what}: {error}");
@@ -118,7 +118,7 @@ fn a_layer_whose_last_kernel_is_not_known() {
     let done = gated.push(&tokens, &mut y);
     refused(done, &before, gated.memory(), "layer_combine");
     assert_eq!(all(&[y.clone()]), read);
-    // It goes on from where it was.
+    // It continues from its previous state.
     device.set_compiling(true);
     gated.push(&tokens, &mut y).unwrap();
     let mut wanted = of(&device, &[1, 4, 1, D], 23);

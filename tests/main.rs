@@ -1,4 +1,4 @@
-//! Tests of the whole: one binary, of the package `atlas-cli`, whose binary `atlas` it runs.
+//! Tests of the whole project in one binary of the package `atlas-cli`, because they run its binary `atlas`.
 
 #[cfg(feature = "llvm")]
 mod agreement;
@@ -53,5 +53,5 @@ mod spills;
 #[cfg(feature = "llvm")]
 mod tune;
 
-/// The folder of the repository.
+/// The root folder of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");

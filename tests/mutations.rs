@@ -1,4 +1,4 @@
-//! Random kernels have the power to show every mistake that the compiler is known to have made.
+//! Random kernels can reveal every mistake that the compiler is known to have made.
 
 use crate::command::json_of;
 use crate::gpu_interp::kernels::disagreement;
@@ -12,15 +12,15 @@ fn random_kernels_show_every_known_mistake() {
         let (passes, report) = json_of(&[&args[..], &[m.name()]].concat());
         !passes && report["failures"].as_array().is_some_and(|f| !f.is_empty())
     };
-    // Random kernels are judged by more than what this changes; agreement/magnified.rs shows it.
+    // Random kernels have looser bounds than the effect of this mutation; agreement/magnified.rs reveals it.
     let all = Mutation::ALL.iter().filter(|m| **m != Mutation::RoundingsForgotten);
-    // Each stops at the first kernel that shows it.
+    // Each stops at the first kernel that reveals it.
     let hidden: Vec<&Mutation> = all.filter(|m| !shown(m)).collect();
     assert!(hidden.is_empty(), "no kernel shows {hidden:?}");
 }
 
-/// What `lower_tiles` got wrong without a word of a verifier, each with the seed of a kernel that showed it; if it does so
-/// no more, another one has to.
+/// Mistakes of `lower_tiles` that no verifier noticed, each with the seed of a kernel that revealed it. If that kernel
+/// no longer does, another one must.
 const OF_LOWER_TILES: [(Mutation, u64); 5] = [
     (Mutation::BroadcastOfOne, 20),
     (Mutation::FillThroughFunctions, 48),
@@ -29,7 +29,7 @@ const OF_LOWER_TILES: [(Mutation, u64); 5] = [
     (Mutation::InitTaken, 33),
 ];
 
-/// Without LLVM and the simulator, and with the name of the pass.
+/// Works without LLVM and the simulator, and names the pass.
 #[test]
 fn the_executor_shows_what_lower_tiles_got_wrong() {
     let shown = |&(mutation, seed): &(Mutation, u64)| {

@@ -1,5 +1,5 @@
-//! The Omega rule as a chain, on every simulated GPU under three schedules and, if asked for, on a real one: against its
-//! definition token by token, whole and in parts.
+//! The Omega rule as a chain, on every simulated GPU under three schedules and, on request, on a real one: compared
+//! with its definition token by token, whole and in pieces.
 
 use crate::agreement::devices;
 use atlas::prelude::*;
@@ -36,7 +36,7 @@ fn parts_of_a_sequence_give_the_bits_of_the_whole() {
     }
 }
 
-/// A simulator that has compiled what `first` launches, and compiles nothing more.
+/// A simulator that has compiled the launches of `first`, and may compile nothing else.
 fn with_what_it_launches(first: impl Fn(&Device)) -> Device {
     let options = SimOptions::default();
     let device = Device::sim_with(Target { sm: 80, specific: false }, options, CacheDir::Off);
@@ -50,7 +50,7 @@ fn numbers(device: &Device, shape: &[usize], middle: f32) -> Tensor {
     device.tensor_from(&values, shape).unwrap()
 }
 
-/// A push of tokens in pieces of eight; with what is read, the memory.
+/// Pushes tokens in pieces of eight. Returns the outputs; the memory is in `state`.
 fn pushed(device: &Device, stream: &mut OmegaStream, count: usize, state: &mut [Tensor]) -> atlas::Result<Vec<f32>> {
     let token = numbers(device, &[1, count, 1, 16], -0.1);
     let (gate, gamma) = (numbers(device, &[1, count, 1], 0.1), numbers(device, &[1, count, 1, 3], 0.2));
@@ -62,7 +62,7 @@ fn pushed(device: &Device, stream: &mut OmegaStream, count: usize, state: &mut [
     y.to_vec()
 }
 
-/// The second piece needs kernels that there are not: found before the first has trained the memory.
+/// The second piece needs missing kernels, which is found before the first piece has trained the memory.
 #[test]
 fn a_push_whose_last_piece_is_refused_changes_nothing() {
     let start = |device: &Device| {
@@ -81,14 +81,14 @@ fn a_push_whose_last_piece_is_refused_changes_nothing() {
     let error = pushed(&device, &mut stream, 8 + 3, &mut state).unwrap_err().to_string();
     assert!(error.contains("may not compile"), "{error}");
     assert_eq!(values(&state), before, "the first piece has run");
-    // And the stream is where it was.
+    // And the stream is unchanged.
     let found = (pushed(&device, &mut stream, 8, &mut state).unwrap(), values(&state));
     let (mut fresh, mut state) = start(&device);
     assert_eq!(found, (pushed(&device, &mut fresh, 8, &mut state).unwrap(), values(&state)));
     assert_ne!(found.1, before);
 }
 
-/// A step on matrices of two shapes, for the second of which there are no kernels.
+/// A step on matrices of two shapes, the second of which has no kernels.
 #[test]
 fn a_step_of_which_one_shape_is_refused_changes_no_matrix() {
     let of = Muon {

@@ -1,10 +1,10 @@
-//! Options that contradict each other, values that are out of range, and what is said of both.
+//! Contradictory options and values that are out of range, and their messages.
 
 #[cfg(feature = "llvm")]
 use crate::command::{folder, write};
 use crate::command::{has, prints, refuses, refuses_with, says_with};
 
-/// What would be left out without a word.
+/// Options that would otherwise be ignored silently.
 #[test]
 fn options_that_contradict_each_other_are_refused() {
     for (args, one, other) in [
@@ -44,7 +44,7 @@ fn options_that_contradict_each_other_are_refused() {
     }
 }
 
-/// What runs nothing is no success.
+/// A run that does nothing is not a success.
 #[test]
 fn nothing_to_do_is_an_error() {
     for only in ["nosuch", ""] {
@@ -74,7 +74,7 @@ fn what_is_out_of_range_is_said_to_be() {
     }
 }
 
-/// A way out that the command line has, and not one of programs.
+/// The advice is for the command line, not for programs.
 #[test]
 fn a_device_that_is_not_here_names_an_option() {
     let without = [("LD_LIBRARY_PATH", "/nowhere")];
@@ -97,13 +97,13 @@ fn a_list_has_whole_sentences() {
     assert!(!docs.is_empty());
     for doc in docs {
         let end = doc.lines().map(str::trim).take_while(|line| !line.is_empty()).last().unwrap_or_default();
-        // A table breaks lines where it likes, but words nowhere.
+        // A table may break lines anywhere between words.
         let last = end.split(' ').next_back().unwrap_or_default();
         assert!(list.contains(last), "no `{last}` in\n{list}");
     }
 }
 
-/// A bad record warns, and what is readable is read.
+/// A bad record gives a warning, and readable ones are read.
 #[test]
 #[cfg(feature = "llvm")]
 fn a_record_of_any_text_serves_a_bundle() {
@@ -127,7 +127,7 @@ fn a_record_of_any_text_serves_a_bundle() {
     assert!(!said.contains("good.toml"), "{said}");
 }
 
-/// An assembler that is not there, that says nothing, that writes nothing, and that never ends.
+/// An assembler that is missing, prints nothing, writes nothing, or never ends.
 #[test]
 #[cfg(all(unix, feature = "llvm"))]
 fn an_assembler_of_no_use_is_told() {
@@ -159,7 +159,7 @@ fn an_assembler_of_no_use_is_told() {
     );
 }
 
-/// Whoever may write the folder of temporary files stops no measurement, and has no file made elsewhere.
+/// Other users of the folder of temporary files can neither stop a measurement nor redirect its file.
 #[test]
 #[cfg(all(unix, feature = "llvm"))]
 fn what_stands_in_place_of_a_lock_is_left_alone() {
@@ -189,7 +189,7 @@ mod without_config {
         }
     }
 
-    /// No config makes an instruction of it, so that none is asked for.
+    /// No config gives an instruction for it, so the message does not suggest a config.
     #[test]
     fn what_no_gpu_computes_needs_no_other_config() {
         let device = Device::sim("sm_90").unwrap();

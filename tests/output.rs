@@ -1,10 +1,10 @@
-//! Output that cannot be written: every verb says so and fails, and none panics.
+//! Output that cannot be written: every verb reports it and fails, and none panics.
 
 use crate::command::{folder, write};
 use std::fs::File;
 use std::process::{Command, Output, Stdio};
 
-/// A full device, which takes no byte.
+/// A full device, which accepts no bytes.
 fn full() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
@@ -15,7 +15,7 @@ fn atlas(args: &[&str], stdout: Stdio, stderr: Stdio) -> Output {
     atlas.spawn().unwrap().wait_with_output().unwrap()
 }
 
-/// A run of each verb that prints something, and how it ends. `{}` is a folder of its own.
+/// A run of each verb that prints something, and its exit status. `{}` is a folder of its own.
 fn verbs() -> Vec<(Vec<&'static str>, i32)> {
     let mut verbs = vec![
         (vec!["--help"], 0),
@@ -78,12 +78,12 @@ fn verbs() -> Vec<(Vec<&'static str>, i32)> {
             (vec!["tune", "softmax", "--dims", "N=8,D=64", "--share", "0.1", "--pack", "{}/p.atlas"], 0),
         ]);
     }
-    // What fails by itself, with a message.
+    // Runs that fail by themselves, with a message.
     verbs.extend([(vec!["bench", "--device", "cpu"], 1), (vec!["explain", "nothing"], 1), (vec!["listt"], 2)]);
     verbs
 }
 
-/// Each verb with a folder of its own, in which there is a bundle.
+/// Runs each verb with a folder of its own, which contains a bundle.
 fn each(mut run: impl FnMut(&[&str], i32)) {
     let known = folder();
     let bundle = known.path().join("known.atlas").display().to_string();
@@ -117,7 +117,7 @@ fn a_full_stdout_is_told_and_fails() {
     });
 }
 
-/// Rust opens a device that takes everything in place of a closed output; a device that somebody gave is one.
+/// Rust opens /dev/null in place of a closed stdout. A /dev/null that the caller opened is accepted.
 #[test]
 fn a_closed_stdout_is_told_and_fails() {
     let run = |args: &str, streams: &str| {
@@ -147,7 +147,7 @@ fn a_full_stderr_changes_no_status() {
     });
 }
 
-/// Nobody reads: the program ends quietly, by the signal or by itself.
+/// Without a reader, the program ends quietly, by the signal or by itself.
 #[test]
 fn a_closed_pipe_is_quiet() {
     for args in [&["--help"][..], &["list"], &["compile", "softmax", "--emit", "tile"], &["tune", "--help"]] {
@@ -160,7 +160,7 @@ fn a_closed_pipe_is_quiet() {
     }
 }
 
-/// A launch goes on where its warning can be told to nobody.
+/// A launch continues even if its warning cannot be printed.
 #[test]
 fn a_warning_about_recorded_sizes_ends_nothing() {
     let folder = folder();

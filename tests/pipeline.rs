@@ -1,4 +1,5 @@
-//! Kernels through the whole compiler without a GPU: each compiles and assembles, or its config is refused with a reason.
+//! Kernels through the whole compiler without a GPU: each compiles and assembles, or its config is refused with a
+//! reason.
 
 #[path = "../dsl/tests/text/generate.rs"]
 mod generate;
@@ -20,10 +21,10 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Defects that a failure shows.
+/// The most defects that a failure shows.
 const SHOWN: usize = 8;
 
-/// A kernel to compile, and what to call it where that fails.
+/// A kernel to compile, and its name in failures.
 struct Job {
     name: String,
     kernel: Verified<Kernel>,
@@ -40,7 +41,7 @@ struct Tally {
     reasons: BTreeMap<String, usize>,
 }
 
-/// ptxas, where `cargo xtask setup` or `ATLAS_PTXAS` has put it.
+/// ptxas, if `cargo xtask setup` or `ATLAS_PTXAS` provides it.
 fn ptxas() -> Option<PathBuf> {
     fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
         let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|e| e.path()).collect();
@@ -52,7 +53,7 @@ fn ptxas() -> Option<PathBuf> {
     given.or_else(|| search(&Path::new(crate::ROOT).join(".tools"), 6))
 }
 
-/// What ptxas says against a kernel.
+/// The errors of ptxas for a kernel.
 fn assemble(ptxas: &Path, ptx: &str, target: Target) -> Result<(), String> {
     let mut command = Command::new(ptxas);
     command.args([&format!("-arch={target}"), "-O0", "-o", "/dev/null", "/dev/stdin"]).stdin(Stdio::piped());
@@ -63,7 +64,7 @@ fn assemble(ptxas: &Path, ptx: &str, target: Target) -> Result<(), String> {
     if out.status.success() && written.is_some_and(|w| w.is_ok()) { Ok(()) } else { Err(format!("ptxas: {said}")) }
 }
 
-/// Nothing if the kernel compiled, the reason if its config was refused; an error is a defect of the compiler.
+/// `None` if the kernel compiled, or the reason if its config was refused. An error is a defect of the compiler.
 fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<Option<String>, String> {
     let run = || {
         if to_ptx {
@@ -83,7 +84,7 @@ fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<Option<Strin
     }
 }
 
-/// Compiles every job on every core; fails if one shows a defect.
+/// Compiles every job on all cores. Fails if one shows a defect.
 #[track_caller]
 fn run(jobs: &[Job], to_ptx: bool) -> Tally {
     let ptxas = ptxas();
@@ -118,7 +119,7 @@ fn run(jobs: &[Job], to_ptx: bool) -> Tally {
     tally
 }
 
-/// What is wrong for ptxas is noticed, where there is a ptxas.
+/// Errors of ptxas are noticed, if there is a ptxas.
 #[test]
 fn ptx_that_is_wrong_is_noticed() {
     let Some(ptxas) = ptxas() else { return };
@@ -126,7 +127,7 @@ fn ptx_that_is_wrong_is_noticed() {
     let ptx = ptx.unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(assemble(&ptxas, &ptx, target("sm_80")), Ok(()));
     assert!(assemble(&ptxas, &ptx.replace("st.global", "st.gobal"), target("sm_80")).is_err());
-    // For an older target, and not PTX at all.
+    // PTX for a too old target, and text that is not PTX.
     assert!(assemble(&ptxas, &ptx, Target { sm: 75, specific: false }).is_err());
     assert!(assemble(&ptxas, "", target("sm_80")).is_err());
 }
@@ -154,7 +155,7 @@ fn case_jobs(schedules: &[Schedule], targets: &[Target]) -> Vec<Job> {
     jobs
 }
 
-/// Stores the sum of the largest elements of all values, so that the compiler can leave none out.
+/// Stores the sum of the maxima of all values, so that the compiler can eliminate none.
 fn use_all(kernel: &mut Kernel) {
     let body = kernel.body;
     let insts = kernel.blocks[body].insts.clone();
@@ -184,9 +185,9 @@ fn use_all(kernel: &mut Kernel) {
     }
 }
 
-/// A random kernel, unless it breaks a rule on edges; the seed decides it.
+/// The random kernel of a seed, unless it breaks a rule about edges.
 fn random(seed: u32) -> Option<Job> {
-    // Seeds that follow each other must not give numbers that do.
+    // Consecutive seeds must not give correlated numbers.
     let mut state = seed.wrapping_mul(0x9E37_79B9);
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -222,7 +223,7 @@ fn case_files_to_machine_code() {
     assert!(tally.compiled > tally.refused, "{tally:#?}");
 }
 
-/// Every config of every shipped kernel at the sizes that it is verified at.
+/// Every config of every shipped kernel at the sizes that are used to verify it.
 #[test]
 fn shipped_configs_through_the_passes() {
     let mut jobs = Vec::new();

@@ -1,4 +1,5 @@
-//! Random kernels, compiled and run in the simulator for every target and under every schedule, against the interpreter.
+//! Random kernels, compiled and run in the simulator for every target and under every schedule, compared with the
+//! interpreter.
 
 use crate::command::{has, json_of, prints, refuses};
 
@@ -20,7 +21,7 @@ fn random_kernels_do_what_the_interpreter_does() {
         .collect();
     assert!(failures.is_empty() && passes, "{} fail:\n{}", failures.len(), failures.join("\n\n"));
     let number = |key: &str| report[key].as_u64().unwrap_or(0);
-    // Refusals and elements that nothing judges would make this test blind.
+    // Too many refusals or unjudged elements would make this test blind.
     assert!(number("compiled") >= 600, "{report:#}");
     assert!(number("launches") == 3 * number("compiled") && number("in_ring") > 0, "{report:#}");
     assert!(100 * number("judged") >= 95 * number("elements"), "{report:#}");
@@ -44,7 +45,7 @@ fn kernels_say_the_same_in_every_config() {
     let (passes, report) = json_of(&["fuzz", "--configs", "--seed", "1", "--count", "24", "--arch", "sm_80", "--json"]);
     assert!(passes, "{:#}", report["failures"]);
     let number = |key: &str| report[key].as_u64().unwrap_or(0);
-    // Each in some configs; what nobody judges would make this test blind.
+    // Each in several configs. Too many unjudged elements would make this test blind.
     assert!(number("programs") == 24 && number("launches") >= 4 * 24, "{report:#}");
     assert!(100 * number("judged") >= 95 * number("elements"), "{report:#}");
 }

@@ -1,6 +1,6 @@
-//! Random damage to what is read from files: records and bundles. Whatever they say, nothing panics, and what is chosen is legal.
+//! Randomly damaged files, records and bundles: reading them never panics, and the chosen configs are legal.
 //!
-//! `ATLAS_FUZZ_ROUNDS` multiplies the rounds, `ATLAS_FUZZ_SEED` gives others.
+//! `ATLAS_FUZZ_ROUNDS` multiplies the number of rounds, and `ATLAS_FUZZ_SEED` changes the seed.
 
 use atlas::{Device, Tensor, args};
 use atlas_ops::softmax::softmax;
@@ -23,7 +23,7 @@ fn rounds(usual: u64) -> u64 {
     usual * number("ATLAS_FUZZ_ROUNDS", 1)
 }
 
-/// What texts of these files are made of, and what they should not be.
+/// Pieces of the texts of these files, and invalid ones.
 const PIECES: [&str; 24] = [
     "0",
     "-1",
@@ -51,7 +51,7 @@ const PIECES: [&str; 24] = [
     "é",
 ];
 
-/// A text with a few of its parts cut out, doubled, exchanged or replaced.
+/// A text with a few of its parts removed, doubled, swapped or replaced.
 fn damaged(text: &str, rng: &mut StdRng) -> String {
     let mut chars: Vec<char> = text.chars().collect();
     for _ in 0..rng.random_range(1..5) {
@@ -74,7 +74,7 @@ fn damaged(text: &str, rng: &mut StdRng) -> String {
 #[test]
 fn records_may_say_anything() {
     let text = fs::read_to_string("../benches/results/h200-tune/softmax.toml").unwrap();
-    // The head and the first sizes.
+    // The header and the first sizes.
     let text = text.split("\n[[size]]").take(4).collect::<Vec<_>>().join("\n[[size]]");
     let (mut rng, mut read) = (rng(1), 0);
     for round in 0..rounds(1500) {
@@ -84,7 +84,7 @@ fn records_may_say_anything() {
         if round % 8 != 0 {
             continue;
         }
-        // A record that can be read takes part in a choice, and what it chooses is legal.
+        // A readable record takes part in the choice, and the chosen config is legal.
         let mut records = Records::none("NVIDIA H200");
         records.insert(record);
         let spec = atlas_dsl::Specialization::default()
@@ -104,7 +104,7 @@ fn twisted(entry: &KernelEntry, rng: &mut StdRng) -> Option<KernelEntry> {
     serde_json::from_str(&damaged(&text, rng)).ok()
 }
 
-/// The hashes of these bundles are right: what they say is not.
+/// The hashes of these bundles are correct, but their content is not.
 #[test]
 fn bundles_may_say_anything() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn bundles_may_say_anything() {
         }
         writer.kernel("softmax", &twisted);
         let bundle = Bundle::read("twisted", writer.finish()).unwrap();
-        // Either is an answer.
+        // Both results are acceptable.
         let _ = bundle.check();
         let device = Device::open(DeviceId::Sim("sm_90".parse().unwrap()), CacheDir::Off).unwrap();
         device.set_compiling(false);

@@ -1,4 +1,4 @@
-//! Simplification of Tile IR: a case of each rule, and random kernels that compute the same elements before and after.
+//! Simplification of Tile IR: a case for each rule, and random kernels with the same results before and after.
 
 use crate::command::prints;
 use crate::kernels::Bits;
@@ -11,7 +11,7 @@ use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Random kernels.
+/// The number of random kernels.
 const COUNT: u64 = 600;
 
 fn cases() -> Vec<(String, PathBuf, String)> {
@@ -31,7 +31,7 @@ fn parsed(text: &str) -> Verified<Kernel> {
     parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-/// A kernel simplified, which is to be as well formed as before.
+/// A simplified kernel, which must be as well formed as before.
 fn simplified(kernel: &Verified<Kernel>, rules: Option<&[Rule]>) -> (Result<Verified<Kernel>, String>, Applied) {
     let mut after = (**kernel).clone();
     let applied = match rules {
@@ -42,7 +42,7 @@ fn simplified(kernel: &Verified<Kernel>, rules: Option<&[Rule]>) -> (Result<Veri
     (verify(after).map_err(|e| format!("{e}\n{text}")), applied)
 }
 
-/// Bits of an element: numbers of all sizes, and those on which arithmetic hinges.
+/// Random bits of an element: numbers of all sizes, and special values of arithmetic.
 fn element(bits: &mut Bits, dtype: DType) -> u64 {
     let draw = bits.next();
     if dtype.is_int() {
@@ -61,7 +61,7 @@ fn element(bits: &mut Bits, dtype: DType) -> u64 {
     }
 }
 
-/// What a kernel leaves in its tensors, element by element; every NaN is one.
+/// The content of a kernel's tensors after a run. All NaNs are equal.
 fn run_on(kernel: &Verified<Kernel>, sizes: &dyn Fn(&str) -> u64, seed: u64) -> Vec<Vec<u64>> {
     let dims: Vec<u64> = kernel
         .dims
@@ -129,7 +129,7 @@ fn random(seed: u64, count: u64) -> Vec<(String, Vec<(String, u64)>)> {
     all.split("// dims ").skip(1).map(sized).collect()
 }
 
-/// The first kernel that some rules change, if there is one; and what was applied to all.
+/// The first kernel that some rules change, if any, and the rules applied to all kernels.
 fn first_changed(rules: Option<&[Rule]>, count: u64) -> (Option<String>, Applied) {
     let mut all = Applied::new();
     let random = random(31, count);
@@ -182,7 +182,7 @@ fn each_rule_does_what_its_case_says() {
 fn random_kernels_stay_the_same() {
     let (changed, applied) = first_changed(None, COUNT);
     assert!(changed.is_none(), "{}", changed.unwrap_or_default());
-    // Kernels that no rule applies to show nothing.
+    // Kernels to which no rule applies test nothing.
     assert!(applied.values().sum::<usize>() > COUNT as usize, "{applied:?}");
 }
 
@@ -260,7 +260,7 @@ grid (%n) = (N) {
   BODY
 }";
 
-/// Zeros of either sign past the edge, and edges that a reshape hides.
+/// Zeros of both signs past the edge, and edges that a reshape hides.
 #[test]
 fn what_stands_past_an_edge_stays() {
     for body in [
@@ -274,7 +274,7 @@ fn what_stands_past_an_edge_stays() {
         let after = after.unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(run_on(&kernel, &|_| 5, 1), run_on(&after, &|_| 5, 1), "{text}");
     }
-    // Stored behind one reshape or two, the edge shows.
+    // If it is stored after one or two reshapes, the edge is visible.
     for body in ["%b = reshape %t : f32[]", "%a = reshape %t : f32[1, 1] %b = reshape %a : f32[]"] {
         let text = ONE_ELEMENT.replace("BODY", &format!("{body} store %y[%n], %b store %z[%n], %b"));
         let said = parse_kernel(&text).and_then(verify).expect_err("the edge shows").to_string();
@@ -284,7 +284,7 @@ fn what_stands_past_an_edge_stays() {
 
 #[test]
 fn long_and_deep_kernels_end() {
-    // A chain of operations, and one that is written twice.
+    // A chain of operations, and a repeated one.
     let mut body = String::from("%a0 = other %t, 1.0 %b0 = other %t, 1.0");
     for i in 0..20_000 {
         let j = i + 1;
@@ -294,7 +294,7 @@ fn long_and_deep_kernels_end() {
     let mut kernel = (*parsed(&ONE_ELEMENT.replace("BODY", &body))).clone();
     let applied = simplify(&mut kernel);
     assert!(applied["again"] > 20_000, "{applied:?}");
-    // Loops in loops, each of which carries what the innermost loads.
+    // Nested loops, each of which carries the load of the innermost one.
     let mut loops = String::from("yield %t");
     for i in 0..40 {
         let inner = format!("%r{i} = loop %i{i} in %zero..%one carry (%c{i} = %f) {{ {loops} }}");

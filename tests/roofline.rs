@@ -1,4 +1,4 @@
-//! What a launch takes at the least: counted once for each element, and below every time that was measured.
+//! The lower bound on the time of a launch: each element counts once, and no measured time is below the bound.
 
 use atlas::prelude::*;
 use atlas_codegen::Card;
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use std::path::Path;
 
 atlas_kernel! {
-    /// Each row twice.
+    /// Reads each row twice.
     kernel read_twice(x: &Tensor<f32, [N, M]>, y: &mut Tensor<f32, [N, M]>) tune { BN: [4], BM: [64], warps: [4] } {
         for n in grid(tiles(N, BN)) {
             let mut total = zeros::<f32>([BN, 1]);
@@ -24,7 +24,7 @@ atlas_kernel! {
         }
     }
 
-    /// The first row of a table alone, by all programs.
+    /// All programs read only the first row of a table.
     kernel first_row(x: &Tensor<f32, [N, D]>, w: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4], warps: [4] } {
         for n in grid(tiles(N, BN)) {
@@ -46,7 +46,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows that data name.
+    /// Rows selected by data.
     kernel gathered(x: &Tensor<f32, [K, D]>, rows: &Tensor<i32, [N]>, y: &mut Tensor<f32, [N, D]>)
     tune { warps: [4] } {
         for n in grid(N) {
@@ -54,7 +54,7 @@ atlas_kernel! {
         }
     }
 
-    /// As many columns as data say.
+    /// A number of columns that depends on data.
     kernel counted(x: &Tensor<f32, [N, M]>, tiles_of: &Tensor<i32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BM: [64], warps: [4] } {
         for n in grid(N) {
@@ -66,7 +66,7 @@ atlas_kernel! {
         }
     }
 
-    /// Steps of the caller's number.
+    /// A number of steps given by the caller.
     kernel stepped(x: &Tensor<f32, [N, M]>, steps: i32, y: &mut Tensor<f32, [N, M]>) tune { BN: [4], BM: [64], warps: [4] } {
         for (n, m) in grid(tiles(N, BN), tiles(M, BM)) {
             let mut t = load(x[n, m]);
@@ -90,7 +90,7 @@ atlas_kernel! {
     }
 }
 
-// Rows and windows by a part of a coordinate.
+// Rows and windows at a quotient or remainder of a coordinate.
 atlas_kernel! {
     kernel quotient(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
         for n in grid(N) { store(y[n, ..], load(x[n / 64, ..])); }
@@ -129,7 +129,7 @@ fn h200() -> (Machine, &'static Card) {
     (card.machine().unwrap(), card)
 }
 
-/// What is compiled for these types and sizes, all tensors contiguous and aligned but those of the class.
+/// The specialization for these types and sizes, with all tensors contiguous and aligned except those of the class.
 fn specialization(def: &KernelDef, class: Specialization, dims: &[u64]) -> Specialization {
     let fact = |whole: bool, n: u64| if whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
     def.dims.iter().zip(dims).fold(class, |spec, (d, &n)| spec.with_dim(d.name, fact(d.whole, n)))
@@ -146,7 +146,7 @@ fn least(def: &'static KernelDef, dtype: DType, dims: &[u64]) -> Roofline {
     roofline(def, &spec, dims, &def.default_config(), machine, card).unwrap()
 }
 
-/// Bytes over the rate of DRAM of the card, and no cycles of the model.
+/// The bytes divided by the DRAM rate of the card, without cycles of the model.
 #[test]
 fn rows_are_bound_by_dram() {
     let softmax = problem("softmax", DType::Bf16, &[65536, 1024]).unwrap().kernel;
@@ -170,7 +170,7 @@ fn each_element_counts_once() {
     assert_eq!(bytes(&doubled, &[1 << 20]), 3.0 * f64::from(1 << 20));
 }
 
-/// Operands that many programs read, through rings that are filled before their loops and inside.
+/// Operands that many programs read, through rings that are filled before and inside their loops.
 #[test]
 fn a_product_counts_its_operands_once_and_its_operations_all() {
     for k in [32_u64, 64, 96, 160, 4096] {
@@ -181,13 +181,13 @@ fn a_product_counts_its_operands_once_and_its_operations_all() {
     }
     let bound = least(&multiplied, DType::Bf16, &[4096, 4096, 4096]);
     assert!((bound.us - 2.0 * 4096.0_f64.powi(3) / 989.4e6).abs() < 1e-3, "{bound:?}");
-    // Products of f32 are no matter of tensor cores.
+    // Products of f32 do not use tensor cores.
     let exact = least(&multiplied, DType::F32, &[4096, 4096, 4096]);
     assert_eq!((exact.unit, exact.flops), (Unit::MultiplyAdds, bound.flops));
     assert!((exact.us - exact.flops / 66.9e6).abs() < 1e-3, "{exact:?}");
 }
 
-/// An index counts for the places that it comes to, and no others.
+/// An index counts for the positions that it takes, and no others.
 #[test]
 fn parts_of_coordinates_come_to_parts_of_a_dim() {
     let bound = |def: &'static KernelDef, dims: &[u64]| least(def, DType::F32, dims);
@@ -196,7 +196,7 @@ fn parts_of_coordinates_come_to_parts_of_a_dim() {
         assert!(!bound.is_open, "{}", def.name);
         bound.bytes / 4.0
     };
-    // K, D, N.
+    // The order is K, D, N.
     let (rows, dims) = (4096.0 * 64.0, [4096, 64, 4096]);
     assert_eq!(elements(&quotient, &dims), rows + 64.0 * 64.0);
     assert_eq!(elements(&quotient, &[4096, 64, 4097]), rows + 64.0 + 65.0 * 64.0);
@@ -206,12 +206,12 @@ fn parts_of_coordinates_come_to_parts_of_a_dim() {
     assert_eq!(elements(&shifted, &[4096, 64]), 2.0 * rows);
     assert_eq!(elements(&halves, &[4096]), 4096.0 + 2048.0);
     assert_eq!(elements(&none_of_it, &[4096]), 4096.0 + 64.0);
-    // Two parts of one coordinate are not understood, and count for one place.
+    // Two parts of one coordinate are not understood, and count for one position.
     let open = bound(&rounded_down, &dims);
     assert!(open.is_open && open.bytes / 4.0 == rows + 64.0, "{open:?}");
 }
 
-/// What data decide is not in the bound, and is told.
+/// Amounts that depend on data are not in the bound, and the result says so.
 #[test]
 fn what_data_decide_is_open() {
     let open = |def: &'static KernelDef, dims: &[u64]| {
@@ -219,23 +219,23 @@ fn what_data_decide_is_open() {
         assert!(bound.is_open, "{}", def.name);
         bound.bytes / 4.0
     };
-    // All rows may be the same one, and all may be of no columns.
+    // All rows may be the same one, and all may have no columns.
     assert_eq!(open(&gathered, &[1000, 256, 4096]), 256.0 + 4096.0 + 4096.0 * 256.0);
     assert_eq!(open(&counted, &[4096, 1024]), 2.0 * 4096.0);
     assert_eq!(open(&stepped, &[4096, 1024]), 2.0 * 4096.0 * 1024.0);
 }
 
-/// A time of a config at one size.
+/// The time of a config at one size.
 struct Measured {
     what: String,
     us: f64,
-    /// Of the cost model, where a record has them.
+    /// The cycles of the cost model, if a record has them.
     cycles: Option<f64>,
     def: &'static KernelDef,
     bound: Roofline,
 }
 
-/// The fastest configs of the records of a folder.
+/// The fastest configs in the records of a folder.
 fn recorded(folder: &str) -> Vec<Measured> {
     let (machine, card) = h200();
     let root = Path::new(crate::ROOT).join(folder);
@@ -260,7 +260,7 @@ fn recorded(folder: &str) -> Vec<Measured> {
     files.par_iter().flat_map_iter(of_file).collect()
 }
 
-/// The results of `atlas bench`, but for plans, which are several launches.
+/// The results of `atlas bench`, without plans, which have several launches.
 fn benched() -> Vec<Measured> {
     let (machine, card) = h200();
     let text = std::fs::read_to_string(Path::new(crate::ROOT).join("benches/results/h200-bench.json"));
@@ -279,13 +279,13 @@ fn benched() -> Vec<Measured> {
     json["results"].as_array().unwrap().iter().filter_map(one).collect()
 }
 
-/// The value that a share of all is not above.
+/// The quantile of `of` at `share`.
 fn quantile(of: &mut [f64], share: f64) -> f64 {
     of.sort_by(f64::total_cmp);
     of[((of.len() - 1) as f64 * share) as usize]
 }
 
-/// No time that was measured is below the bound; and how far times that records and the model predict are from those that were
+/// No measured time is below the bound. Also tests how far the predictions of records and of the model are from times
 /// measured at other sizes.
 #[test]
 fn no_measured_time_is_below_the_bound() {
@@ -297,13 +297,13 @@ fn no_measured_time_is_below_the_bound() {
         .map(|m| format!("{}: {:.2} us, bound {:.2} us by {}", m.what, m.us, m.bound.us, m.bound.unit))
         .collect();
     assert!(faster.is_empty(), "{} faster than the bound:\n{}", faster.len(), faster.join("\n"));
-    // Where launches take much longer than they take to start.
+    // Launches that take much longer than they take to start.
     let long = |m: &&Measured| m.us > 50.0 && !m.bound.is_open;
     let mut of_bound: Vec<f64> = drawn.iter().filter(long).map(|m| m.bound.us / m.us).collect();
     let (middle, best) = (quantile(&mut of_bound, 0.5), quantile(&mut of_bound, 1.0));
     println!("of the bound: {middle:.3} in the middle, {best:.3} at most, of {} times above 50 us", of_bound.len());
     assert!(best > 0.75, "the bound is far from all that was measured: {best:.3}");
-    // As `atlas explain` predicts: by the kernel's records, and not below the bound.
+    // As `atlas explain` predicts: by the kernel's records, and never below the bound.
     let predicted = |m: &Measured| {
         let factor = |s: &Measured| Some(s.us / s.cycles?);
         let mut factors: Vec<f64> = shipped.iter().filter(|s| std::ptr::eq(s.def, m.def)).filter_map(factor).collect();

@@ -1,5 +1,5 @@
-//! Every shipped kernel in the simulator: right results, no faults, no bank conflicts but those on record; and the
-//! same kernels with a mistake put in, which is found.
+//! Every shipped kernel in the simulator: correct results, no faults, and only the recorded bank conflicts. The same
+//! kernels with a planted mistake, which is found.
 
 use crate::command::{folder, has, json, prints, refuses};
 use atlas_dsl::{Config, DType};
@@ -14,28 +14,28 @@ use rayon::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-/// Who runs next, and the seed of it.
+/// The scheduling policies with their seeds.
 const SCHEDULES: [(Policy, u64); 4] =
     [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2), (Policy::Random, 3)];
 
-/// Warp instructions that none of these launches comes near.
+/// More warp instructions than any of these launches executes.
 const BUDGET: u64 = 1 << 26;
 
 fn options((policy, seed): (Policy, u64)) -> SimOptions {
     SimOptions { policy, seed, budget: BUDGET, ..SimOptions::default() }
 }
 
-/// Accesses of shared memory of one opcode.
+/// The shared memory accesses of one opcode.
 #[derive(Clone, Copy, Debug, Default)]
 struct Accesses {
     requests: u64,
     conflicts: u64,
 }
 
-/// Accesses of shared memory by opcode, of one launch or of many.
+/// Shared memory accesses by opcode, of one launch or of many.
 type ByOpcode = BTreeMap<String, Accesses>;
 
-/// What is wrong with a launch under a schedule, or what it did to shared memory.
+/// The shared memory accesses of a launch under a schedule, or the fault.
 fn simulate(job: &Job, schedule: (Policy, u64), cache: &CacheDir) -> Result<ByOpcode, String> {
     let at = || format!("{job}, {schedule:?}");
     let Simulated { comparison, run } =
@@ -52,7 +52,7 @@ fn simulate(job: &Job, schedule: (Policy, u64), cache: &CacheDir) -> Result<ByOp
     Ok(accesses)
 }
 
-/// Conflicts by kernel, element type and opcode, in the launches that have any.
+/// Conflicts by kernel, element type and opcode, for the launches that have any.
 fn conflict_table(launches: &[(&Job, ByOpcode)]) -> String {
     let mut rows: BTreeMap<(&str, &str, &str), (u64, Accesses)> = BTreeMap::new();
     for (job, accesses) in launches {
@@ -83,7 +83,7 @@ fn shipped_kernels_are_right_under_every_schedule() {
     jobs.extend(atlas_ops::simulate::jobs(&hopper, Cover::Pairs, multiplies).unwrap_or_else(|e| panic!("{e}")));
     let folder = folder();
     let cache = CacheDir::At(folder.path().to_owned());
-    // The counts of an access depend on its addresses alone, not on who runs when.
+    // The counts depend only on the addresses, not on the order of warps.
     let all = |job: &Job| {
         let mut results = SCHEDULES.iter().map(|&schedule| simulate(job, schedule, &cache));
         let first = results.next().unwrap_or_else(|| panic!("no schedule"))?;
@@ -101,7 +101,7 @@ fn shipped_kernels_are_right_under_every_schedule() {
     }
     assert!(failures.is_empty(), "{} of {} launches fail:\n{}", failures.len(), jobs.len(), failures.join("\n"));
     assert!(jobs.len() > 1000, "{} launches", jobs.len());
-    // What ldmatrix and mma.sync use is swizzled, so that none of it conflicts.
+    // Buffers that ldmatrix and mma.sync use are swizzled, so they have no conflicts.
     for (job, accesses) in &launches {
         for (opcode, a) in
             accesses.iter().filter(|(opcode, _)| opcode.starts_with("ldmatrix") || opcode.starts_with("st"))
@@ -115,7 +115,7 @@ fn shipped_kernels_are_right_under_every_schedule() {
     settings.bind(|| insta::assert_snapshot!("bank_conflicts", conflict_table(&launches)));
 }
 
-/// Solves a problem with a kernel whose PTX is edited after compiling.
+/// Solves a problem with a kernel whose PTX was edited after compilation.
 fn edited(p: &Problem, config: &str, arch: &str, edit: impl Fn(&str) -> String) -> Result<Comparison, RuntimeError> {
     let target = crate::kernels::target(arch);
     let config: Config = config.parse().unwrap_or_else(|e| panic!("{config}: {e}"));
@@ -152,7 +152,7 @@ fn memory_read() -> Problem {
 
 const MEMORY_READ: &str = "BN=32 BH=32 stages=2 warps=4";
 
-/// What the simulator finds where each barrier in turn is removed.
+/// The simulator's finding for each barrier, when that barrier is removed.
 fn without_barriers(p: &Problem, config: &str, arch: &str) -> Vec<Option<FaultKind>> {
     let is_barrier = |line: &str| line.trim_start().starts_with("bar.sync");
     let count = Cell::new(0);
@@ -190,7 +190,7 @@ fn a_barrier_that_is_missing_is_a_race() {
         let found = without_barriers(&memory_read(), MEMORY_READ, arch);
         let races = found.iter().filter(|kind| **kind == Some(FaultKind::Race)).count();
         assert!(races >= 2, "{arch}: {found:?}");
-        // One of the barriers before the loop is covered by the one before it.
+        // One of the barriers before the loop is redundant after the previous one.
         assert!(found.iter().filter(|kind| kind.is_none()).count() <= 1, "{arch}: {found:?}");
     }
 }
@@ -220,8 +220,8 @@ fn a_wrong_result_is_noticed() {
 
 #[test]
 fn stale_shared_memory_changes_nothing() {
-    // The simulator knows which bytes were never written; hardware leaves there what the last kernel wrote. Poison
-    // shows whether what is read of it reaches the result.
+    // The simulator knows which bytes were never written, whereas hardware leaves the content of the previous kernel
+    // there. Poison shows whether such bytes affect the result.
     let p = cases::problem("newton_schulz_small", DType::Bf16, &[2, 8, 24]).unwrap_or_else(|| panic!("no such kernel"));
     for arch in ["sm_80", "sm_90"] {
         let poisoned = edited(&p, "warps=2", arch, |ptx| ptx.replacen("\tld.param", &format!("{POISON}\tld.param"), 1));
@@ -249,7 +249,7 @@ fn the_command_line_simulates() {
     let explained = json(&["explain", "softmax", "--dims", "N=7,D=40", "--simulate", "--json"]);
     assert_eq!(explained["sim"]["bank_conflicts"], 0, "{explained}");
     has(&prints(&["explain", "poly2", "--simulate"]), &["warp instructions, 0 bank conflicts", "st.global"]);
-    // Of a size that is no multiple of 8, small ones that are none either; and such as the kernel demands.
+    // For a size that is not a multiple of 8, the small sizes are not either, and they meet the kernel's requirements.
     let odd = json(&["explain", "log_sum_exp", "--dims", "N=64,V=50257", "--simulate", "--json"]);
     assert_eq!(odd["sim"]["dims"]["V"].as_u64().map(|v| v % 2), Some(1), "{odd}");
     let heads = prints(&["explain", "windowed_attention", "--dims", "H=32,J=8", "--simulate"]);

@@ -1,6 +1,6 @@
-//! Reviewed PTX and GPU IR of each op, and what the PTX must hold for the reason it was written so.
+//! Reviewed PTX and GPU IR of each op, and the properties that the PTX must have by design.
 //!
-//! A snapshot shows every change; the checks beside it say which changes are mistakes, whatever a reviewer accepts.
+//! A snapshot shows every change. The checks beside it reject mistakes that a reviewer might accept.
 //! Sizes are small, so that a snapshot can be read.
 
 use crate::kernels::{case, shipped, target};
@@ -8,15 +8,15 @@ use atlas_codegen::{Stage, compile_stages};
 use atlas_dsl::{DType, Kernel, Schedule, Verified};
 use std::path::Path;
 
-/// What the PTX of a kernel must hold.
+/// The properties that the PTX of a kernel must have.
 struct Intent {
-    /// How often each of these instructions is there.
+    /// The exact counts of these instructions.
     exactly: &'static [(&'static str, usize)],
-    /// Instructions that are there.
+    /// Instructions that must occur.
     some: &'static [&'static str],
-    /// Text that is not there.
+    /// Text that must not occur.
     none: &'static [&'static str],
-    /// Bytes of the narrowest access to global memory, `cp.async` included.
+    /// The bytes of the narrowest access to global memory, including `cp.async`.
     narrowest: usize,
 }
 
@@ -28,7 +28,7 @@ const COPY: &str = "cp.async.cg.shared.global";
 const BARRIER: &str = "bar.sync";
 const SHUFFLE: &str = "shfl.sync.bfly.b32";
 
-/// The words that start an instruction: past labels, braces and predicates.
+/// The opcodes of the instructions, without labels, braces and predicates.
 fn opcodes(ptx: &str) -> impl Iterator<Item = &str> {
     ptx.lines().filter_map(|line| {
         let line = line.trim_start().trim_start_matches(['{', '}']).trim_start();
@@ -37,7 +37,7 @@ fn opcodes(ptx: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Bytes that an access to global memory moves for one thread; `None` for other instructions.
+/// The bytes that a global memory access moves per thread; `None` for other instructions.
 fn global_bytes(line: &str) -> Option<usize> {
     let opcode = opcodes(line).next()?;
     if opcode.starts_with("cp.async.c") && opcode.ends_with(".global") {
@@ -52,7 +52,7 @@ fn global_bytes(line: &str) -> Option<usize> {
     Some(count * bits / 8)
 }
 
-/// What is wrong with a kernel's PTX; nothing if it is as meant.
+/// The violated properties of a kernel's PTX.
 fn faults(ptx: &str, intent: &Intent) -> Vec<String> {
     let count = |what: &str| opcodes(ptx).filter(|&opcode| opcode == what).count();
     let mut faults = Vec::new();
@@ -62,7 +62,7 @@ fn faults(ptx: &str, intent: &Intent) -> Vec<String> {
         }
     }
     faults.extend(intent.some.iter().filter(|what| count(what) == 0).map(|what| format!("no `{what}`")));
-    // Memory of a thread's own, a function that nobody defines, waits for the whole device; a cache of inputs unused.
+    // Local memory, undefined functions, waits for the whole device, and an unused input cache.
     let never = [".local", ".extern .func", "membar", "fence.sc", "call.uni", "brx.idx"];
     let found = never.iter().chain(intent.none).filter(|what| ptx.contains(**what));
     faults.extend(found.map(|what| format!("there is a `{what}`")));
@@ -88,7 +88,7 @@ fn snapshot(folder: &str, name: &str, text: &str) {
     settings.bind(|| insta::assert_snapshot!(name, text));
 }
 
-/// PTX without the lines in which LLVM names itself.
+/// PTX without the lines that name the LLVM version.
 fn without_producer(ptx: &str) -> String {
     ptx.lines().filter(|l| !l.starts_with("//")).map(|l| l.trim_end().to_owned() + "\n").collect()
 }
@@ -115,22 +115,22 @@ fn check(name: &str, (kernel, schedule): (Verified<Kernel>, Schedule), arches: &
 
 const BOTH: &[&str] = &["sm_80", "sm_90"];
 
-/// Two products a step on tensor cores, the second on registers that the first left; weights through a ring.
+/// Two products per step on tensor cores. The second uses registers from the first; weights go through a ring.
 #[test]
 fn memory_read_bf16() {
     let kernel = shipped("memory_read", DType::Bf16, &[2, 64, 32, 64], "BN=16 BH=32 stages=2 warps=1");
     let intent = Intent {
-        // Each product has 2 k-steps and 4 columns of 8; so do the steps of the loop's second half.
+        // Each product has 2 k-steps and 4 columns of 8, and so do the steps of the loop's second half.
         exactly: &[(MMA_BF16, 16), (BARRIER, 2)],
         some: &[LDMATRIX, COPY, "cp.async.commit_group", "cp.async.wait_group", "cvt.rn.bf16x2.f32"],
-        // What the first product leaves stays in registers.
+        // The result of the first product stays in registers.
         none: &["st.shared"],
         narrowest: 4,
     };
     check("memory_read_bf16", kernel, BOTH, &intent);
 }
 
-/// f32 products are FMA, never tensor cores; ragged `N` and `H`.
+/// f32 products use FMA and never tensor cores; `N` and `H` are ragged.
 #[test]
 fn memory_read_f32() {
     let kernel = shipped("memory_read", DType::F32, &[2, 37, 16, 40], "BN=16 BH=32 stages=2 warps=2");
@@ -143,7 +143,7 @@ fn memory_read_f32() {
     check("memory_read_f32", kernel, &["sm_80"], &intent);
 }
 
-/// The matrix stays on chip for all steps: one read, one write; read transposed from one buffer.
+/// The matrix stays on chip for all steps: one read and one write. The transpose is read from the same buffer.
 #[test]
 fn newton_schulz_small_bf16() {
     let kernel = shipped("newton_schulz_small", DType::Bf16, &[2, 16, 32], "warps=1");
@@ -156,7 +156,7 @@ fn newton_schulz_small_bf16() {
     check("newton_schulz_small_bf16", kernel, BOTH, &intent);
 }
 
-/// One 16-byte load and store a thread, nothing shared, each product and sum rounded once.
+/// One 16-byte load and store per thread, no shared memory, each product and sum rounded once.
 #[test]
 fn poly3_bf16() {
     let kernel = shipped("poly3", DType::Bf16, &[64, 64], "BN=16 warps=4");
@@ -182,7 +182,7 @@ fn rms_norm_bf16() {
     check("rms_norm_bf16", kernel, BOTH, &intent);
 }
 
-/// A row on each of four warps: reduced by shuffles alone.
+/// A row on each of four warps, reduced only by shuffles.
 #[test]
 fn softmax_bf16() {
     let kernel = shipped("softmax", DType::Bf16, &[64, 512], "BN=4 warps=4");
@@ -195,10 +195,10 @@ fn softmax_bf16() {
     check("softmax_bf16", kernel, BOTH, &intent);
 }
 
-/// tf32 is asked for; the operands are rounded to it before they are multiplied.
+/// tf32 is requested; the operands are rounded to it before the product.
 #[test]
 fn gemm_tf32() {
-    // A barrier before the loop and one in it: the next operands are loaded before the last step.
+    // One barrier before the loop and one inside: the next operands are loaded before the last step.
     let kernel = (case("gemm_tf32"), Schedule::default());
     let intent = Intent {
         exactly: &[(MMA_TF32, 4), ("cvt.rna.tf32.f32", 16), (BARRIER, 2)],
@@ -209,7 +209,7 @@ fn gemm_tf32() {
     check("gemm_tf32", kernel, &["sm_80"], &intent);
 }
 
-/// The checks notice what they are there for.
+/// The checks detect the mistakes that they are meant for.
 #[test]
 fn faults_are_noticed() {
     let intent = Intent { exactly: &[(BARRIER, 1)], some: &[COPY], none: &["shfl"], narrowest: 8 };

@@ -1,7 +1,7 @@
-//! No config that the cost model chooses spills, by NVIDIA's assembler: every kernel that this program holds, at random
-//! sizes, for every target.
+//! No config that the cost model chooses spills, according to NVIDIA's assembler: every kernel in this program, at
+//! random sizes, for every target.
 //!
-//! `ATLAS_SIZES=200` draws so many problems in place of a few.
+//! `ATLAS_SIZES=200` draws that many problems instead of a few.
 
 use atlas::prelude::*;
 use atlas_cli::ptxas;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 atlas_kernel! {
-    /// y = a b, with tiles as large as a GPU takes.
+    /// y = a b, with tiles as large as a GPU allows.
     kernel matmul<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<T, [M, N]>)
     tune { BM: [64, 32, 128, 256], BN: [64, 32, 128, 256], BK: [32, 64], stages: [2, 3, 4], warps: [4, 8] }
     {
@@ -34,7 +34,7 @@ atlas_kernel! {
 /// One GPU per target, and one with less shared memory.
 const MACHINES: [&str; 4] = ["sm_80", "sm_86", "sm_89", "sm_90"];
 
-/// Problems, half of them of kernels that ship and a quarter of the matmul above.
+/// The number of problems. Half are of shipped kernels, and a quarter of the matmul above.
 const FEW: u64 = 24;
 
 #[test]
@@ -49,7 +49,7 @@ fn no_chosen_config_spills() {
         .flat_map_iter(|seed| MACHINES.iter().map(move |m| (seed, *m)))
         .filter_map(|(seed, machine)| {
             let mut rng = StdRng::seed_from_u64(seed);
-            // The other kernels of this program are many and small.
+            // This program's other kernels are many and small.
             let from = if seed % 2 == 0 { &shipped } else { &kernels };
             let def = if seed % 4 == 3 { &matmul } else { from[rng.random_range(0..from.len())] };
             let found = trial(def, &mut rng, machine.parse().expect("a GPU"), &assembler)?;
@@ -59,12 +59,12 @@ fn no_chosen_config_spills() {
         .collect();
     let compiled = compiled.into_inner();
     println!("{compiled} kernels, {} of them spill", failures.len());
-    // Problems that no config takes would make this test blind.
+    // Too many problems without a legal config would make this test blind.
     assert!(5 * compiled as u64 >= 4 * count * MACHINES.len() as u64, "{compiled} kernels of {count} problems");
     assert!(failures.is_empty(), "{} of {count} problems:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What the assembler says of a kernel that spills, chosen for a random problem; `None` if no config takes it.
+/// The assembler's report if the kernel chosen for a random problem spills; `None` if no config is legal.
 fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler: &Path) -> Option<String> {
     let mut spec = Specialization::default();
     let mut sizes = Vec::new();
@@ -72,7 +72,7 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler:
         spec = spec.with_type(t.name, t.allowed[rng.random_range(0..t.allowed.len())]);
     }
     for dim in def.dims {
-        // Whole dims are held on the chip.
+        // Whole dims are kept on chip.
         let most: f64 = if dim.whole { 256.0 } else { 8192.0 };
         let mut n = most.powf(rng.random()).round() as u64;
         if rng.random() {
@@ -83,7 +83,7 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler:
         spec = spec.with_dim(dim.name, fact);
     }
     let selection = choose_for(def, &spec, &sizes, Some(machine));
-    // As a launch does: past what is refused later.
+    // As in a launch: configs that are refused later are skipped.
     let (config, image) = selection.legal().find_map(|c| {
         let kernel = (def.build)(&spec, &c.config).and_then(verify).ok()?;
         Some((&c.config, compile(&kernel, &c.config.schedule, machine).ok()?))
@@ -94,7 +94,7 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler:
     Some(if resources.stack + resources.spills == 0 { String::new() } else { what() })
 }
 
-/// Kernels of one row, by what they compute of so many rows of a type, whose tiles would spill if all were there at once.
+/// Kernels that compute something from `rows` rows of a type, whose tiles would spill if all were live at once.
 fn of_rows(rows: usize, dtype: &str, d: u32, first: &str, next: &str) -> String {
     let mut text = String::from("kernel @rows(");
     (0..rows).for_each(|i| text += &format!("%x{i}: {dtype}[N, D], "));
@@ -108,7 +108,7 @@ fn of_rows(rows: usize, dtype: &str, d: u32, first: &str, next: &str) -> String 
     text + &format!("store %y[%n, ..], %s{}\n}}", rows - 1)
 }
 
-/// The estimate in order, which lets these pass, is right: loads are moved to their uses, and so are short operations.
+/// The in-order estimate, which accepts these, is correct: loads and short operations are moved to their uses.
 #[test]
 fn what_fits_in_order_does_not_spill() {
     let assembler = ptxas::find().expect("run `cargo xtask setup` for NVIDIA's assembler");

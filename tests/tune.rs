@@ -1,4 +1,4 @@
-//! `atlas tune` without a GPU: the simulator's instructions stand for time.
+//! `atlas tune` without a GPU: instructions in the simulator stand for time.
 
 use crate::command::{json_of, prints_with, refuses};
 use serde_json::Value;
@@ -26,17 +26,17 @@ fn what_is_tuned_is_recorded_and_not_measured_again() {
     let second = tune(folder.path(), &[], &[]);
     assert_eq!((second["known"].as_u64(), second["sizes"].as_array().map(Vec::len)), (Some(1), Some(0)));
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
-    // Measured again, the same choice and the same text: the simulator has no noise.
+    // Measuring again gives the same choice and the same text, because the simulator has no noise.
     tune(folder.path(), &["--again"], &[]);
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
-    // Of another size a table of its own, in the order of the sizes.
+    // Another size gets a table of its own, sorted by size.
     let other = ["--dims", "N=4,D=512"];
     assert_eq!(tune(folder.path(), &other, &[])["known"], 1);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.find("N=4 D=512") < text.find("N=8 D=512"), "{text}");
 }
 
-/// A worker that dies or hangs loses its config, and nothing else.
+/// If a worker dies or hangs, only its config is lost.
 #[cfg(feature = "mutations")]
 #[test]
 fn a_config_that_ends_its_process_is_left_out() {
@@ -51,7 +51,7 @@ fn a_config_that_ends_its_process_is_left_out() {
     }
 }
 
-/// So does one that hangs or dies when it is timed, after it ran well.
+/// The same if it hangs or dies while being timed, after a good run.
 #[cfg(feature = "mutations")]
 #[test]
 fn a_config_that_ends_its_process_while_it_is_timed_is_left_out() {
@@ -68,7 +68,7 @@ fn a_config_that_ends_its_process_while_it_is_timed_is_left_out() {
     }
 }
 
-/// What the program prints on its own account is no answer, and stands in the way of none.
+/// Text that the program prints itself is not an answer, and does not hide one.
 #[cfg(feature = "mutations")]
 #[test]
 fn a_worker_may_print_what_it_likes() {
@@ -79,7 +79,7 @@ fn a_worker_may_print_what_it_likes() {
     assert_eq!(record(plain.path()), record(printing.path()));
 }
 
-/// What a worker that was lost did not build may be good: the record is as it would have been.
+/// Configs that a lost worker did not build may be good: the record is the same as without the loss.
 #[cfg(feature = "mutations")]
 #[test]
 fn what_lost_workers_did_not_build_is_measured() {
@@ -90,7 +90,7 @@ fn what_lost_workers_did_not_build_is_measured() {
     assert_eq!(record(plain.path()), record(lost.path()));
 }
 
-/// Whoever kills a worker, busy or idle, ends no search.
+/// Killing a worker, busy or idle, does not end the search.
 #[test]
 fn a_search_outlives_its_workers() {
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_search_outlives_its_workers() {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        // The threads that speak to workers start them, and are the parents that the kernel lists them under.
+        // The threads that talk to workers start them, so the kernel lists them as the parents.
         let mut workers = fs::read_to_string(&children).unwrap_or_default();
         for task in fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten() {
             workers += &fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -121,7 +121,7 @@ fn a_search_outlives_its_workers() {
     assert!(status.code().is_some(), "{status}");
 }
 
-/// A problem that cannot be made ready is an error, and not the end of the list.
+/// A problem that cannot be prepared is an error, and the list continues.
 #[cfg(feature = "mutations")]
 #[test]
 fn a_search_whose_thread_ends_fails() {
@@ -132,7 +132,7 @@ fn a_search_whose_thread_ends_fails() {
     assert!(!fine && done["sizes"].as_array().is_some_and(Vec::is_empty), "{done}");
 }
 
-/// Where no worker can be started at all, the reason is told once.
+/// If no worker can be started at all, the reason is reported once.
 #[cfg(feature = "mutations")]
 #[test]
 fn a_device_that_no_worker_gets_ends_the_search_with_the_reason() {
@@ -144,7 +144,7 @@ fn a_device_that_no_worker_gets_ends_the_search_with_the_reason() {
     assert_eq!(text.matches("its tensors cannot be made").count(), 1, "{text}");
 }
 
-/// A pack of which no kernel can be loaded says why that is, for each of a few.
+/// If no kernel of a pack can be loaded, the reasons of a few are reported.
 #[cfg(feature = "mutations")]
 #[test]
 fn the_reasons_of_configs_are_told_where_none_is_left() {
@@ -156,7 +156,7 @@ fn the_reasons_of_configs_are_told_where_none_is_left() {
     assert!(!text.contains("no problem is open"), "{text}");
 }
 
-/// A size of which the time left out some candidates is not known.
+/// A size is not recorded if the time limit left out some of its candidates.
 #[cfg(feature = "mutations")]
 #[test]
 fn what_the_budget_cut_off_is_not_recorded() {
@@ -168,18 +168,18 @@ fn what_the_budget_cut_off_is_not_recorded() {
     assert!(!cut.path().join("simulator-sm-90/softmax.toml").exists());
 }
 
-/// Nothing is measured for a record that has no place.
+/// Nothing is measured if the record cannot be written.
 #[test]
 fn a_record_that_cannot_be_written_is_told_before_the_search() {
     let folder = tempfile::tempdir().unwrap();
-    // A folder stands where the record would be.
+    // A folder has the name of the record.
     fs::create_dir_all(folder.path().join("simulator-sm-90/softmax.toml")).unwrap();
     let records = folder.path().display().to_string();
     let why = refuses(&[&SMALL[..], &["--dims", "N=16,D=512", "--dims", "N=24,D=512", "--records", &records]].concat());
     assert!(why.contains("cannot write the record") && why.contains("is a directory"), "{why}");
 }
 
-/// No limit that a user can write is too large.
+/// No limit that a user can give is too large.
 #[test]
 fn a_limit_may_be_as_large_as_a_number() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +207,7 @@ fn what_cannot_be_tuned_says_why() {
     }
 }
 
-/// What a file of sizes lacks or says that means nothing is told with what there is.
+/// A missing or meaningless entry in a file of sizes is reported with the alternatives.
 #[test]
 fn files_of_sizes_that_are_of_no_use_say_why() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,7 +231,7 @@ fn files_of_sizes_that_are_of_no_use_say_why() {
     }
 }
 
-/// Sizes of a file, and how well the rest is chosen for.
+/// Tunes some sizes of a file, and tests how well configs are chosen for the others.
 #[test]
 fn a_file_of_sizes_is_tuned_whole_and_replayed() {
     let folder = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn a_file_of_sizes_is_tuned_whole_and_replayed() {
     assert_eq!(rows[1]["regret_tuned"].as_f64(), Some(1.0), "all were measured");
 }
 
-/// Compiled here, measured by a program that may not compile: the same record but for what says when it was made.
+/// Compiled here, measured by a program that may not compile: the same record except for the date.
 #[test]
 fn a_pack_is_measured_without_a_compiler() {
     let folder = tempfile::tempdir().unwrap();
@@ -265,10 +265,10 @@ fn a_pack_is_measured_without_a_compiler() {
     assert_eq!(done["sizes"][0]["failed"].as_array().map(Vec::len), Some(0), "{done}");
     let record = |folder: &str| fs::read_to_string(Path::new(folder).join("simulator-sm-90/softmax.toml")).unwrap();
     assert_eq!(record(&packed), record(&direct));
-    // Nothing is left to measure.
+    // Nothing is left to be measured.
     let again: Value = serde_json::from_str(&prints_with(&args, &nothing)).unwrap();
     assert_eq!((again["known"].as_u64(), again["sizes"].as_array().map(Vec::len)), (Some(1), Some(0)));
-    // A pack of another GPU measures nothing, and says why.
+    // A pack for another GPU measures nothing, and says why.
     let why = refuses(&["tune", "--measure", &pack, "--device", "sim:sm_80", "--records", &path("other"), "--json"]);
     assert!(why.contains("sm_90"), "{why}");
     let plain = path("kernels.atlas");
@@ -280,7 +280,7 @@ fn a_pack_is_measured_without_a_compiler() {
     assert!(why.contains("is no pack"), "{why}");
 }
 
-/// Views of a run are tuned as such.
+/// The views of a recorded run are tuned as views.
 #[test]
 fn launches_of_views_are_tuned() {
     let folder = tempfile::tempdir().unwrap();
@@ -303,7 +303,7 @@ fn launches_of_views_are_tuned() {
     }
 }
 
-/// Records of a kernel that has changed, and those whose times are no longer true.
+/// Records of a kernel that has changed, and records whose times no longer hold.
 #[test]
 fn a_check_finds_what_is_stale_or_slower() {
     let folder = tempfile::tempdir().unwrap();
@@ -326,7 +326,7 @@ fn a_check_finds_what_is_stale_or_slower() {
     };
     assert!(changed("tune").contains("the kernel's tune space has changed"));
     assert!(changed("ir").contains("the kernel has changed"));
-    // A config that nobody may choose, which is not that the kernel has changed.
+    // A config that may not be chosen, which is not reported as a change of the kernel.
     let chosen = text.lines().find(|l| l.starts_with("    [\"")).and_then(|l| l.split('"').nth(1)).unwrap();
     for other in ["BN=3 stages=2 warps=4", "BN=1 stages=2 warps=64"] {
         fs::write(&file, text.replacen(chosen, other, 1)).unwrap();
@@ -334,12 +334,12 @@ fn a_check_finds_what_is_stale_or_slower() {
     }
     let (_, found) = json_of(&check);
     assert_eq!(found["problems"][0]["sizes"], "T=bf16 N=8 D=512");
-    // One that stands where no search looks for it.
+    // A record in a place where no search finds it.
     fs::write(&file, text.replace("simulator sm_90", "Small GPU")).unwrap();
     let why = problem();
     assert!(why.contains("it is of `softmax` on Small GPU, whose record is") && why.contains("small-gpu"), "{why}");
     fs::write(&file, &text).unwrap();
-    // A time that nothing takes any longer, and another config that would be better.
+    // A time that no longer holds, and another config that would be better.
     let first = text.lines().find(|l| l.starts_with("    [\"")).unwrap();
     let parts: Vec<&str> = first.split(", ").collect();
     let half = format!("{:.3}", parts[1].parse::<f64>().unwrap() / 2.0);
@@ -350,7 +350,8 @@ fn a_check_finds_what_is_stale_or_slower() {
     assert!(!problem().is_empty());
 }
 
-/// Records hold what the cost model said of each config: where that is another model now, they are counted again, and not measured.
+/// Records hold the cost model's cycles of each config. If the model has changed, they are recounted, and not measured
+/// again.
 #[test]
 fn records_follow_a_change_of_the_cost_model() {
     let folder = tempfile::tempdir().unwrap();
@@ -379,7 +380,7 @@ fn records_follow_a_change_of_the_cost_model() {
     assert!(none.contains("--recount: cannot read nowhere-at-all"), "{none}");
 }
 
-/// The records that ship, on the GPU that they are of and on one whose blocks have less shared memory.
+/// The shipped records, on their own GPU and on one whose blocks have less shared memory.
 #[test]
 fn a_check_finds_configs_that_a_gpu_refuses() {
     let check = ["tune", "--check", "--records", "../ops/records", "--device", "cpu", "--json"];
@@ -390,7 +391,7 @@ fn a_check_finds_configs_that_a_gpu_refuses() {
     assert!(!fine && why.contains("is refused for sm_120") && why.contains("shared memory"), "{found}");
 }
 
-/// A check measures too: beside another that measures it would find what is not so.
+/// A check measures too, so it must not run beside another measurement.
 #[test]
 fn a_check_waits_for_its_turn() {
     let folder = tempfile::tempdir().unwrap();
@@ -407,7 +408,7 @@ fn a_check_waits_for_its_turn() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Two processes share a folder: each keeps what the other wrote.
+/// Two processes share a folder: each keeps the other's records.
 #[test]
 fn two_processes_tune_into_one_folder() {
     let folder = tempfile::tempdir().unwrap();
@@ -423,7 +424,7 @@ fn two_processes_tune_into_one_folder() {
     }
 }
 
-/// A GPU that is gone ends the search, and what is recorded stays.
+/// A GPU that fails ends the search, and the existing records stay.
 #[cfg(feature = "mutations")]
 #[test]
 fn a_gpu_that_disappears_ends_the_search() {
@@ -439,7 +440,7 @@ fn a_gpu_that_disappears_ends_the_search() {
     assert!(text.contains("N=4 D=64") && !text.contains("N=8 D=64"), "{text}");
 }
 
-/// Killed at any moment and started again, a search ends with the record of one that was left alone.
+/// A search that is killed at any moment and restarted ends with the same record as an undisturbed one.
 #[test]
 fn a_search_that_is_killed_goes_on_where_it_was() {
     let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -464,7 +465,7 @@ fn a_search_that_is_killed_goes_on_where_it_was() {
     assert_eq!(record(whole.path()), record(broken.path()));
 }
 
-/// A folder that takes no file: an error that names it, after what was measured is printed.
+/// A folder that cannot be written: an error names it, after the results are printed.
 #[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ class Atlas:
             return f"took more than {self.timeout:.0f} s"
         except OSError as error:
             return f"cannot start {command[0]}: {error}"
-        # A non-zero exit with results means that a result was wrong; the results say so themselves.
+        # A non-zero exit status with results means that a result was wrong, which the results report themselves.
         value = _object(done.stdout)
         if value is None or not isinstance(value.get("results"), list):
             said = (done.stderr or done.stdout).strip()[-800:]

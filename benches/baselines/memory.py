@@ -9,7 +9,7 @@ from baselines.work import (
     uniform, with_compiled,
 )
 
-# Of a step that is measured alone. Its bound is that of Newton-Schulz, so the old weights must not hide the update.
+# For a step that is measured alone. Its bound is that of Newton-Schulz, so the old weights must not hide the update.
 ALPHA, THETA, ETA = 0.9, 0.5, 0.5
 LEARNING_RATE, WEIGHT_DECAY, MOMENTUM = 0.5, 0.1, 0.95
 
@@ -52,7 +52,7 @@ def memory_grad(g, n, d, h, name="memory_grad"):
         10 * g * n * d * h, 128, reference,
         [
             *four_ways(gradients, *args),
-            # Where no product of bf16 can be had in f32.
+            # If bf16 products cannot be accumulated in f32.
             *both("torch.compile, bf16 gradients", lambda: compiled(rounded, *args), compiles=True),
         ],
     )
@@ -62,7 +62,7 @@ def omega_muon_step(g, n, d, h):
     """One step of momentum and Muon on a window, both layers in place: `[layer, G, d, h]`, W2 transposed."""
     x, v, weights, w1, w2 = _window(g, n, d, h)
     start = torch.stack((w1, w2.mT)).float()
-    # As large as a window's gradients, which alone are ill-conditioned.
+    # As large as a window's gradients, which are ill-conditioned by themselves.
     momentum = torch.randn_like(start) * 4
     w, s = start.clone(), momentum.clone()
     alpha, theta, eta = (torch.full((g, 1, 1), value, device=DEVICE) for value in (ALPHA, THETA, ETA))

@@ -33,11 +33,11 @@ def mixing(alpha, theta, eta, gamma, b):
     g, t, c = gamma.shape
     halo = halo_of(c)
     n = b + halo
-    # Rows of N + 1 read back as rows of N: each starts one column further right than the one above.
+    # Rows of N + 1 elements, read back as rows of N: each starts one column further right than the previous one.
     rows = F.pad(gamma.flip(-1), (halo + 1 - c, b)).view(g, t // b, b * (n + 1))
     band = rows[..., : b * n].view(g, t // b, b, n)
     alpha, theta, eta = (gate.view(g, t // b, b, 1) for gate in (alpha, theta, eta))
-    # beta and s follow the same recurrences from 1 and 0: one more column.
+    # beta and s follow the same recurrences from 1 and 0, so they are one more column.
     band = F.pad(band, (0, 1))
     phi = F.pad(torch.zeros_like(band[:, :, 0, :n]), (0, 1), value=1.0)
     psi = torch.zeros_like(phi)
@@ -65,12 +65,12 @@ def prepare(k, v, q, alpha, theta, eta, gamma, w1, w2, b):
     queries = q.view(g, t // b, b, d)
     scores = torch.bmm(queries.flatten(0, 1), x.flatten(0, 1).mT).view_as(psi)
     masked = (scores * -psi).to(low)
-    # Rows of keys weighed for the update of W and of S; rows of queries for W and for S.
+    # Weighted rows of keys for the updates of W and S; rows of queries for W and S.
     tail = torch.stack((-psi[:, :, -1], phi), -1)[..., None].to(low)
     both_keys = (x[:, :, :, None] * tail).flatten(-2)
     part = torch.stack((lam, -s), -1)[..., None]
     both_queries = (queries[:, :, :, None] * part).to(low).flatten(-2)
-    # W <- lam W - s S + .., S <- beta S + ..: the factor of each itself, and of S.
+    # W <- lam W - s S + .., S <- beta S + ..: the factor of each matrix itself, and of S.
     kept = torch.stack((lam[..., -1], beta), -1)[..., None, None]
     crossed = torch.stack((-s[..., -1], torch.zeros_like(beta)), -1)[..., None, None]
     state1 = torch.stack((w1, torch.zeros_like(w1)), 1)
@@ -86,12 +86,12 @@ def step(
     """One chunk: its outputs go to `out`; gives the state after it, in f32 and as operands."""
     w1, w2 = low1[:, 0], low2[:, 0]
     stacked1, stacked2 = low1.flatten(1, 2), low2.flatten(1, 2)
-    # Errors of the keys at the anchor, and what they ask of the first layer.
+    # The errors of the keys at the anchor, and their gradients for the first layer's outputs.
     z = torch.bmm(x, w2)
     a = F.gelu(z)
     e = torch.baddbmm(rest, a, w1.mT)
     delta = torch.ops.aten.gelu_backward(torch.bmm(e, w1), z)
-    # Queries against a memory that is never formed.
+    # The queries against a memory that is never materialised.
     hidden = F.gelu(torch.baddbmm(torch.bmm(both_queries, stacked2), masked, delta))
     mixed = torch.bmm(hidden, a.mT) * psi
     own = torch.bmm(hidden, stacked1.mT).unflatten(-1, part.shape[2:3] + (-1,))
@@ -108,7 +108,7 @@ def omega(k, v, q, alpha, theta, eta, gamma, w1, w2, b, prepare=prepare, step=st
     t = q.shape[1]
     short = -t % b
     if short:
-        # A token that weighs nothing and decays nothing.
+        # A padding token with weight 0 and no decay.
         k, v, q, gamma = (F.pad(x, (0, 0, 0, short)) for x in (k, v, q, gamma))
         alpha, theta = (F.pad(x, (0, short), value=1.0) for x in (alpha, theta))
         eta = F.pad(eta, (0, short))
@@ -141,7 +141,7 @@ def omega_mlp(g, t, d, h, b, c, name="omega_mlp"):
     reference = functools.cache(lambda: oracle.omega(*args, b))
 
     def by_compiled_parts():
-        # One chunk is compiled, not their sequence, which would be one long program.
+        # Only one chunk is compiled. The whole sequence would be one very long program.
         parts = {"prepare": compiler(prepare), "step": compiler(step)}
         omega(*args, b, **parts)
         return lambda: omega(*args, b, **parts)

@@ -12,10 +12,10 @@ from baselines import check, memory, omega, oracle, windows, works
 # An unfused bf16 chain may miss the bound of one rounding; see `BASELINE_SLACK`.
 SLACK = 4.0
 EXACT = 1e-12
-# What a mistake in f64 must exceed.
+# The least error that a planted mistake must cause in f64.
 SEEN = 1e-6
 
-# Small works by the group whose baselines they check.
+# Small works, by the group whose baselines they check.
 SMALL = {
     "omega_mlp": [
         lambda: omega.omega_mlp(3, 256, 16, 64, 32, 16),

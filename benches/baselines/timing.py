@@ -9,7 +9,7 @@ import threading
 
 import torch
 
-# More than any L2 holds.
+# More bytes than any L2 cache has.
 FLUSH_BYTES = 256 << 20
 WARM_UP = 5
 
@@ -60,7 +60,7 @@ def times(fn, runs):
     for _ in range(runs):
         start = torch.cuda.Event(enable_timing=True)
         end = torch.cuda.Event(enable_timing=True)
-        # The fill keeps the GPU busy while the host queues the rest, so that short launches are not waited for.
+        # The fill keeps the GPU busy while the host queues the rest, so that the GPU never waits for short launches.
         _flush()
         start.record()
         fn()

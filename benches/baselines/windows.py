@@ -78,7 +78,7 @@ def windowed_attention(b, h, t, d, w, name="windowed_attention"):
             raise ValueError(f"{t} tokens are not a multiple of {w}")
         at = torch.arange(w, device=DEVICE)[:, None] + w - torch.arange(2 * w, device=DEVICE)
         mask = ((at >= 0) & (at < w)).repeat(1, t // w, 1, 1)
-        # Before the first block there is nothing.
+        # There is no block before the first one.
         mask[:, 0, :, :w] = False
         return _backend(backend, lambda: by_blocks(q, k, v, mask)) if backend else lambda: by_blocks(q, k, v, mask)
 
@@ -103,7 +103,7 @@ def attention_decode(s, hq, hkv, w, d):
     q, k, v = normal(s, hq, 1, d), normal(s, hkv, w, d), normal(s, hkv, w, d)
     scale = d**-0.5
     group = hq // hkv
-    # All keys are seen: the heads of a group may stand for tokens.
+    # All keys are visible, so the heads of a group may take the place of tokens.
     packed = q.view(s, hkv, group, d)
 
     def shared():
@@ -137,7 +137,7 @@ def attention_decode(s, hq, hkv, w, d):
             *four_ways(manual, packed, k, v),
             *both("FlexAttention", flex, compiles=True),
         ],
-        # The keys of a sequence in four parts.
+        # The keys of a sequence are split into four parts.
         atlas_sizes=(s, hkv, group, d, w, 4),
     )
 
@@ -176,7 +176,7 @@ def window_sum(b, t, d, c):
         count = blocks.shape[0]
         out = torch.bmm(own.expand(count, c, c), blocks)
         out[1:].baddbmm_(before.expand(count - 1, c, c), blocks[:-1])
-        # No block before the first of a sequence.
+        # There is no block before the first one of a sequence.
         out[:: t // c].copy_(own @ blocks[:: t // c])
         return out.view(b, t, d)
 

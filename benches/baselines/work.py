@@ -16,7 +16,7 @@ from baselines import timing
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 MODE = "max-autotune-no-cudagraphs"
 
-# Of `atlas bench`.
+# The coefficients in `atlas bench`.
 POLY3 = (1.0, 0.5, -0.25)
 RMS_EPS = 1e-6
 NS_EPS = 1e-7
@@ -27,30 +27,30 @@ NS_STEP = (3.4445, -4.7750, 2.0315)
 class Baseline:
     name: str
     make: Callable
-    # Compiling takes long, and has a budget.
+    # Compilation is slow, and has a time limit.
     compiles: bool = False
-    # Cannot run on a CPU, so that the self-test leaves it out.
+    # It cannot run on a CPU, so the self-test leaves it out.
     gpu: bool = False
 
 
 @dataclass
 class Work:
-    # The name that `atlas bench --only` takes; None if Atlas has no such benchmark.
+    # The name for `atlas bench --only`; None if Atlas has no such benchmark.
     atlas: str | None
     name: str
     sizes: tuple
     tolerance: float
     bytes: int
     flops: int
-    # Rows of the first axis that are compared at a time.
+    # How many rows of the first axis are compared at a time.
     rows: int
-    # Of one output, or a tuple of them if the baselines return a tuple.
+    # The reference of one output, or a tuple of references if the baselines return a tuple.
     reference: Callable
     baselines: list = field(default_factory=list)
     dtype: str = "bf16"
-    # The sizes as Atlas orders them, where they are others.
+    # The sizes in Atlas's order, if that differs.
     atlas_sizes: tuple | None = None
-    # Puts back what the baselines change in place; called before an output is checked and before a round.
+    # Restores what the baselines change in place; called before an output is checked and before a round.
     reset: Callable = lambda: None
 
     @property

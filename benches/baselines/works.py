@@ -218,7 +218,7 @@ def rotary(n, h, p, d):
         "rotary", "rotary", (n, h, p, d), 3e-3, 2 * n * d * (4 * h + 2), 6 * n * h * d, 4096,
         lambda part: turn(x[part].double(), c[part].double(), s[part].double()),
         [
-            # Moves the same bytes and computes nothing; its output is not the work's.
+            # Moves the same bytes and computes nothing, so its output is not that of the work.
             Baseline("copy beside it", lambda: (lambda: target.copy_(x), "a copy of x")),
             Baseline("torch.compile", lambda: compiled(turn, x, c, s), compiles=True),
         ],
@@ -327,7 +327,7 @@ def transpose(n, m):
     )
 
 
-# By the name that `--only` takes: functions that make works. One group is in memory at a time.
+# Functions that make works, by the name for `--only`. One group is in memory at a time.
 GROUPS = {
     "copy": [copy],
     "poly3": [poly3],

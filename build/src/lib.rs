@@ -1,4 +1,4 @@
-//! Makes a bundle of compiled kernels as a crate is built: for its build script.
+//! Compiles kernels into a bundle while a crate is built, from its build script.
 //!
 //! ```no_run
 //! // build.rs; the kernels' crate and `atlas-build` with the feature `jit` are among its [build-dependencies].
@@ -6,17 +6,17 @@
 //! atlas_build::bundle().arch("sm_80").arch("sm_90:NVIDIA H200").sizes("sizes.toml").records("records").write();
 //! ```
 //!
-//! The program has the bundle by `atlas::bundle!();`, and needs no LLVM. `examples/shipping` does all of it.
+//! The program embeds the bundle by `atlas::bundle!();`, and needs no LLVM. `examples/shipping` shows all of it.
 #![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The file's name, in the folder that cargo gives the build script.
+/// The name of the file, in cargo's `OUT_DIR`.
 const FILE: &str = "kernels.atlas";
 
-/// A bundle that is to be made. Paths are as the build script sees them: from the folder of its `Cargo.toml`.
+/// A bundle to build. Paths are relative to the folder of the crate's `Cargo.toml`, where build scripts run.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is made before `write`"]
 pub struct Bundle {
@@ -33,20 +33,20 @@ pub fn bundle() -> Bundle {
 }
 
 impl Bundle {
-    /// One kernel by its name; those of [`Bundle::sizes`] unless any is named.
+    /// Adds a kernel by its name. Without any, the kernels of [`Bundle::sizes`] are compiled.
     pub fn kernel(mut self, name: &str) -> Bundle {
         self.kernels.push(name.to_owned());
         self
     }
 
-    /// The sizes to compile for: a TOML file of launches, as a program writes it that runs with `ATLAS_RECORD_SIZES=FILE`.
+    /// The sizes to compile for: a TOML file of launches, as a program run with `ATLAS_RECORD_SIZES=FILE` writes it.
     pub fn sizes(mut self, file: impl AsRef<Path>) -> Bundle {
         self.sizes = vec![file.as_ref().to_owned()];
         self
     }
 
-    /// What to compile for, such as `sm_90`, or `sm_90:NVIDIA H200` to choose by the records of that GPU. May be called several
-    /// times; sm_80, sm_89 and sm_90 unless it is.
+    /// Adds an arch to compile for, such as `sm_90`, or `sm_90:NVIDIA H200` to choose configs by the records of that
+    /// GPU. May be called several times. Without it, the bundle is for sm_80, sm_89 and sm_90.
     pub fn arch(mut self, arch: &str) -> Bundle {
         self.archs.push(arch.to_owned());
         self
@@ -58,15 +58,15 @@ impl Bundle {
         self
     }
 
-    /// Any other option of `atlas bundle`, such as `--no-evidence` or `--variants=4`.
+    /// Adds any other option of `atlas bundle`, such as `--no-evidence` or `--variants=4`.
     pub fn option(mut self, option: &str) -> Bundle {
         self.options.push(option.to_owned());
         self
     }
 
-    /// What `atlas bundle` would be given.
+    /// The arguments of `atlas bundle`.
     fn arguments(&self, out: &Path) -> Vec<OsString> {
-        // A path need not be text.
+        // A path need not be UTF-8.
         let path = |option: &str, path: &Path| {
             let mut arg = OsString::from(option);
             arg.push(path);
@@ -82,14 +82,14 @@ impl Bundle {
         args
     }
 
-    /// What cargo is told to look at: also the folders with more records that `ATLAS_RECORDS` names, and the assembler by whose
-    /// word kernels that spill are left out.
+    /// The lines that tell cargo what to watch, including the folders of records that `ATLAS_RECORDS` names, and the
+    /// assembler, whose report decides which spilling kernels are left out.
     fn watched(&self, records: Option<&OsStr>, assembler: Option<PathBuf>) -> Vec<String> {
         let more = records.into_iter().flat_map(std::env::split_paths).filter(|p| !p.as_os_str().is_empty());
         let files = self.sizes.iter().chain(&self.records).cloned().chain(more).chain(assembler);
         let mut lines: Vec<String> = files.map(|p| format!("cargo::rerun-if-changed={}", p.display())).collect();
         let mut variables = vec!["ATLAS_RECORDS", "ATLAS_PTXAS"];
-        // Where there is none, the next one may come with another PATH; where machine code was asked for, that matters.
+        // Without an assembler, a later build may find one on another PATH. That matters if machine code was requested.
         if self.options.iter().any(|option| option == "--cubin") {
             variables.push("PATH");
         }
@@ -97,8 +97,8 @@ impl Bundle {
         lines
     }
 
-    /// Makes it, for `atlas::bundle!();` to find; where it cannot be made the build fails with the reason. It is made again
-    /// when a file that it is made from changes, or the build script itself.
+    /// Builds the bundle for `atlas::bundle!();` to find. If that fails, the build fails with the reason. The bundle is
+    /// built again when one of its input files or the build script changes.
     pub fn write(&self) {
         let records = std::env::var_os("ATLAS_RECORDS");
         let watched = self.watched(records.as_deref(), atlas_cli::ptxas::find());
@@ -112,7 +112,7 @@ impl Bundle {
             Ok(false) => "the bundle could not be made".to_owned(),
             Err(why) => why,
         };
-        // Cargo fails the build for each.
+        // Cargo fails the build for each of these lines.
         for line in failed.lines().filter(|line| !line.is_empty()) {
             println!("cargo::error={line}");
         }
@@ -123,7 +123,7 @@ fn warn(what: &str) {
     println!("{}", warning(what));
 }
 
-/// A line for each of a text's. Cargo shows nothing else of a build script that succeeds.
+/// A warning for each line of a text. Cargo shows no other output of a build script that succeeds.
 fn warning(what: &str) -> String {
     let lines = what.lines().filter(|line| !line.is_empty());
     lines.map(|line| format!("cargo::warning={line}")).collect::<Vec<_>>().join("\n")
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(given.join(OsStr::new(" ")), *want);
     }
 
-    /// A folder of the user's need not be text.
+    /// The path of a user's folder need not be UTF-8.
     #[test]
     #[cfg(unix)]
     fn paths_are_given_as_they_are() {

@@ -1,4 +1,5 @@
-//! Arguments for a kernel of which nothing is known but its signature: small numbers that differ, and from tensor to tensor.
+//! Arguments for a kernel of which only the signature is known: small numbers that differ within a tensor and between
+//! tensors.
 
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DTypeRef, ParamDef};
@@ -11,35 +12,36 @@ use atlas_tile_interp::{self as interpreted, Mode, Scalar, TensorView, TensorVie
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
-/// What the numbers of tensors are.
+/// The range of the numbers in tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Values {
     /// Between -1/2 and 1/2.
     #[default]
     Signed,
-    /// Above 0: for kernels that take roots or logarithms of what they are given.
+    /// Above 0, for kernels that take roots or logarithms of their inputs.
     Positive,
 }
 
-/// What a tensor written by a kernel that never reads it holds before: no number, and no index.
+/// The initial content of a tensor that a kernel writes and never reads: a NaN, or an invalid index.
 const UNWRITTEN: (f32, i32) = (f32::NAN, i32::MIN + 12_345);
-/// The largest whole number that is passed by value: a few steps of a loop, a place in all but the smallest dims.
+/// The largest whole number that is passed by value: a few iterations of a loop, or a valid index in all but the
+/// smallest dims.
 const MOST_SCALAR: u64 = 7;
 
-/// Elements that a view spans, at most.
+/// The most elements that a view spans.
 const MOST_MEMORY: usize = 1 << 36;
 
-/// What a kernel wrote to one tensor.
+/// The values that a kernel wrote to one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Output {
     /// Whole numbers.
     Whole(Vec<i64>),
-    /// Others.
+    /// Floats.
     Real(Vec<f64>),
 }
 
 impl Output {
-    /// Elements.
+    /// The number of elements.
     pub(super) fn len(&self) -> usize {
         match self {
             Output::Whole(values) => values.len(),
@@ -55,11 +57,11 @@ pub(super) struct Arguments {
     values: Values,
     /// One more than the largest index.
     indices: u64,
-    /// Numbers that the user gave.
+    /// Numbers that the user gave by name.
     scalars: BTreeMap<String, f64>,
 }
 
-/// A tensor, and all of its memory.
+/// A view, and the tensor that is all of its memory.
 struct Held {
     name: &'static str,
     access: Access,
@@ -68,11 +70,11 @@ struct Held {
 }
 
 impl Arguments {
-    /// Tensors of the element types and sizes, and of the facts that a class has of those that are not contiguous or not
-    /// aligned.
+    /// Makes tensors of the given element types and sizes, with a class's facts for those that are not contiguous or
+    /// not aligned.
     ///
     /// # Errors
-    /// If there is no memory for them, or a class asks for what no tensor has.
+    /// If there is not enough memory for them, or if no tensor can have the facts of the class.
     pub(super) fn new(
         def: &'static KernelDef,
         types: &[DType],
@@ -104,11 +106,11 @@ impl Arguments {
         Ok(Arguments { def, tensors, values: Values::default(), indices, scalars: scalars.clone() })
     }
 
-    /// Makes the tensors as they are before a kernel runs, in their own memory: those that it writes and never reads hold
-    /// nothing that it could have written.
+    /// Initialises the tensors for a run, in their own memory. Those that the kernel writes and never reads get values
+    /// that it cannot have written.
     ///
     /// # Errors
-    /// Those of the driver.
+    /// Driver errors.
     pub(super) fn renew(&mut self, kernel: &Kernel, values: Values) -> Result<()> {
         let is_read = |name: &str| {
             kernel.insts.values().any(|op| matches!(op, Op::Load { param, .. } if kernel.params[*param].name == name))
@@ -124,7 +126,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// In the order of the parameters.
+    /// The arguments in the order of the parameters.
     pub(super) fn args(&mut self) -> Vec<Arg<'_>> {
         let numbers: BTreeMap<&str, f64> = self.def.params.iter().map(|p| (p.name(), self.number_of(p))).collect();
         let given = |name: &str| numbers.get(name).copied().unwrap_or_default();
@@ -148,7 +150,8 @@ impl Arguments {
         args
     }
 
-    /// What a kernel writes by the interpreter, as long as that takes no more than so many operations. The tensors stay as they are.
+    /// The outputs of a kernel in the interpreter, if that takes at most `most` operations. The tensors are not
+    /// changed.
     pub(super) fn interpret(&self, kernel: &Kernel, dims: &[u64], mode: Mode, most: u64) -> Result<Vec<Output>> {
         let mut copies = self.tensors.iter().map(|held| bytes(&held.tensor)).collect::<Result<Vec<Vec<u8>>>>()?;
         let mut tensors = self.tensors.iter().zip(&mut copies);
@@ -181,7 +184,7 @@ impl Arguments {
         Ok(written.map(|(held, bytes)| output(held.tensor.dtype(), bytes)).collect())
     }
 
-    /// The number of a parameter that is given by value.
+    /// The value of a parameter that is passed by value.
     fn number(&self, name: &str, dtype: DType) -> f64 {
         let whole = self.indices.saturating_sub(1).clamp(1, MOST_SCALAR) as f64;
         let usual = if matches!(dtype, DType::I32 | DType::I64) { whole } else { 0.5 };
@@ -195,12 +198,12 @@ impl Arguments {
         }
     }
 
-    /// Bytes of the tensors.
+    /// The size of the tensors in bytes.
     pub(super) fn bytes(&self) -> f64 {
         self.tensors.iter().map(|t| t.tensor.len() as f64 * f64::from(t.tensor.dtype().bytes())).sum()
     }
 
-    /// What is written, `most` elements of each tensor at most: of its beginning and of its end.
+    /// The written values, at most `most` elements of each tensor: from its beginning and from its end.
     pub(super) fn outputs(&self, most: usize) -> Result<Vec<Output>> {
         let written = self.tensors.iter().filter(|held| held.access == Access::Out);
         let one = |held: &Held| -> Result<Output> {
@@ -227,12 +230,12 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
         DType::F64 => tensor.to_vec::<f64>()?.into_iter().flat_map(f64::to_ne_bytes).collect(),
         DType::I32 => tensor.to_vec::<i32>()?.into_iter().flat_map(i32::to_ne_bytes).collect(),
         DType::I64 => tensor.to_vec::<i64>()?.into_iter().flat_map(i64::to_ne_bytes).collect(),
-        // No tensor holds it.
+        // No tensor has this element type.
         DType::Bool => Vec::new(),
     })
 }
 
-/// The inverse, as numbers.
+/// The inverse of `bytes`, as numbers.
 fn output(dtype: DType, bytes: &[u8]) -> Output {
     fn each<const N: usize, T>(bytes: &[u8], of: impl Fn([u8; N]) -> T) -> Vec<T> {
         bytes.as_chunks::<N>().0.iter().map(|&b| of(b)).collect()
@@ -251,13 +254,13 @@ fn all<T>(parts: &[Tensor], of: impl Fn(&Tensor) -> Result<Vec<T>>) -> Result<Ve
     Ok(parts.iter().map(of).collect::<Result<Vec<Vec<T>>>>()?.into_iter().flatten().collect())
 }
 
-/// The parts of a tensor at its two ends that have `most` elements together, or all of it if it has no more.
+/// Views of a tensor's first and last elements, `most` together, or of all elements if there are no more.
 fn ends(t: &Tensor, axis: usize, most: usize, parts: &mut Vec<Tensor>) -> Result<()> {
     if t.len() <= most.max(1) || axis == t.rank() {
         parts.push(t.clone());
         return Ok(());
     }
-    // The axes before have one element.
+    // The axes before this one have one element.
     let rows = t.shape()[axis];
     let part = most / 2 / (t.len() / rows).max(1);
     if rows == 1 {
@@ -271,8 +274,8 @@ fn ends(t: &Tensor, axis: usize, most: usize, parts: &mut Vec<Tensor>) -> Result
     ends(&t.slice(axis, rows - 1..rows)?, axis + 1, most / 2, parts)
 }
 
-/// How many whole numbers there are that index every dim but those that a kernel uses whole, which nothing indexes, and those
-/// of one element.
+/// The number of whole numbers that are valid indices into every dim. Dims that a kernel uses whole do not count,
+/// because nothing indexes them, and neither do dims of one element.
 fn indices(def: &KernelDef, dims: &[u64]) -> u64 {
     let least = |whole: bool| {
         let sizes = def.dims.iter().zip(dims).filter(|(d, n)| (whole || !d.whole) && **n > 1);
@@ -281,8 +284,9 @@ fn indices(def: &KernelDef, dims: &[u64]) -> u64 {
     least(false).or_else(|| least(true)).unwrap_or(1).min(1 << 30)
 }
 
-/// Fills contiguous memory with numbers, other ones for each place in the signature, or with what no kernel writes. Whole
-/// numbers are mostly indices and the starts of rows: they rise by one, and begin anew at the end of the smallest dim.
+/// Fills contiguous memory with numbers that depend on the place in the signature, or with the unwritten value. Whole
+/// numbers are mostly indices and the starts of rows, so they ascend by one and start again at the size of the smallest
+/// dim.
 fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>) -> Result<()> {
     let len = tensor.len();
     let real = move |i: usize| match values {
@@ -301,15 +305,15 @@ fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>)
         DType::F64 => tensor.copy_from(&(0..len).map(|i| f64::from(real(i))).collect::<Vec<_>>())?,
         DType::I32 => tensor.copy_from(&(0..len).map(whole).collect::<Vec<_>>())?,
         DType::I64 => tensor.copy_from(&(0..len).map(|i| i64::from(whole(i))).collect::<Vec<_>>())?,
-        // No tensor holds it.
+        // No tensor has this element type.
         DType::Bool => {}
     }
     Ok(())
 }
 
-/// A number between 0 and 1 for each element of each tensor, by chance and with no period: rows are alike nowhere, as they
-/// would be where a distance is 0 and rounding decides. Of neighbours in a signature, elements at one index differ in bf16 too:
-/// of each four steps of 1/256 each has one, and a part of the step beside.
+/// A pseudo-random number between 0 and 1 for each element of each tensor, without a period. So no two rows are equal.
+/// If they were, a distance would be 0 and rounding would decide. Elements at one index of tensors that are neighbours
+/// in the signature differ in bf16 too: each of them gets one of every four steps of 1/256, plus a fraction of a step.
 fn fraction(place: usize, i: usize) -> f32 {
     let chance = scattered((place as u64) << 48 ^ i as u64);
     let (step, part) = ((chance >> 58) * 4 + place as u64 % 4, (chance >> 38) & 0xf_ffff);
@@ -325,8 +329,8 @@ fn scattered(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Memory, and a view of it of which these facts hold and no more: strides are odd multiples of what divides them, as small as lets no two
-/// elements meet.
+/// Memory and a view of it for which exactly these facts hold. The strides are odd multiples of their known divisors,
+/// and as small as possible such that no two elements overlap.
 fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> Result<(Tensor, Tensor)> {
     let fixed = |axis: usize| match facts.strides[axis] {
         StrideFact::Const(n) => usize::try_from(n).ok(),
@@ -342,7 +346,7 @@ fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> 
             reach = reach.saturating_add(last(axis, strides[axis]));
         }
     }
-    // An address of the alignment and of none above it, if that is less than what all memory has.
+    // An address with exactly this alignment, if that is less than the alignment of all memory.
     let offset = if facts.align < 16 { (facts.align / dtype.bytes()) as usize } else { 0 };
     let len = reach.saturating_add(offset).saturating_add(1);
     if len > MOST_MEMORY {
@@ -353,8 +357,8 @@ fn view(device: &Device, dtype: DType, shape: &[usize], facts: &TensorFacts) -> 
     Ok((memory, view))
 }
 
-/// How far the results of a kernel with one config may lie from those with another, relative to their size: they sum in other
-/// orders. What is computed in a type is no nearer than its roundings; whole numbers have none.
+/// The largest difference between the results of two configs of a kernel, relative to their size, because they sum in
+/// different orders. A result is no more precise than the roundings of its type; whole numbers have none.
 pub(super) fn bound(kernel: &Kernel) -> f64 {
     let of = |t: DType| match t {
         DType::Bf16 => 3e-2,
@@ -397,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Where two rows were alike, a distance would be 0 and its nearest neighbour a matter of rounding.
+    /// If two rows were equal, a distance would be 0 and its nearest neighbour a matter of rounding.
     #[test]
     fn no_two_rows_are_alike() {
         for dtype in [DType::F32, DType::Bf16] {
@@ -412,14 +416,14 @@ mod tests {
                 let count = rows.len();
                 rows.sort();
                 rows.dedup();
-                // Of numbers alone some are alike: of 8 bits most, of 24 some in a thousand.
+                // Single numbers repeat: in 8 bits most of them, in 24 bits some in a thousand.
                 let alike = count - rows.len();
                 assert!(alike == 0 || (columns == 1 && (dtype == DType::Bf16 || alike < count / 100)), "{alike}");
             }
         }
     }
 
-    /// A batch of one is the usual case, and no reason to read all of it.
+    /// A batch of one is common, and must not cause all of it to be read.
     #[test]
     fn no_more_of_a_tensor_is_read_than_was_asked_for() {
         for shape in [&[1, 100, 100][..], &[10_000], &[2, 5000], &[1, 1, 10_000], &[3, 1, 7, 500], &[64, 2]] {
@@ -428,7 +432,7 @@ mod tests {
             ends(&t, 0, 128, &mut parts).unwrap();
             let read: usize = parts.iter().map(Tensor::len).sum();
             assert!(read <= 128 && 2 * read >= 128.min(t.len()) / 2, "{shape:?}: {read}");
-            // Of the last element too.
+            // Including the last element.
             assert!(parts.last().unwrap().address_range().end == t.address_range().end, "{shape:?}");
         }
     }

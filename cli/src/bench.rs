@@ -1,4 +1,4 @@
-//! `atlas bench`: measures the kernels on a GPU, with the record of the machine beside the numbers.
+//! `atlas bench`: measures the kernels on a GPU, and records the machine with the numbers.
 
 use super::print::{say, tell};
 use super::sample::{self, Memory};
@@ -14,15 +14,15 @@ use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Slower than before by more than this fraction is a regression.
+/// A result that is slower than before by more than this fraction is a regression.
 const REGRESSION: f64 = 0.05;
-/// Indices of the independent dim whose results are checked, and the operations that their references may take.
+/// The number of indices of the independent dim that are checked, and the most operations of their references.
 const CHECKED: usize = 64;
 const REFERENCE: f64 = 2e10;
 /// Elements of the tensor that is copied to measure bandwidth: 1 GiB of bf16.
 const COPIED: usize = 1 << 29;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// cuda:N, or best: the first GPU, else the CPU.
@@ -50,16 +50,16 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Measures.
+/// Runs the benchmarks.
 pub(super) fn run(args: &Args) -> Result<bool> {
     let before = args.against.as_deref().map(load).transpose()?;
-    // The name of a benchmark means it alone; the name of an op means all of its benchmarks.
+    // A benchmark's name selects only it; an op's name selects all of its benchmarks.
     let exact = args.only.as_deref().is_some_and(|o| cases::benches().iter().any(|b| b.name == o));
     let benches: Vec<Bench> = cases::benches()
         .into_iter()
         .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || (!exact && o == b.problem.op.name)))
         .collect();
-    // A plan has the configs that are chosen, at its own sizes.
+    // A plan uses the chosen configs at its own sizes.
     let as_is =
         args.problem.config.is_none() && args.problem.dims.is_none() && !args.all_configs && args.sweep.is_none();
     let plans = if as_is { bench_plans::chosen(args.only.as_deref()) } else { Vec::new() };
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(slower.is_empty() && is_compared && wrong == 0)
 }
 
-/// The sizes that the user asked for, one or those of a sweep.
+/// The sizes that the user asked for: one set, or those of a sweep.
 fn problems(args: &Args) -> Vec<input::ProblemArgs> {
     let Some(sweep) = &args.sweep else { return vec![args.problem.clone()] };
     let at = |n: &u64| {
@@ -127,7 +127,7 @@ fn problems(args: &Args) -> Vec<input::ProblemArgs> {
     sweep.sizes.iter().map(at).collect()
 }
 
-/// A benchmark at the sizes and in the element type that the user asked for.
+/// A benchmark with the sizes and the element type that the user asked for.
 fn resized(bench: &Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     let p = &bench.problem;
     let sized = sizes::dims_beside(p.kernel, &p.dims, asked.dims.as_deref())?;
@@ -140,7 +140,7 @@ fn resized(bench: &Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     Ok(Bench { name: bench.name, problem })
 }
 
-/// Measures one benchmark, with one config or with all.
+/// Measures one benchmark, with one config or with all configs.
 fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let p = &bench.problem;
     let inputs = p.inputs();
@@ -157,7 +157,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     for config in configs {
         if args.all_configs && p.updates_in_place() {
-            // The old tensors go first: a problem may have room on the GPU for one set.
+            // The old tensors are dropped first, because the GPU may have room for only one set.
             drop(prepared);
             prepared = p.prepare(device, &inputs)?;
         }
@@ -169,7 +169,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         });
         let launch = match resolved {
             Ok(launch) => launch,
-            // A sweep meets configs that are not legal for the target.
+            // In a sweep, some configs are not legal for the target.
             Err(e) if args.all_configs => {
                 row["config"] = json!(config.map(|c| c.to_string()));
                 row["refused"] = json!(e.to_string());
@@ -189,7 +189,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
         }
         let c = prepared.check_sample(&expected)?;
         let t = sample::on_device(device, args.samples, || Ok(launch.launch(prepared.args())?))?;
-        // A sweep is after the device's time.
+        // A sweep only measures the device's time.
         let host = (!args.all_configs).then(|| sample::on_host(device, || Ok(prepared.launch(config.as_ref())?)));
         row["median_ms"] = json!(t.median_ms);
         row["min_ms"] = json!(t.min_ms);
@@ -208,7 +208,7 @@ fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-/// Bytes read and written per second by the driver's own copy on the device, in GB.
+/// The bandwidth of the driver's own copy on the device: gigabytes read and written per second.
 fn copy_bandwidth(device: &Device) -> Result<f64> {
     let from = Tensor::zeros(device, DType::Bf16, [COPIED])?;
     let mut to = Tensor::zeros(device, DType::Bf16, [COPIED])?;
@@ -217,7 +217,7 @@ fn copy_bandwidth(device: &Device) -> Result<f64> {
     Ok((4 * COPIED) as f64 / t.median_ms / 1e6)
 }
 
-/// The JSON of an earlier run, which has results.
+/// The JSON of an earlier run, which must have results.
 fn load(path: &Path) -> Result<Value> {
     let text =
         atlas_runtime::files::read_text(path).with_context(|| format!("--against: cannot read {}", path.display()))?;
@@ -229,8 +229,8 @@ fn load(path: &Path) -> Result<Value> {
     Ok(value)
 }
 
-/// Sets each result's ratio to the one before, of the same problem and config; where there is one config of a problem, then and
-/// now, that is compared whatever it is. The names of those that are slower.
+/// Sets each result's ratio to the earlier result of the same problem and config. If a problem has one config in both
+/// runs, these are compared even if the configs differ. Returns the names of those that are slower.
 fn compare(before: &Value, results: &mut [Value]) -> Vec<String> {
     let empty = Vec::new();
     let old = before["results"].as_array().unwrap_or(&empty);
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(compare(&before, &mut [row("BN=1", 1.0), row("BN=2", 2.5)]), ["softmax BN=2"]);
     }
 
-    /// Another choice that is slower is a regression too.
+    /// A slower choice of config is a regression too.
     #[test]
     fn the_chosen_config_is_compared_with_the_one_before() {
         let before = json!({ "results": [row("BN=1", 1.0)] });

@@ -6,7 +6,7 @@ use atlas_ops::plans::{PLANS, Plan};
 use atlas_runtime::Device;
 use serde_json::{Value, json};
 
-/// The plans of a name, or all of them.
+/// The plans of this name, or all plans.
 pub(super) fn chosen(only: Option<&str>) -> Vec<Plan> {
     PLANS.into_iter().filter(|p| only.is_none_or(|o| o == p.name)).collect()
 }
@@ -16,7 +16,7 @@ pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Va
     let c = plan.check(device).with_context(|| format!("cannot check `{}`", plan.name))?;
     let memory = Memory::before(device)?;
     let mut work = plan.start(device)?;
-    // What a step of several shapes allocates when it sees them for the first time is its workspace, too.
+    // Memory that a step with several shapes allocates when it first meets them is part of its workspace.
     work()?;
     let mut row = json!({ "name": plan.name, "shape": plan.shape(), "dtype": plan.dtype().name() });
     memory.write(device, &mut row)?;

@@ -1,4 +1,4 @@
-//! `atlas compile`: any stage of a kernel as text.
+//! `atlas compile`: prints any stage of a kernel as text.
 
 use super::archs::{once, platform};
 use super::artifact::{slug, write};
@@ -14,14 +14,14 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A kernel's name, or a file of Tile IR (`FILE.tile`).
     #[arg(required_unless_present = "all")]
     kernel: Option<String>,
-    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
-    /// as sm_90a.
+    /// The GPU, such as sm_86 (code is for the best target that runs on it and on later ones), or a target such as
+    /// sm_90a.
     #[arg(long, default_value = "sm_80")]
     arch: String,
     /// What to print: tile, gpu, llvm, ptx.
@@ -40,7 +40,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Compiles.
+/// Compiles and prints or writes.
 pub(super) fn run(args: &Args) -> Result<bool> {
     let on = platform(&args.arch)?;
     if let (true, Some(dir)) = (args.all, &args.out_dir) {
@@ -102,7 +102,7 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     Ok((stem, config, texts))
 }
 
-/// The schedule for a `.tile` file, whose dims and tile sizes are written in it.
+/// The schedule for a `.tile` file. Its dims and tile sizes are in the file.
 fn file_config(problem: &ProblemArgs) -> Result<Config> {
     if problem.dims.is_some() {
         bail!("--dims does not apply to a .tile file: its dims are written in it");

@@ -15,16 +15,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A run and the sizes that it was given, or why there is none.
+/// A run and its sizes, or why there is none.
 pub(super) struct Counts {
     dims: BTreeMap<String, u64>,
-    /// What is known of the dims, if it is another specialization than the one that was asked for.
+    /// The facts of the dims, if the run uses another specialization than the requested one.
     other: Option<String>,
     run: Result<Option<Arc<SimRun>>, String>,
 }
 
-/// Runs a kernel on a few tiles, the last of them ragged: dims used whole keep their sizes, as do those that are small. Where those
-/// sizes are not as the kernel demands, or another specialization's, others are looked for. What cannot be run says why.
+/// Runs a kernel on a few tiles, the last of them ragged. Dims used whole keep their sizes, as do small ones. If these
+/// sizes do not meet the kernel's requirements or belong to another specialization, others are searched for. If the
+/// kernel cannot be run, the result says why.
 pub(super) fn count(
     def: &'static KernelDef,
     kernel: &Kernel,
@@ -59,7 +60,7 @@ pub(super) fn count(
     let is_taken = sizes::required(def, &few).is_ok();
     let same = (is_taken && of(&few)? == *spec).then(|| few.clone());
     let same = same.or_else(|| oracle::small(def, spec, kernel, config, None).map(named));
-    // Where its own specialization has no small sizes, those of another tell most.
+    // If its own specialization has no small sizes, those of another one are the next best.
     let other =
         || is_taken.then(|| few.clone()).or_else(|| oracle::small(def, &any(spec), kernel, config, None).map(named));
     let Some(dims) = same.or_else(other) else {
@@ -82,7 +83,7 @@ pub(super) fn count(
     Ok(Counts { dims, other, run })
 }
 
-/// The specialization of all sizes.
+/// The specialization without facts about sizes.
 fn any(spec: &Specialization) -> Specialization {
     let mut any = spec.clone();
     for fact in any.dims.values_mut() {
@@ -94,7 +95,7 @@ fn any(spec: &Specialization) -> Specialization {
 }
 
 impl Counts {
-    /// As JSON.
+    /// The counts as JSON.
     pub(super) fn json(&self) -> Value {
         let run = match &self.run {
             Ok(Some(run)) => run,
@@ -119,7 +120,7 @@ impl Counts {
         })
     }
 
-    /// As text for people.
+    /// The counts as text.
     pub(super) fn text(&self) -> String {
         let shape: Vec<String> = self.dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
         let run = match &self.run {

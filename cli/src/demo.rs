@@ -1,5 +1,5 @@
-//! `atlas demo`: the main job on real sizes. Compiles the ops to PTX for sm_80 and sm_90, runs them at the sizes of
-//! the ATLAS paper's 170M and 340M models on the best device, and checks each against its f64 reference.
+//! `atlas demo`: shows the main task at real sizes. Compiles the ops to PTX for sm_80 and sm_90, runs them at the sizes
+//! of the ATLAS paper's 170M and 340M models on the best device, and checks each against its f64 reference.
 
 use super::print::say;
 use super::ptxas::{self, Resources};
@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-/// What the kernels are compiled for, whatever the device.
+/// The archs that the kernels are compiled for, independent of the device.
 const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// cpu, cuda:N, or best: the first GPU, else the CPU.
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// Solves a problem and compares all of the result.
+/// Solves a problem and compares the whole result.
 fn solve(p: &Problem, device: &Device) -> Result<Value> {
     let inputs = p.inputs();
     let mut prepared = p.prepare(device, &inputs)?;
@@ -94,7 +94,7 @@ fn solve(p: &Problem, device: &Device) -> Result<Value> {
     }))
 }
 
-/// Compiles a problem's kernel; its size as PTX, and its registers and spills where there is a ptxas.
+/// Compiles a problem's kernel. Returns the size of its PTX, and its registers and spills if there is a ptxas.
 fn built(p: &Problem, arch: &str, assembler: Option<&Path>) -> Result<Value> {
     if !stages::CAN_COMPILE {
         return Ok(Value::Null);

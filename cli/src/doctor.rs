@@ -1,4 +1,4 @@
-//! `atlas doctor`: what this machine has and lacks, with the mend for each.
+//! `atlas doctor`: what this machine has and lacks, and how to get what is missing.
 
 use super::print::say;
 use super::{host_info, ptxas, show, stages};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Print JSON.
@@ -18,12 +18,12 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// One thing that a machine has or lacks.
+/// One requirement that a machine meets or does not meet.
 struct Finding {
     what: &'static str,
     has: bool,
     detail: String,
-    /// How to get it, where it is missing.
+    /// How to get it if it is missing.
     mend: String,
 }
 
@@ -37,7 +37,7 @@ impl Finding {
     }
 }
 
-/// Examines the machine. What is missing is told, not an error: the CPU device needs none of it.
+/// Examines the machine. A missing item is reported and is not an error, because the CPU device needs none of them.
 pub(super) fn run(args: &Args) -> Result<bool> {
     let mut findings = vec![cpu(), generator(), simulator(), llvm()];
     findings.extend(gpus());
@@ -75,7 +75,7 @@ fn bundles() -> Finding {
     }
 }
 
-/// The tuning records of the first GPU; where there is none, those of others.
+/// The tuning records of the first GPU. If it has none, the records of others.
 fn records() -> Finding {
     let gpu = Device::cuda(0).ok().map(|device| device.name().to_owned());
     let records = Records::of_gpu(gpu.as_deref().unwrap_or_default());

@@ -4,13 +4,13 @@ use super::print::say;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
-/// Written by `cargo xtask diagnostics` from the tests.
+/// `cargo xtask diagnostics` writes it from the tests.
 const ENTRIES: &str = include_str!("../../docs/diagnostics.json");
 
-/// Codes that are named where one is not found.
+/// How many similar codes to name if a code is not found.
 const SIMILAR: usize = 4;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The code, such as ATL226 or 226.
@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// The codes with most digits in common, then the nearest, each with its title.
+/// The codes with the most digits in common, then the closest numbers, each with its title.
 fn similar(code: &str, entries: &Map<String, Value>) -> String {
     let number = |code: &str| code[3..].parse::<i32>().unwrap_or(0);
     let distance = |other: &String| {

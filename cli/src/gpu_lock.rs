@@ -1,4 +1,5 @@
-//! A lock for each GPU: two processes that measure on one GPU at the same time would disturb each other's times.
+//! A lock for each GPU, because two processes that measure on one GPU at the same time would disturb each other's
+//! times.
 
 use super::print::tell;
 use anyhow::{Context, Result};
@@ -7,23 +8,24 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A name as a part of a file's: `NVIDIA H200` is `nvidia-h200`.
+/// A name as part of a file name: `NVIDIA H200` becomes `nvidia-h200`.
 pub(super) fn slug(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     name.chars().map(plain).collect::<String>().trim_matches('-').to_owned()
 }
 
-/// Waits until no other process measures on a GPU, by whatever number that calls it. Held until it is dropped.
+/// Waits until no other process measures on a GPU, whatever ordinal that process uses for it. The lock is held until
+/// the file is dropped.
 ///
 /// # Errors
-/// If the lock cannot be had.
+/// If the lock cannot be acquired.
 pub(super) fn acquire(device: &Device) -> Result<File> {
     let id = device.id().to_string();
     let of = format!("{} {}", device.name(), device.pci_address().unwrap_or(&id));
     let path = std::env::temp_dir().join(format!("atlas-tune-{}.lock", slug(&of)));
     let (path, lock) = match files::shared_lock_file(&path) {
         Ok(lock) => (path, lock),
-        // Whoever writes the folder of temporary files may put anything there.
+        // Anyone who can write to the folder of temporary files may have put anything there.
         Err(e) if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::InvalidInput) => {
             let own = of_user(&path);
             tell!(
@@ -47,7 +49,7 @@ pub(super) fn acquire(device: &Device) -> Result<File> {
     Ok(lock)
 }
 
-/// A name of the user's own for a lock.
+/// A lock file of the user's own.
 fn of_user(path: &Path) -> PathBuf {
     let user = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
     path.with_extension(format!("{}.lock", slug(&user.unwrap_or_else(|| "unknown".to_owned()))))
@@ -63,7 +65,7 @@ mod tests {
         assert!(of_user(Path::new("/tmp/a.lock")).display().to_string().ends_with(".lock"));
     }
 
-    /// The lock is the same for who may only read its file.
+    /// A user who may only read the file gets the same lock.
     #[test]
     #[cfg(unix)]
     fn a_lock_that_another_user_made_is_waited_for() {

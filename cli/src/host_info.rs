@@ -1,11 +1,11 @@
-//! The machine on which a measurement was taken.
+//! The machine on which a measurement is taken.
 
 use atlas_runtime::Device;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// GPU, driver, clocks, power, temperature, toolchain and date. What cannot be found out is null.
+/// GPU, driver, clocks, power, temperature, toolchain and date. Unknown values are null.
 pub(super) fn host_info(device: &Device) -> Value {
     let fields = ["name", "driver_version", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "pstate"];
     let values = nvidia_smi(device.pci_address().unwrap_or("0"), &fields);
@@ -25,7 +25,8 @@ pub(super) fn host_info(device: &Device) -> Value {
     })
 }
 
-/// What `nvidia-smi` says of a GPU, which it knows by its address or by an ordinal of its own; empty where there is none.
+/// Fields that `nvidia-smi` reports for a GPU, given by its address or by nvidia-smi's own ordinal. Empty if there is
+/// none.
 pub(super) fn nvidia_smi(gpu: &str, fields: &[&str]) -> Vec<String> {
     let query = format!("--query-gpu={}", fields.join(","));
     let said = super::ptxas::printed(Command::new("nvidia-smi").args([&query, "--format=csv,noheader", "-i", gpu]));

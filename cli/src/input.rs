@@ -1,4 +1,4 @@
-//! What the user typed, resolved: kernels, dims, element types and configs.
+//! The user's arguments, resolved: kernels, dims, element types and configs.
 
 use super::print::tell;
 use anyhow::{Context, Result, anyhow, bail};
@@ -20,7 +20,8 @@ pub(super) struct ProblemArgs {
     /// Sizes of dims, such as N=2048,D=64. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     pub(super) dims: Option<String>,
-    /// Element type: bf16, f16 or f32, or one for each of a kernel's, T=bf16,U=f32. bf16, or a benchmark's own, unless it is given.
+    /// Element type: bf16, f16 or f32, or one for each type parameter, T=bf16,U=f32. Without it, bf16 or a benchmark's
+    /// own type.
     #[arg(long)]
     pub(super) dtype: Option<String>,
     /// Tile sizes and schedule, such as "BN=64 stages=2 warps=4". Keys not named keep their default.
@@ -37,7 +38,7 @@ pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
     }
 }
 
-/// What declares a kernel, by the kernel's name. A program's own kernel comes before one that ships with Atlas.
+/// The declaration of a kernel with this name. A program's own kernel takes precedence over one that ships with Atlas.
 pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
     let mut found: Vec<&'static dyn Declared> =
         atlas_dsl::def::declarations().filter(|d| d.declared().name == name).collect();
@@ -67,7 +68,7 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
     }
 }
 
-/// The element type that was asked for, or else a usual one.
+/// The requested element type, or a default.
 pub(super) fn dtype_or(asked: &ProblemArgs, usual: DType) -> Result<DType> {
     asked.dtype.as_deref().map_or(Ok(usual), dtype)
 }
@@ -77,14 +78,14 @@ fn dtype(name: &str) -> Result<DType> {
     DType::from_name(name).with_context(|| format!("there is no element type `{name}`; use bf16, f16 or f32"))
 }
 
-/// bf16, or the first element type that a kernel takes where it does not take that.
+/// bf16, or the first element type that a kernel takes if it does not take bf16.
 pub(super) fn usual_dtype(def: &KernelDef) -> DType {
     let takes = |dtype: DType| def.types.iter().all(|t| t.allowed.contains(&dtype));
     let first = def.types.first().and_then(|t| t.allowed.first().copied());
     if takes(DType::Bf16) { DType::Bf16 } else { first.unwrap_or(DType::Bf16) }
 }
 
-/// Refuses an element type that is asked for of a kernel whose element types are all its own.
+/// Refuses a requested element type for a kernel whose element types are fixed.
 pub(super) fn has_types(def: &KernelDef, text: Option<&str>) -> Result<()> {
     match text {
         Some(text) if def.types.is_empty() => {
@@ -94,7 +95,8 @@ pub(super) fn has_types(def: &KernelDef, text: Option<&str>) -> Result<()> {
     }
 }
 
-/// A kernel's element types from the user's text: one for all, `bf16`, or some by name, `T=bf16,U=f32`; usual ones unless given.
+/// A kernel's element types from the user's text: one for all, `bf16`, or some by name, `T=bf16,U=f32`. Others get
+/// their defaults.
 pub(super) fn types(def: &KernelDef, text: Option<&str>) -> Result<Types> {
     let all = |dtype: DType| def.types.iter().map(|t| (t.name, dtype)).collect();
     let text = match text {
@@ -119,7 +121,7 @@ pub(super) fn types(def: &KernelDef, text: Option<&str>) -> Result<Types> {
     Ok(types)
 }
 
-/// Element types by a kernel's names of them.
+/// Element types by the names of a kernel's type parameters.
 pub(super) type Types = BTreeMap<&'static str, DType>;
 
 /// `; T may be f16, bf16, f32`.
@@ -128,7 +130,7 @@ fn may_be(t: &TypeParamDef) -> String {
     format!("; `{}` may be {}", t.name, allowed.join(", "))
 }
 
-/// `bf16` where all are of one type, else `T=bf16 U=f32`; nothing for a kernel whose types are written in it.
+/// `bf16` if all are the same type, else `T=bf16 U=f32`. Empty for a kernel with fixed types.
 pub(super) fn types_text(types: &Types) -> String {
     let first = types.values().next();
     match types.values().all(|t| Some(t) == first) {
@@ -137,12 +139,12 @@ pub(super) fn types_text(types: &Types) -> String {
     }
 }
 
-/// What a kernel is compiled for: contiguous, aligned tensors of these sizes, all of one element type.
+/// The specialization for contiguous, aligned tensors of these sizes, all of one element type.
 pub(super) fn specialization(def: &KernelDef, dims: &BTreeMap<String, u64>, dtype: DType) -> Result<Specialization> {
     specialization_of(def, dims, &def.types.iter().map(|t| (t.name, dtype)).collect())
 }
 
-/// The same, of these element types.
+/// The same for several element types.
 pub(super) fn specialization_of(
     def: &KernelDef,
     dims: &BTreeMap<String, u64>,
@@ -194,16 +196,16 @@ pub(super) fn device(name: &str) -> Result<Device> {
     device_or(name, "--device cpu")
 }
 
-/// The same for a verb that has another way out than the CPU where a device cannot be had.
+/// The same for a verb whose error should suggest something other than the CPU.
 pub(super) fn device_or(name: &str, instead: &str) -> Result<Device> {
-    // Programs say it otherwise than command lines.
+    // The library's message is for programs, not for command lines.
     open(name).map_err(|e| match e.to_string() {
         text if text.contains("Device::cpu()") => anyhow!("{}", text.replace("Device::cpu()", instead)),
         _ => e,
     })
 }
 
-/// Refuses to write over a file that is read, by whatever name; `option` is what named the one that is written.
+/// Refuses to overwrite a file that is read, whatever name it has. `option` names the option for the output.
 pub(super) fn spare(option: &str, out: &Path, inputs: &[(&str, &Path)]) -> Result<()> {
     match inputs.iter().find(|(_, input)| files::is_same(out, input)) {
         Some((of, _)) => bail!("{option}: {} is the file of {of}, and would be overwritten", out.display()),
@@ -211,7 +213,7 @@ pub(super) fn spare(option: &str, out: &Path, inputs: &[(&str, &Path)]) -> Resul
     }
 }
 
-/// Refuses to write over a record of a folder or of those of `ATLAS_RECORDS`.
+/// Refuses to overwrite a record in a folder or in those of `ATLAS_RECORDS`.
 pub(super) fn spare_records(option: &str, out: &Path, folder: Option<&Path>) -> Result<()> {
     let named = std::env::var_os(RECORDS_VARIABLE);
     let folders = folder.map(Path::to_owned).into_iter().chain(named.iter().flat_map(std::env::split_paths));
@@ -230,13 +232,13 @@ pub(super) fn spare_records(option: &str, out: &Path, folder: Option<&Path>) -> 
 }
 
 fn open(name: &str) -> Result<Device> {
-    // A launch goes on without them.
+    // A launch continues without them.
     static WARNED: Once = Once::new();
     WARNED.call_once(|| {
         for problem in Bundles::of_program().problems() {
             tell!("warning: {problem}");
         }
-        // Those that are part of the program are as they were built, and take time to read.
+        // Records that are part of the program cannot change, and take time to read.
         if std::env::var_os(RECORDS_VARIABLE).is_some() {
             for problem in Records::of_gpu("").problems() {
                 tell!("warning: {problem}");
@@ -256,7 +258,7 @@ fn open(name: &str) -> Result<Device> {
     }
 }
 
-/// What is said where a GPU has no tuning records, with those that have some.
+/// The message if a GPU has no tuning records, with the GPUs that have some.
 pub(super) fn no_records_of<'a>(gpu: &str, others: impl Iterator<Item = &'a str>) -> String {
     let others: BTreeSet<String> = others.map(|name| format!("`{name}`")).collect();
     let others: Vec<String> = others.into_iter().collect();
@@ -266,16 +268,16 @@ pub(super) fn no_records_of<'a>(gpu: &str, others: impl Iterator<Item = &'a str>
     }
 }
 
-/// Configs that are tried before the code generator's refusal of the best is final.
+/// The most configs to try before the code generator's refusal of the best one is final.
 const TRIES: usize = 8;
 
-/// Configs for a problem, and why they stand in this order.
+/// Configs for a problem, and the reason for their order.
 pub(super) struct Chosen {
     /// Best first; never empty.
     pub(super) configs: Vec<Config>,
-    /// Why the first is first.
+    /// Why the first one is first.
     pub(super) why: String,
-    /// The whole ranking, where there is one.
+    /// The whole ranking, if there is one.
     pub(super) ranking: Option<Selection>,
 }
 
@@ -284,7 +286,7 @@ impl Chosen {
         Chosen { configs: vec![config], why: why.into(), ranking: None }
     }
 
-    /// The first config with which `build` succeeds, and what it built; else why the first config failed.
+    /// The first config for which `build` succeeds, with its result. Otherwise the error of the first config.
     pub(super) fn first<T>(&self, mut build: impl FnMut(&Config) -> Result<T>) -> Result<(Config, T)> {
         let mut refusal = None;
         for config in &self.configs {

@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-/// The size that is named as an example.
+/// The size that is named in examples.
 const USUAL_SIZE: u64 = 1024;
-/// Bytes of which it is known that an address is a multiple, at most.
+/// The largest alignment in bytes that an address is known to have.
 const MOST_ALIGN: u32 = 16;
 
 /// The problems that the user named.
 #[derive(clap::Args)]
 pub(super) struct Asked {
-    /// Kernels; all of --sizes unless given.
+    /// Kernels. Without any, all kernels in --sizes.
     kernels: Vec<String>,
     /// Sizes of dims, such as N=2048,D=64; may be given several times. Dims not named keep the kernel's usual size.
     #[arg(long, value_name = "NAME=SIZE,..")]
     dims: Vec<String>,
-    /// Element type, or one for each of a kernel's, such as T=bf16,U=f32; bf16 unless given, where a kernel takes it.
+    /// Element type, or one for each type parameter, such as T=bf16,U=f32. Without it, bf16 if the kernel takes it.
     #[arg(long)]
     dtype: Option<String>,
-    /// Numbers that kernels are given by value, such as steps=64; others are usual ones.
+    /// Numbers passed to kernels by value, such as steps=64; others have defaults.
     #[arg(long, value_name = "NAME=VALUE,..", value_delimiter = ',')]
     set: Vec<String>,
     /// A TOML file with a table `[[launch]]` of kernel, dtype and dims for each size, as programs write it that run with
@@ -41,17 +41,17 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The kernels that were named.
+    /// The named kernels.
     pub(super) fn kernels(&self) -> &[String] {
         &self.kernels
     }
 
-    /// Refuses to write over the file that lists them.
+    /// Refuses to overwrite the file that lists them.
     pub(super) fn spare(&self, option: &str, out: &Path) -> Result<()> {
         self.sizes.as_deref().map_or(Ok(()), |sizes| input::spare(option, out, &[("--sizes", sizes)]))
     }
 
-    /// All of them.
+    /// All problems.
     pub(super) fn jobs(&self) -> Result<Vec<Job>> {
         let mut jobs = match &self.sizes {
             Some(file) => self.of_file(file)?,
@@ -60,7 +60,7 @@ impl Asked {
         for kernel in self.kernels.iter().filter(|_| self.sizes.is_none()) {
             let def = input::kernel(kernel)?;
             let types = input::types(def, self.dtype.as_deref())?;
-            // Of several kernels, those take it that can.
+            // With several kernels, the option applies to those that can use it.
             if self.kernels.iter().all(|k| input::kernel(k).is_ok_and(|def| def.types.is_empty())) {
                 input::has_types(def, self.dtype.as_deref())?;
             }
@@ -98,7 +98,7 @@ impl Asked {
         Ok(jobs)
     }
 
-    /// Those that a file lists: of the kernels that were named, if any were.
+    /// The problems in a file, restricted to the named kernels if there are any.
     fn of_file(&self, file: &Path) -> Result<Vec<Job>> {
         let mut jobs = of_file(file)?;
         // Programs record launches of empty tensors too.
@@ -124,20 +124,20 @@ impl Asked {
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) def: &'static KernelDef,
-    /// In the order of the kernel's element types.
+    /// In the order of the kernel's type parameters.
     pub(super) types: Vec<DType>,
     /// In the signature's order.
     pub(super) dims: Vec<u64>,
-    /// With the tensors that are not usual, of those.
+    /// Includes the facts of unusual tensors.
     pub(super) spec: Specialization,
-    /// Numbers given by value, but for usual ones.
+    /// Numbers passed by value, other than the defaults.
     pub(super) scalars: Scalars,
 }
 
-/// Numbers that a kernel is given by value, by name.
+/// Numbers passed to a kernel by value, by name.
 pub(super) type Scalars = BTreeMap<String, f64>;
 
-/// `steps=64 scale=0.5`, each number once.
+/// Parses `steps=64 scale=0.5`, with each name once.
 pub(super) fn scalars(text: &str) -> Result<Scalars> {
     let mut scalars = Scalars::new();
     for pair in text.split([',', ' ']).filter(|pair| !pair.is_empty()) {
@@ -155,7 +155,7 @@ pub(super) fn scalars_text(scalars: &Scalars) -> String {
     scalars.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-/// The element type of a number that a kernel is given by value.
+/// The element type of a number that a kernel takes by value.
 fn scalar_of(def: &KernelDef, name: &str) -> Option<DTypeRef> {
     def.params.iter().find_map(|p| match p {
         ParamDef::Scalar { name: n, dtype, .. } if *n == name => Some(*dtype),
@@ -163,7 +163,7 @@ fn scalar_of(def: &KernelDef, name: &str) -> Option<DTypeRef> {
     })
 }
 
-/// Refuses a number that an element type does not hold.
+/// Refuses a number that an element type cannot represent.
 fn holds(dtype: DTypeRef, name: &str, value: f64) -> Result<()> {
     let least = match dtype {
         DTypeRef::Fixed(DType::I32) => f64::from(i32::MIN),
@@ -176,7 +176,7 @@ fn holds(dtype: DTypeRef, name: &str, value: f64) -> Result<()> {
     Ok(())
 }
 
-/// A size of a dim that meets what a kernel demands of this dim alone.
+/// A size of a dim that meets the kernel's requirements on this dim alone.
 fn example(def: &KernelDef, dim: &str) -> u64 {
     let Some(at) = def.dims.iter().position(|d| d.name == dim) else { return USUAL_SIZE };
     let alone = |r: &&Requirement| r.dims() == [at];
@@ -208,14 +208,14 @@ impl Job {
         Ok(job)
     }
 
-    /// True if nothing is written, so that nothing runs.
+    /// True if nothing is written, so that no program runs.
     fn is_empty(&self) -> bool {
         let names = self.def.dims.iter().map(|d| d.name.to_owned());
         sizes::writes_nothing(self.def, &names.zip(self.dims.iter().copied()).collect())
     }
 
-    /// A problem as records, bundles and `ATLAS_RECORD_SIZES` have it: `T=bf16`, `N=32768 D=8192`, `x=4:*8,1`. Types that are not
-    /// named are `dtype`, or usual ones.
+    /// A problem in the text form of records, bundles and `ATLAS_RECORD_SIZES`: `T=bf16`, `N=32768 D=8192`, `x=4:*8,1`.
+    /// Types that are not named are `dtype`, or the defaults.
     pub(super) fn of_class(kernel: &str, types: &str, dims: &str, tensors: &str, dtype: Option<&str>) -> Result<Job> {
         let def = input::kernel(kernel)?;
         let class = parse_class("", "", tensors).with_context(|| {
@@ -246,7 +246,7 @@ impl Job {
         let sizes: Vec<u64> = def.dims.iter().map(|d| dims.get(d.name).copied().unwrap_or(u64::MAX)).collect();
         let launched = of_launch(def, &spec, &sizes);
         for (name, facts) in &spec.tensors {
-            // A usual tensor may be named, and is not one of the class.
+            // A usual tensor may be named in the text, but is not part of the class.
             let usual = Specialization { tensors: [(name.clone(), facts.clone())].into(), ..spec.clone() };
             if launched.tensors.get(name) != Some(facts) && !class_text(def, &usual).1.is_empty() {
                 let launched = class_text(def, &launched).1;
@@ -266,13 +266,13 @@ impl Job {
         Job::of_spec(def, Specialization { tensors: launched.tensors, ..spec }, &dims)
     }
 
-    /// The element type of all, where they have one.
+    /// The element type if all are the same.
     pub(super) fn dtype(&self) -> Option<DType> {
         let first = self.types.first().copied().unwrap_or(DType::F32);
         self.types.iter().all(|t| *t == first).then_some(first)
     }
 
-    /// The same problem as text for the worker.
+    /// The same problem as a request to the worker.
     pub(super) fn request(&self, verb: &str) -> Value {
         let (types, tensors) = class_text(self.def, &self.spec);
         json!({
@@ -281,7 +281,7 @@ impl Job {
         })
     }
 
-    /// The problem of a request.
+    /// The problem in a request.
     pub(super) fn of_request(request: &Value) -> Result<Job> {
         let text = |key: &str| request[key].as_str().with_context(|| format!("the request has no `{key}`"));
         let job = Job::of_class(text("kernel")?, text("types")?, text("dims")?, text("tensors")?, None)?;
@@ -302,7 +302,7 @@ impl Job {
     }
 }
 
-/// A file of launches, as `--sizes` reads it and `ATLAS_RECORD_SIZES` has it written.
+/// A file of launches, as `--sizes` reads it and `ATLAS_RECORD_SIZES` writes it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Launches {
@@ -316,7 +316,7 @@ struct Launched {
     kernel: String,
     #[serde(default)]
     dtype: Option<String>,
-    /// `T=bf16`, in place of `dtype`.
+    /// `T=bf16`, instead of `dtype`.
     #[serde(default)]
     types: String,
     #[serde(default)]
@@ -324,26 +324,26 @@ struct Launched {
     /// Tensors that are not contiguous or not aligned: `x=4:*8,1`.
     #[serde(default)]
     tensors: String,
-    /// Numbers given by value: `steps=64`.
+    /// Numbers passed by value: `steps=64`.
     #[serde(default)]
     set: String,
-    /// How often it was launched; for people.
+    /// The number of launches, for readers only.
     #[serde(default)]
     #[allow(dead_code, reason = "files of launches have it, and nothing here depends on it")]
     count: u64,
-    /// Configs, where they are named.
+    /// Configs, if any are named.
     #[serde(default)]
     configs: Vec<String>,
 }
 
-/// The launches that a file lists.
+/// The launches in a file.
 fn of_file(path: &Path) -> Result<Vec<Job>> {
     let text = files::read_text(path).with_context(|| format!("--sizes: cannot read {}", path.display()))?;
     let listed = launches(&text).with_context(|| format!("--sizes: {}", path.display()))?;
     Ok(listed.into_iter().map(|(job, _)| job).collect())
 }
 
-/// The launches that a text lists, each with the configs that it names.
+/// The launches in a text, each with the configs that it names.
 pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
     let launches: Launches = toml::from_str(text)?;
     let one = |l: &Launched| {
@@ -359,7 +359,7 @@ pub(super) fn launches(text: &str) -> Result<Vec<(Job, Vec<Config>)>> {
     launches.launch.iter().enumerate().map(named).collect()
 }
 
-/// The text of some launches with the configs of each. No name or config has a quotation mark.
+/// The text for some launches with their configs. Names and configs contain no quotation marks.
 pub(super) fn launches_text<'a>(all: impl Iterator<Item = (&'a Job, &'a [Config])>) -> String {
     let mut text = String::new();
     for (job, configs) in all {
@@ -376,11 +376,11 @@ pub(super) fn launches_text<'a>(all: impl Iterator<Item = (&'a Job, &'a [Config]
     text
 }
 
-/// Draws in a row that give no new size, after which there is none.
+/// After this many draws in a row without a new size, the search stops.
 const MOST_IN_VAIN: usize = 20_000;
 
-/// Sizes drawn at random around a kernel's own: each dim from an eighth of its size to all of it, evenly in its logarithm, and
-/// rounded to what such a dim usually is, a multiple of 1, 8, 64 or 128. What a kernel demands of its dims is met.
+/// Draws sizes at random around a kernel's usual size. Each dim is between an eighth of its usual size and all of it,
+/// log-uniformly, and is rounded to a common multiple: 1, 8, 64 or 128. The kernel's requirements on its dims are met.
 pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
     let name = job.def.name.bytes().fold(seed, |h, b| h.wrapping_mul(0x0100_0000_01b3) ^ u64::from(b));
     let mut rng = StdRng::seed_from_u64(name);
@@ -397,7 +397,7 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
         }
         in_vain += 1;
         let dims = job.def.dims.iter().zip(&job.dims).map(|(d, &usual)| {
-            // What a kernel uses whole is part of a model, and seldom another.
+            // A dim that a kernel uses whole belongs to a model and seldom varies.
             let spread = if d.whole { -1.0..=1.0 } else { -3.0..=0.0 };
             let size = usual as f64 * f64::exp2(rng.random_range(spread));
             let unit = match (d.whole, rng.random_range(0..10)) {
@@ -412,7 +412,7 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
         });
         let mut dims: Vec<u64> = dims.collect();
         settle(job.def, &mut dims);
-        // What was drawn before is none again, whether it was taken or not.
+        // A size that was drawn before is not new, whether it was accepted or not.
         if !seen.insert(dims.clone()) {
             continue;
         }
@@ -426,7 +426,8 @@ pub(super) fn drawn(job: &Job, count: usize, seed: u64) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Gives dims that follow from others their sizes: of `E == 1 + D + D * D` or `C * L >= N` the first dim is the least that will do.
+/// Sets dims that follow from others. For `E == 1 + D + D * D` or `C * L >= N`, the first dim becomes the least size
+/// that meets the condition.
 fn settle(def: &KernelDef, dims: &mut [u64]) {
     let follows = |r: &&Requirement| {
         let is = (r.left, r.is);
@@ -456,7 +457,8 @@ fn settle(def: &KernelDef, dims: &mut [u64]) {
 mod tests {
     use super::*;
 
-    /// Few sizes lie around small ones; a draw of more ends soon, and one of more than a record has at once.
+    /// There are few sizes around small ones, so a draw of more ends soon, and a draw of more than a record may hold
+    /// ends at once.
     #[test]
     fn a_draw_ends_where_there_are_no_more_sizes() {
         let job = Job::of_class("softmax", "T=bf16", "N=4 D=4", "", None).expect("a job");
@@ -473,7 +475,7 @@ mod tests {
         assert_eq!(all.iter().map(|j| &j.dims).collect::<HashSet<_>>().len(), 50);
     }
 
-    /// Problems that are drawn are such as a kernel's op makes: no surplus of chunks, all monomials and no more.
+    /// Drawn problems are such as the kernel's op makes: no superfluous chunks, and all monomials and no more.
     #[test]
     fn dims_that_follow_from_others_do() {
         let settled = |kernel: &str, sizes: &[(&str, u64)]| -> Vec<u64> {

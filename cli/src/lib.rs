@@ -1,4 +1,4 @@
-//! The command line of Atlas: one file per verb. A user's crate gets the same verbs for its own kernels by calling
+//! The command line of Atlas, with one file per verb. A user's crate gets the same verbs for its own kernels by calling
 //! [`main`] from its `main`.
 //!
 //! | file | holds |
@@ -10,23 +10,23 @@
 //! | `tune` | the search for the best configs |
 //! | `bundle` | kernels compiled ahead of time, and their evidence |
 //! | `jobs` | problems to tune or to ship |
-//! | `oracle`, `roundings` | such a kernel beside the interpreter; how far its roundings move its results |
-//! | `archs` | GPUs and targets that the user typed |
+//! | `oracle`, `roundings` | compares any kernel with the interpreter; how far its roundings move its results |
+//! | `archs` | GPUs and targets that the user names |
 //! | `artifact` | files of compiled kernels |
-//! | `arguments` | tensors for kernels of which nothing is known |
-//! | `input` | what the user typed, resolved: kernels, dims, dtypes, configs |
-//! | `sizes` | sizes of dims that the user typed, and what is refused of them |
+//! | `arguments` | tensors for kernels of which only the signature is known |
+//! | `input` | the user's arguments, resolved: kernels, dims, dtypes, configs |
+//! | `sizes` | sizes of dims that the user gave, and their checks |
 //! | `stages` | the one place that calls the code generator |
 //! | `ship` | `compile --all`: every kernel to a folder |
 //! | `counts` | one small run in the simulator, for `explain` |
 //! | `simulate` | `verify` in the simulator |
-//! | `verify_row` | a row of what `verify` found |
+//! | `verify_row` | a row in the results of `verify` |
 //! | `sample` | times one problem on a GPU |
-//! | `ptxas` | registers and spills, where NVIDIA's assembler is found |
+//! | `ptxas` | registers and spills, if NVIDIA's assembler is found |
 //! | `host_info` | the machine on which a measurement was taken |
 //! | `gpu_lock` | one process measures on a GPU at a time |
 //! | `sweep` | sizes of one dim, for `explain` and `bench` |
-//! | `print` | what is said to stdout and told to stderr |
+//! | `print` | output to stdout and stderr |
 //! | `show` | tables, progress, JSON |
 #![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
@@ -101,14 +101,14 @@ enum Verb {
     Bundle(bundle::Args),
     #[command(hide = true)]
     TuneWorker(tune::WorkerArgs),
-    /// The main job: compile, run and check the kernels at the sizes of real models.
+    /// Compile, run and check the kernels at the sizes of real models.
     Demo(demo::Args),
-    /// What this machine has and lacks, with the mend.
+    /// What this machine has, what is missing, and how to get it.
     Doctor(doctor::Args),
 }
 
 impl Verb {
-    /// Whether another process of this program started it, which has given its warnings.
+    /// Whether another process of this program started it, which has already printed its warnings.
     fn is_child(&self) -> bool {
         match self {
             Verb::TuneWorker(_) => true,
@@ -121,7 +121,8 @@ impl Verb {
 /// Runs the command line of this program over every kernel linked into it.
 pub fn main() -> ExitCode {
     let parsed = Cli::try_parse();
-    // Rust opens a device that takes everything in place of a closed output: what is printed would be lost without an error.
+    // If stdout is closed, Rust's runtime opens `/dev/null` in its place, and the output would be lost without an
+    // error.
     if standard_streams::was_closed(1) && !parsed.as_ref().is_err_and(clap::Error::use_stderr) {
         tell!("error: cannot write to stdout: it is closed");
         return ExitCode::FAILURE;
@@ -130,8 +131,8 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli.verb,
         Err(what) => return print_and_leave(&what),
     };
-    // A reader that leaves early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic. A search
-    // writes to its workers too, and one of them that has died ends no search.
+    // A reader that stops early (`atlas explain .. | head`) ends the program quietly, where `println!` would panic. A
+    // search also writes to its workers, and must survive the death of one.
     if !matches!(&verb, Verb::Tune(args) if args.has_workers()) {
         sigpipe::reset();
     }
@@ -152,7 +153,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints help, which is asked for, or what is wrong with the command line.
+/// Prints the requested help, or the error in the command line.
 fn print_and_leave(what: &clap::Error) -> ExitCode {
     let status = u8::try_from(what.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
     let printed = what.print().map_err(anyhow::Error::new).and_then(|()| print::finish());
@@ -169,18 +170,20 @@ fn is_closed_pipe(e: &anyhow::Error) -> bool {
     e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Does what a command line says, the program's name first, within another program; false if a check failed.
+/// Runs a command line, which begins with the program's name, from within another program. Returns false if a check
+/// failed.
 ///
 /// # Errors
-/// What [`main`] would print.
+/// The error that [`main`] would print.
 pub fn run<T: Into<OsString> + Clone>(args: impl IntoIterator<Item = T>) -> Result<bool, String> {
     run_with(args, warn_here)
 }
 
-/// The same, with what `atlas bundle` warns of given to `warn` instead of printed: a build script has a place of its own for it.
+/// The same, but warnings of `atlas bundle` go to `warn` instead of being printed, because a build script reports them
+/// in its own way.
 ///
 /// # Errors
-/// What [`main`] would print.
+/// The error that [`main`] would print.
 pub fn run_with<T: Into<OsString> + Clone>(
     args: impl IntoIterator<Item = T>,
     mut warn: impl FnMut(&str),
@@ -194,7 +197,7 @@ fn warn_here(what: &str) {
 }
 
 fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
-    // What these launch are problems of their own making, which no program of the user's has.
+    // These launch problems of their own making, which are not part of the user's program.
     let of_its_own = matches!(verb, Verb::Bundle(_) | Verb::Tune(_) | Verb::TuneWorker(_));
     let paused = of_its_own.then(atlas_runtime::sizes::pause);
     let done = match verb {
@@ -214,7 +217,7 @@ fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
     if paused.is_none() {
         atlas_runtime::sizes::flush();
     }
-    // Of two failures the verb's own is told; what is lost is forgotten with it.
+    // If both fail, the verb's own error is reported, and the lost output is not.
     let said = print::finish();
     let done = done?;
     said.map(|()| done)

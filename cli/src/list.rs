@@ -9,7 +9,7 @@ use atlas_dsl::def::{DTypeRef, ParamDef, TuneDef};
 use atlas_dsl::ir::Access;
 use serde_json::{Value, json};
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Print JSON.
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
             format!("{}=[{}]", t.name, values.join(", "))
         });
         let tune: Vec<String> = tune.collect();
-        // The first paragraph: its lines end where the source's do.
+        // Only the first paragraph. Its line breaks are those of the source.
         let lines = k.doc.trim().lines().map(str::trim).take_while(|line| !line.is_empty());
         let what = lines.collect::<Vec<_>>().join(" ");
         table.add_row([k.name.to_owned(), dims.join(" "), dtypes(k).join(" "), tune.join(" "), what]);
@@ -71,7 +71,7 @@ fn describe(k: &KernelDef) -> Value {
     })
 }
 
-/// The values of a knob: numbers, and words as configs spell them.
+/// The values of a knob: numbers, and keywords as configs spell them.
 fn values(knob: &TuneDef) -> Value {
     let value = |value: &Setting| match value {
         Setting::Number(n) => json!(n),

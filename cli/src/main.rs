@@ -1,4 +1,4 @@
-//! The command line of the kernels that ship with Atlas.
+//! The command line for the kernels that ship with Atlas.
 
 use std::process::ExitCode;
 

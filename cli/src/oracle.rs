@@ -1,4 +1,4 @@
-//! A kernel of which nothing is known but its signature, beside the interpreter: on a small problem of its class whose last
+//! Compares any kernel with the interpreter, knowing only its signature, on a small problem of its class whose last
 //! tiles are ragged.
 
 use super::arguments::{Arguments, Output, Values, bound};
@@ -12,26 +12,26 @@ use atlas_dsl::{Config, DType, Kernel, KernelDef, Quantity, Requirement, Special
 use atlas_runtime::{Device, Launch, MAX_DIM, build_kernel};
 use atlas_tile_interp::{InterpError, Mode};
 
-/// Operations of the interpreter, past which a problem is not tried: some seconds.
+/// The most operations of the interpreter for a problem: some seconds.
 pub(super) const WORK: u64 = 1 << 30;
-/// The product of all dims, and elements of one tensor, past which a problem is too large to try.
+/// The largest product of all dims, and the most elements of one tensor, of a problem that is tried.
 const MOST_WORK: u64 = 1 << 28;
 const MOST_ELEMENTS: u64 = 1 << 21;
-/// Multiples of what divides a dim that are tried for what a kernel demands of its dims, and the sizes that are tried of each scale.
+/// How many multiples of a dim's divisor are tried to meet the kernel's requirements, and how many sizes of each scale.
 const MOST_MULTIPLES: u64 = 1024;
 const MOST_TRIES: u32 = 1 << 18;
-/// How often the sizes that are wanted are halved where none fit.
+/// How often the wanted sizes are halved if none fit.
 const HALVINGS: u32 = 7;
-/// How much further one element may lie apart than all together, in bounds.
+/// The factor by which a single element may exceed the bound for all elements.
 pub(super) const ELEMENT: f64 = 16.0;
 
-/// The element types of a class, in the kernel's order.
+/// The element types of a class, in the order of the kernel's type parameters.
 pub(super) fn types(def: &KernelDef, spec: &Specialization) -> Vec<DType> {
     def.types.iter().map(|t| spec.types.get(t.name).copied().unwrap_or(DType::F32)).collect()
 }
 
-/// Refuses a config whose results on a device are not the interpreter's, and says which numbers it was given. A class without a
-/// small problem passes.
+/// Refuses a config whose results on a device differ from the interpreter's. Returns the kind of numbers that were
+/// used. A class without a small problem is accepted.
 pub(super) fn check(job: &Job, config: &Config, device: &Device) -> Result<Values> {
     let (def, spec) = (job.def, &job.spec);
     let kernel = build_kernel(def, spec, config)?;
@@ -49,7 +49,7 @@ pub(super) fn check(job: &Job, config: &Config, device: &Device) -> Result<Value
     Ok(values)
 }
 
-/// Refuses results of a config that lie further from another's than the roundings of the kernel explain.
+/// Refuses the results of a config if they differ from those of another by more than the kernel's roundings explain.
 pub(super) fn check_beside(job: &Job, config: &Config, first: &[Output], found: &[Output]) -> Result<()> {
     let (def, spec) = (job.def, &job.spec);
     let kernel = build_kernel(def, spec, config)?;
@@ -63,12 +63,12 @@ pub(super) fn check_beside(job: &Job, config: &Config, first: &[Output], found: 
     }
 }
 
-/// Whether a problem takes the interpreter longer than it may.
+/// Whether an error says that a problem takes the interpreter too long.
 pub(super) fn is_too_much(e: &anyhow::Error) -> bool {
     matches!(e.downcast_ref(), Some(InterpError::Work { .. }))
 }
 
-/// A problem that a CPU solves in no time.
+/// A problem that a CPU solves quickly.
 #[derive(Clone, Copy)]
 pub(super) struct Small<'a> {
     pub(super) def: &'static KernelDef,
@@ -80,7 +80,8 @@ pub(super) struct Small<'a> {
 }
 
 impl Small<'_> {
-    /// What the interpreter computes, and of which numbers: of signed ones, unless more of the results are numbers with others.
+    /// The interpreter's results, and the kind of input numbers. These are signed, unless another kind gives more
+    /// finite results.
     pub(super) fn wanted(&self) -> Result<(Values, Vec<Output>)> {
         let Small { def, spec, kernel, dims, scalars, .. } = *self;
         let mut arguments = Arguments::new(def, &types(def, spec), dims, &spec.tensors, scalars, &Device::cpu())?;
@@ -98,7 +99,7 @@ impl Small<'_> {
         Ok((Values::Signed, signed))
     }
 
-    /// What the kernel writes.
+    /// The outputs of the kernel.
     pub(super) fn outputs(&self, device: &Device, values: Values) -> Result<Vec<Output>> {
         let Small { def, spec, kernel, dims, config, scalars } = *self;
         let mut arguments = Arguments::new(def, &types(def, spec), dims, &spec.tensors, scalars, device)?;
@@ -108,7 +109,7 @@ impl Small<'_> {
     }
 }
 
-/// How many elements are no finite numbers.
+/// The number of elements that are not finite.
 fn numberless(outputs: &[Output]) -> usize {
     let one = |o: &Output| match o {
         Output::Whole(_) => 0,
@@ -117,7 +118,7 @@ fn numberless(outputs: &[Output]) -> usize {
     outputs.iter().map(one).sum()
 }
 
-/// Whether there is a number among results: where there is none, they are equal and prove nothing.
+/// Whether any result is a finite number. Without one, equal results prove nothing.
 pub(super) fn says_something(outputs: &[Output]) -> bool {
     outputs.iter().any(|o| match o {
         Output::Whole(values) => !values.is_empty(),
@@ -125,9 +126,9 @@ pub(super) fn says_something(outputs: &[Output]) -> bool {
     })
 }
 
-/// Sizes of a class that make a few tiles of each dim, the last of them ragged where the class admits it; others where what the
-/// kernel demands of its dims asks for them. A dim that programs do not share among them, such as one of a loop, is no larger
-/// than it was asked for.
+/// Sizes of a class that give a few tiles for each dim, with a ragged last tile if the class allows it. Other sizes are
+/// used if the kernel's requirements demand them. A dim that is not distributed over programs, such as that of a loop,
+/// is no larger than was asked for.
 pub(super) fn small(
     def: &KernelDef,
     spec: &Specialization,
@@ -141,21 +142,22 @@ pub(super) fn small(
         kernel.grid.iter().find_map(|axis| match axis.extent {
             GridExtent::Points(dim) => (kernel.dims[dim].name == d.name).then_some(2),
             GridExtent::Tiles { dim, size } | GridExtent::UpTo { dim, size } => {
-                // More than one element, or the strides of its axes would show nowhere.
+                // More than one element, because otherwise the strides of its axes would have no effect.
                 (kernel.dims[dim].name == d.name).then(|| ragged(size).max(2))
             }
         })
     };
     let asked_of = |d: &DimDef| def.dims.iter().position(|other| other.name == d.name).and_then(|at| asked?.get(at));
     let most = |d: &DimDef| if of_grid(d).is_none() { asked_of(d).copied().unwrap_or(u64::MAX) } else { u64::MAX };
-    // An odd multiple of the divisor is of no narrower class.
+    // An odd multiple of the divisor does not belong to a narrower class.
     let odd = |divisor: u64, at_least: u64| divisor * (at_least.div_ceil(divisor) | 1);
     let is_free = |d: &DimDef| !def.requires.iter().any(|r| r.dims().iter().any(|&at| def.dims[at].name == d.name));
     let divisor = |d: &DimDef| match spec.dims.get(d.name) {
         Some(DimFact::Dynamic(divisor)) => u64::from(*divisor),
         _ => 1,
     };
-    // The nearest to what is wanted first, in its logarithm, and larger ones before smaller: with other dims, some fit.
+    // The sizes closest to the wanted one first, on a logarithmic scale, and larger ones before smaller ones. Which of
+    // them fit depends on the other dims.
     let sizes = |d: &DimDef, usual: [u64; 2]| -> Vec<u64> {
         if let Some(DimFact::Const(n)) = spec.dims.get(d.name) {
             return vec![*n];
@@ -173,20 +175,20 @@ pub(super) fn small(
         others.sort_by(|&a, &b| far(a).total_cmp(&far(b)));
         usual.into_iter().chain(others).collect()
     };
-    // What is demanded of dims together is met by sizes that are alike.
+    // Requirements that relate dims are met by equal sizes.
     let alike = def.dims.iter().filter(|d| !is_free(d)).map(divisor).max().unwrap_or(1);
     let wanted = |d: &DimDef| {
         let usual = of_grid(d).unwrap_or_else(|| ragged(largest));
         (if is_free(d) { usual } else { usual.max(alike) }).min(most(d))
     };
-    // Dims that others decide come after those.
+    // Dims that follow from others come after them.
     let follows = |d: &usize| {
         def.requires.iter().any(|r| r.is == Predicate::Eq && r.left == Quantity::Dim(*d) && r.dims().len() > 1)
     };
     let mut order: Vec<usize> = (0..def.dims.len()).collect();
     order.sort_by_key(follows);
     let search = Search { def, order: &order };
-    // Smaller and smaller ones, since the first dims that a search tries may leave the last no room.
+    // The sizes shrink step by step, because the first dims that a search tries may leave no room for the last.
     (0..HALVINGS)
         .find_map(|halved| {
             let wanted = |d: &DimDef| (wanted(d) >> halved).max(1);
@@ -201,11 +203,11 @@ pub(super) fn small(
             let mut tries = MOST_TRIES;
             usual.find(|dims| fits(def, dims)).or_else(|| search.first(&options, &mut Sizes::default(), &mut tries))
         })
-        // The sizes that were asked for are some that the kernel takes.
+        // The sizes that were asked for are among those that the kernel accepts.
         .or_else(|| asked.filter(|dims| is_of_class(def, spec, dims)).map(<[u64]>::to_vec))
 }
 
-/// Whether sizes are those of a problem of a class that a CPU solves in no time.
+/// Whether sizes belong to a class and are small enough for a CPU to solve quickly.
 pub(super) fn is_of_class(def: &KernelDef, spec: &Specialization, dims: &[u64]) -> bool {
     let is_of = |(d, &n): (&DimDef, &u64)| match spec.dims.get(d.name) {
         Some(DimFact::Const(size)) => *size == n,
@@ -215,21 +217,21 @@ pub(super) fn is_of_class(def: &KernelDef, spec: &Specialization, dims: &[u64]) 
     dims.len() == def.dims.len() && def.dims.iter().zip(dims).all(is_of) && fits(def, dims)
 }
 
-/// Sizes of a dim that may be tried.
+/// The sizes of a dim that may be tried.
 struct Options {
     sizes: Vec<u64>,
-    /// What divides its size; none where that is known.
+    /// The known divisor of its size; `None` if the size is known.
     divisor: Option<u64>,
 }
 
-/// Sizes of some dims, by their place in the signature.
+/// The sizes of some dims, by their index in the signature.
 #[derive(Default)]
 struct Sizes {
     known: Vec<(usize, u64)>,
 }
 
 impl Sizes {
-    /// In the signature's order, 0 where none is known.
+    /// All sizes in the signature's order, with 0 for unknown ones.
     fn all(&self, count: usize) -> Vec<u64> {
         let mut all = vec![0; count];
         self.known.iter().for_each(|&(d, n)| all[d] = n);
@@ -241,14 +243,14 @@ impl Sizes {
     }
 }
 
-/// A search for sizes, dim by dim.
+/// A search for sizes, one dim after the other.
 struct Search<'a> {
     def: &'a KernelDef,
     order: &'a [usize],
 }
 
 impl Search<'_> {
-    /// The first sizes, one of each dim's, that fit; none after so many tries.
+    /// The first combination of sizes, one for each dim, that fits. `None` after too many tries.
     fn first(&self, options: &[Options], sizes: &mut Sizes, tries: &mut u32) -> Option<Vec<u64>> {
         let count = self.def.dims.len();
         let Some(&d) = self.order.get(sizes.known.len()) else { return Some(sizes.all(count)) };
@@ -265,9 +267,9 @@ impl Search<'_> {
         None
     }
 
-    /// The sizes of a dim that conditions on it leave, where all other dims of these are known: those of its options, or the least of all
-    /// where none is among them. None if they leave all, or none that is seen: conditions of sums, differences and products hold on one side
-    /// of some size.
+    /// The sizes of a dim that satisfy the conditions on it, if all other dims in these conditions are known: those
+    /// among its options, or the least possible size if none is. `None` if the conditions exclude nothing, or nothing
+    /// that this finds: conditions on sums, differences and products hold on one side of some size.
     fn solved(&self, d: usize, of: &Options, sizes: &Sizes) -> Option<Vec<u64>> {
         let divisor = of.divisor?;
         let mut dims = sizes.all(self.def.dims.len());
@@ -310,7 +312,7 @@ impl Search<'_> {
         Some(if some.is_empty() { vec![least * divisor] } else { some })
     }
 
-    /// Whether what the sizes decide, the last of them among it, is as the kernel demands and not too large.
+    /// Whether the conditions that the sizes decide, up to the dim `last`, hold, and the problem is not too large.
     fn is_small(&self, last: usize, sizes: &Sizes) -> bool {
         let dims = sizes.all(self.def.dims.len());
         let decides = |of: &[usize]| of.contains(&last) && sizes.has(of);
@@ -333,7 +335,7 @@ fn is_polynomial(q: Quantity) -> bool {
     }
 }
 
-/// Whether a kernel takes sizes of all its dims that a CPU solves in no time.
+/// Whether a kernel accepts these sizes and a CPU solves the problem quickly.
 fn fits(def: &KernelDef, dims: &[u64]) -> bool {
     let order: Vec<usize> = (0..dims.len()).collect();
     let search = Search { def, order: &order };
@@ -348,10 +350,10 @@ fn product(sizes: impl Iterator<Item = u64>) -> u64 {
     sizes.fold(1, u64::saturating_mul)
 }
 
-/// Refuses results that lie further from others than roundings in other orders explain.
+/// Refuses results that differ by more than summation in another order explains.
 ///
 /// # Errors
-/// How far they lie apart.
+/// The size of the difference.
 pub(super) fn agree(wanted: &[Output], found: &[Output], bound: f64) -> Result<()> {
     let (apart, element) = apart(wanted, found);
     if apart > bound || element > ELEMENT * bound {
@@ -360,9 +362,9 @@ pub(super) fn agree(wanted: &[Output], found: &[Output], bound: f64) -> Result<(
     Ok(())
 }
 
-/// The distance of results, relative to those of the first: of each tensor over all elements, and of one element over the
-/// larger of its size and the tensor's usual one; the worst of all tensors. Infinite where whole numbers differ, and where one
-/// has a number and the other none, or another infinity.
+/// The largest difference of the results, relative to the first ones: over all elements of a tensor, and of a single
+/// element relative to the larger of its size and the tensor's usual size. Both are maxima over all tensors. They are
+/// infinite if whole numbers differ, if only one of two elements is a number, or if they are different infinities.
 pub(super) fn apart(a: &[Output], b: &[Output]) -> (f64, f64) {
     let worst = |(all, one): (f64, f64), (x, y): (f64, f64)| (all.max(x), one.max(y));
     let of = |(a, b): (&Output, &Output)| match (a, b) {
@@ -395,7 +397,7 @@ mod tests {
         vec![Output::Real(values)]
     }
 
-    /// The number of monomials of 64 variables is past the multiples that are searched.
+    /// The number of monomials of 64 variables exceeds the multiples that are searched.
     #[test]
     fn sizes_that_other_dims_decide_are_found() {
         let def = crate::input::kernel("monomials2").unwrap();

@@ -1,7 +1,8 @@
-//! Printing, for all verbs: `say!` prints a line for who asked, `tell!` a line of progress or warning beside it.
+//! Printing for all verbs: `say!` prints a line of the result to stdout, `tell!` a line of progress or a warning to
+//! stderr.
 //!
-//! Neither panics. What is said is the result: if it cannot be written, [`finish`] gives the reason once the verb is done,
-//! and the program fails. What is told goes to stderr, and nobody is left to be told that it is lost.
+//! Neither panics. If the result cannot be written, [`finish`] returns the reason at the end of the verb, and the
+//! program fails. Lost lines on stderr are ignored.
 
 use anyhow::{Context, Result};
 use std::fmt;
@@ -20,15 +21,15 @@ macro_rules! tell {
 
 pub(super) use {say, tell};
 
-/// Why something said since the last [`finish`] could not be written.
+/// Why a line of the result since the last [`finish`] could not be written.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// What `say!` does.
+/// The implementation of `say!`.
 pub(super) fn line(text: fmt::Arguments<'_>) {
     keep(writeln!(io::stdout(), "{text}"));
 }
 
-/// What `tell!` does.
+/// The implementation of `tell!`.
 pub(super) fn line_beside(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -39,7 +40,8 @@ fn keep(written: io::Result<()>) {
     }
 }
 
-/// Prints what is left, and fails if anything said could not be written. A reader that has left is no failure.
+/// Flushes stdout, and fails if any part of the result could not be written. A reader that has closed the pipe is not
+/// an error.
 pub(super) fn finish() -> Result<()> {
     keep(io::stdout().flush());
     match LOST.lock().unwrap_or_else(PoisonError::into_inner).take() {

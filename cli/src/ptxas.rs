@@ -1,4 +1,4 @@
-//! NVIDIA's assembler, where it is found: registers and spills of a kernel. Never needed to run one.
+//! NVIDIA's assembler, if it is found: registers and spills of a kernel. It is never needed to run one.
 
 use anyhow::{Context, Result, bail};
 use std::io::Read;
@@ -6,24 +6,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of what a program says of itself, and of the machine code of a kernel, at most.
+/// The most bytes of a program's version output and of a kernel's machine code.
 const MOST_SAID: u64 = 1 << 20;
 const MOST_CODE: u64 = 1 << 30;
 
-/// What ptxas says of a kernel.
+/// The resources that ptxas reports for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resources {
-    /// Registers of one thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of local memory of one thread.
+    /// Bytes of local memory per thread.
     pub stack: u32,
-    /// Bytes spilled by one thread, stores and loads together.
+    /// Bytes spilled per thread, stores and loads together.
     pub spills: u32,
     /// Static shared memory in bytes.
     pub shared: u32,
 }
 
-/// How long it is waited for what a program says of itself.
+/// How long to wait for a program's version output.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The path in `ATLAS_PTXAS`, if there is one.
@@ -31,7 +31,8 @@ fn named() -> Option<PathBuf> {
     std::env::var_os("ATLAS_PTXAS").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// What `ATLAS_PTXAS` names, which has to be a file; without it a ptxas under `.tools` here or above, else the one on the PATH.
+/// The file that `ATLAS_PTXAS` names. Without the variable, a ptxas under `.tools` here or in a parent folder, else the
+/// one on the PATH.
 pub fn find() -> Option<PathBuf> {
     if let Some(path) = named() {
         return Some(path).filter(|path| path.is_file());
@@ -45,7 +46,7 @@ pub fn find() -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join("ptxas")).find(|p| p.is_file())
 }
 
-/// What would help where none is found.
+/// The advice if none is found.
 pub(super) fn missing() -> String {
     match named() {
         Some(path) => format!("ATLAS_PTXAS names {}, which is no file", path.display()),
@@ -53,16 +54,16 @@ pub(super) fn missing() -> String {
     }
 }
 
-/// What a program prints, if it ends well and soon.
+/// The output of a program, if it succeeds in time.
 pub(super) fn printed(command: &mut Command) -> Option<String> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
     let stdout = child.stdout.take()?;
     let (sender, said) = std::sync::mpsc::channel();
-    // A process of the program's own may keep the output open.
+    // A child process of the program may keep the output open.
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = stdout.take(MOST_SAID).read_to_end(&mut bytes);
-        // Who waits may have left.
+        // The receiver may have stopped waiting.
         let _ = sender.send(read.map(|_| bytes));
     });
     let end = Instant::now() + PATIENCE;
@@ -71,7 +72,7 @@ pub(super) fn printed(command: &mut Command) -> Option<String> {
             Ok(Some(status)) => break Some(status),
             Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
             _ => {
-                // One that has ended meanwhile needs no end.
+                // It may have ended in the meantime.
                 let _ = child.kill();
                 let _ = child.wait();
                 break None;
@@ -82,7 +83,7 @@ pub(super) fn printed(command: &mut Command) -> Option<String> {
     status.filter(ExitStatus::success).map(|_| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last `ptxas` under a folder in name order, which is the newest where folders are named by version.
+/// The last `ptxas` under a folder in name order, which is the newest if folders are named by version.
 fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).ok()?.flatten().map(|e| e.path()).collect();
     entries.sort();
@@ -93,18 +94,18 @@ fn search(dir: &Path, depth: u32) -> Option<PathBuf> {
     folders.find_map(|p| search(p, depth - 1))
 }
 
-/// The version that a ptxas gives, such as `13.0.88`.
+/// The version that a ptxas reports, such as `13.0.88`.
 pub fn version(ptxas: &Path) -> Option<String> {
     let text = printed(Command::new(ptxas).arg("--version"))?;
     text.lines().find_map(|l| l.split(", V").nth(1).map(|v| v.trim().to_owned()))
 }
 
-/// Assembles PTX for an arch and reads off what it needs.
+/// Assembles PTX for an arch and returns its resources.
 pub fn assemble(ptxas: &Path, ptx: &str, arch: &str) -> Result<Resources> {
     run(ptxas, ptx, arch, Path::new("/dev/null"))
 }
 
-/// Assembles PTX for an arch; the machine code, and what it needs.
+/// Assembles PTX for an arch. Returns the machine code and its resources.
 pub fn machine_code(ptxas: &Path, ptx: &str, arch: &str) -> Result<(Vec<u8>, Resources)> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let to = folder.path().join("atlas.cubin");
@@ -115,7 +116,7 @@ pub fn machine_code(ptxas: &Path, ptx: &str, arch: &str) -> Result<(Vec<u8>, Res
 }
 
 fn run(ptxas: &Path, ptx: &str, arch: &str, to: &Path) -> Result<Resources> {
-    // Not through a pipe: one that reads none of it would end this process by a signal.
+    // Not through a pipe: a program that does not read it would end this process by SIGPIPE.
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let from = folder.path().join("atlas.ptx");
     atlas_runtime::files::write(&from, ptx.as_bytes()).with_context(|| format!("cannot write {}", from.display()))?;

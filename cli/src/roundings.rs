@@ -1,8 +1,9 @@
-//! Results beside the interpreter's, judged by how far a kernel's own roundings move them.
+//! Compares results with the interpreter's, with a bound from how far a kernel's own roundings move them.
 //!
-//! Most kernels lie within a bound that follows from their element types. Where a result does not, the interpreter runs the kernel again
-//! with each inexact operation off by about as much as a device's may be. What moves by a large part of itself then leaps, and is not
-//! judged; the rest may be as far off as it moved, and some more. Where most of a tensor leaps nothing can be said of the kernel.
+//! Most kernels are within a bound that follows from their element types. If a result is not, the interpreter runs the
+//! kernel again with each inexact operation off by about as much as a device's may be. An element that moves by a large
+//! part of itself leaps, and is not judged. Any other element may be off by as much as it moved, with some slack. If
+//! most of a tensor leaps, nothing can be said about the kernel.
 
 use super::arguments::{Arguments, Output, Values, bound};
 use super::oracle::{ELEMENT, Small, WORK, apart, types};
@@ -10,37 +11,37 @@ use anyhow::Result;
 use atlas_runtime::Device;
 use atlas_tile_interp::{Mode, Noise};
 
-/// Runs with noise of each sign.
+/// Runs with noise for each sign.
 const SEEDS: u64 = 3;
-/// Times what the runs with noise are off that a device may be.
+/// A device may differ by this factor times the effect of the noise.
 const SLACK: f64 = 4.0;
-/// The part of itself, or of the usual size of its tensor, by which an element leaps.
+/// An element leaps if it moves by this fraction of itself, or of the usual size of its tensor.
 const LEAP: f64 = 0.125;
-/// A bound past which nothing is proved.
+/// A bound above this proves nothing.
 const MOST: f64 = 0.25;
 
-/// What was found of results.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
-    /// How far they lie apart, and how far they may.
+    /// The difference, and the largest difference that is allowed.
     pub(super) error: f64,
     pub(super) bound: f64,
-    /// Why neither says anything.
+    /// Why neither number is meaningful, if so.
     pub(super) doubt: Option<String>,
 }
 
 impl Verdict {
-    /// True if they are wrong, whatever the roundings.
+    /// True if the results are wrong, whatever the roundings.
     pub(super) fn is_wrong(&self) -> bool {
         self.doubt.is_none() && self.error > self.bound
     }
 }
 
-/// How far each element of each result moves; infinitely far where it is a number in some runs and not in others.
+/// How far each element of each output moves; infinite if it is a number in some runs and not in others.
 type Moved = Vec<Vec<f64>>;
 
 impl Small<'_> {
-    /// Results beside those that the interpreter gives for the same numbers.
+    /// Compares results with the interpreter's for the same inputs.
     pub(super) fn judge(&self, values: Values, wanted: &[Output], found: &[Output]) -> Verdict {
         let bound = bound(self.kernel);
         let (all, one) = apart(wanted, found);
@@ -56,7 +57,8 @@ impl Small<'_> {
         }
     }
 
-    /// How far the results of two configs may lie apart by roundings alone; none where they may be anything.
+    /// The largest difference of two configs' results that roundings alone explain. `None` if they may differ
+    /// arbitrarily.
     pub(super) fn rounding_bound(&self, values: Values, wanted: &[Output]) -> Result<Option<f64>> {
         let moved = self.moved(values, wanted)?;
         let leaps = |(o, moved): (&Output, &Vec<f64>)| match o {
@@ -90,7 +92,7 @@ impl Small<'_> {
     }
 }
 
-/// How far each element lies from another; infinitely far where one is no number and the other is.
+/// The difference of each pair of elements; infinite if only one of them is a number.
 fn distances(a: &Output, b: &Output) -> Vec<f64> {
     match (a, b) {
         (Output::Whole(a), Output::Whole(b)) => a.iter().zip(b).map(|(a, b)| a.abs_diff(*b) as f64).collect(),
@@ -107,7 +109,7 @@ fn distance(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The usual size of the numbers of a tensor.
+/// The usual size of a tensor's numbers.
 fn usual(values: &[f64]) -> f64 {
     let numbers = || values.iter().filter(|x| x.is_finite());
     (numbers().map(|x| x * x).sum::<f64>() / numbers().count().max(1) as f64).sqrt()
@@ -117,7 +119,7 @@ fn size(x: f64, usual: f64) -> f64 {
     if x.is_finite() { x.abs().max(usual) } else { usual }
 }
 
-/// The worst of all tensors, those first of which something can be said.
+/// The worst verdict of all tensors. Definite verdicts come before doubtful ones.
 fn judged(wanted: &[Output], found: &[Output], moved: &Moved, bound: f64) -> Verdict {
     let none = Verdict { error: 0.0, bound, doubt: None };
     let all = wanted.iter().zip(found).zip(moved).map(|((a, b), moved)| match (a, b) {
@@ -126,7 +128,7 @@ fn judged(wanted: &[Output], found: &[Output], moved: &Moved, bound: f64) -> Ver
         _ => Verdict { error: f64::INFINITY, ..none.clone() },
     });
     let share = |v: &Verdict| v.error / v.bound;
-    // What is wrong comes before what is in doubt, and that before what is right.
+    // Wrong is worse than doubtful, and doubtful is worse than right.
     all.fold(none.clone(), |worst, v| match (worst.is_wrong(), v.is_wrong()) {
         (true, false) => worst,
         (false, true) => v,
@@ -136,7 +138,7 @@ fn judged(wanted: &[Output], found: &[Output], moved: &Moved, bound: f64) -> Ver
     })
 }
 
-/// Of whole numbers those that move may be as far off; others are equal.
+/// Whole numbers that move may be off by as much. Others must be equal.
 fn judged_whole(a: &[i64], b: &[i64], moved: &[f64], bound: f64) -> Verdict {
     let still = moved.iter().filter(|m| **m == 0.0).count();
     let is_wrong = a.iter().zip(b).zip(moved).any(|((a, b), m)| a.abs_diff(*b) as f64 > SLACK * m);
@@ -156,7 +158,7 @@ fn judged_real(a: &[f64], b: &[f64], moved: &[f64], bound: f64) -> Verdict {
     let farthest = finite().filter(|&&i| moved[i] > 0.0).map(|&i| moved[i] / size(a[i], usual)).fold(0.0, f64::max);
     let bound = bound.max(SLACK * noise).max(SLACK * farthest / ELEMENT);
     let error = all.max(one / ELEMENT);
-    // No rounding makes no number of what is one in all runs.
+    // No rounding turns an element that is a number in all runs into a NaN.
     let is_number = |i: &usize| a[*i].is_finite() == b[*i].is_finite();
     let doubt = doubt(kept.len(), a.len()).or_else(|| (bound > MOST).then(|| LEAPS.to_owned()));
     Verdict { error, bound, doubt: doubt.filter(|_| kept.iter().all(is_number)) }
@@ -179,7 +181,7 @@ mod tests {
         let near = judged(&of(1.0), &of(1.02), &moved, 1e-4);
         assert!(!near.is_wrong() && near.doubt.is_none() && near.bound > 1e-2 && near.bound < 0.1, "{near:?}");
         assert!(judged(&of(1.0), &of(1.2), &moved, 1e-4).is_wrong());
-        // Where nothing moves, the bound is that of the element types.
+        // If nothing moves, the bound is that of the element types.
         assert!(judged(&of(1.0), &of(1.001), &vec![vec![0.0; 4]], 1e-4).is_wrong());
     }
 
@@ -188,7 +190,7 @@ mod tests {
         let (a, b) = (vec![Output::Real(vec![1e-7, -2e-7, 1e-7])], vec![Output::Real(vec![3e-7, 2e-7, 0.0])]);
         let verdict = judged(&a, &b, &vec![vec![2e-7; 3]], 1e-4);
         assert!(!verdict.is_wrong() && verdict.doubt.is_some(), "{verdict:?}");
-        // What is a number in all runs is one on a device.
+        // An element that is a number in all runs is one on a device too.
         let none = vec![Output::Real(vec![1e-7, f64::NAN, 1e-7])];
         assert!(judged(&a, &none, &vec![vec![1e-9; 3]], 1e-4).is_wrong());
     }

@@ -1,4 +1,4 @@
-//! Times work on a device: events around each run, a flushed L2 before it, and the median of many.
+//! Times work on a device: events around each run, a flushed L2 cache before it, and the median of many runs.
 
 use anyhow::Result;
 use atlas_dsl::DType;
@@ -6,11 +6,11 @@ use atlas_runtime::{Device, DeviceMemory, Event, Tensor};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Bytes that are overwritten before each run; more than any L2 holds.
+/// The bytes that are overwritten before each run; more than any L2 cache has.
 const FLUSH_BYTES: usize = 256 << 20;
-/// Runs before the first that counts.
+/// The number of runs before the first one that counts.
 const WARM_UP: usize = 5;
-/// Launches that are timed on the host.
+/// The number of launches that are timed on the host.
 const LAUNCHES: usize = 200;
 
 /// Times of one piece of work.
@@ -32,7 +32,7 @@ pub(super) fn on_device(device: &Device, count: usize, mut work: impl FnMut() ->
     let mut events = Vec::new();
     for _ in 0..count {
         let (start, end) = (Event::new(device)?, Event::new(device)?);
-        // The fill keeps the device busy while the host queues the rest, so that no launch is waited for.
+        // The fill keeps the device busy while the host queues the rest, so that the device never waits for a launch.
         flush(device)?;
         start.record(&stream)?;
         work()?;
@@ -52,7 +52,7 @@ pub(super) fn on_host(device: &Device, mut work: impl FnMut() -> Result<()>) -> 
         let start = Instant::now();
         work()?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
-        // The queue stays short, so that a launch never waits for room in it.
+        // The queue is kept short, so that a launch never waits for room in it.
         if times.len() % 50 == 0 {
             device.synchronize()?;
         }
@@ -61,7 +61,7 @@ pub(super) fn on_host(device: &Device, mut work: impl FnMut() -> Result<()>) -> 
     Ok(median(times).0)
 }
 
-/// Overwrites the L2.
+/// Overwrites the L2 cache.
 pub(super) fn flush(device: &Device) -> Result<()> {
     if !device.is_cpu() {
         drop(Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4])?);
@@ -74,22 +74,22 @@ fn median(mut times: Vec<f64>) -> (f64, f64) {
     (times.get(times.len() / 2).copied().unwrap_or(0.0), times.first().copied().unwrap_or(0.0))
 }
 
-/// Memory of a device before some work has its tensors.
+/// Memory figures of a device before some work allocates its tensors.
 pub(super) struct Memory {
     tensors: u64,
     driver: Option<DeviceMemory>,
 }
 
 impl Memory {
-    /// What there is now, freed tensors given back.
+    /// The current figures, after freed tensors were returned to the system.
     pub(super) fn before(device: &Device) -> Result<Memory> {
         device.release_memory()?;
         Ok(Memory { tensors: device.tensor_bytes().0, driver: device.memory()? })
     }
 
-    /// Writes what the work takes, in bytes: `tensor_bytes` of the tensors that live now (inputs, outputs, state and
-    /// workspace), `peak_bytes`, the most that was allocated at once, and `device_bytes`, what the system has less; there
-    /// the pieces count that the driver takes memory in, and compiled kernels.
+    /// Writes the memory that the work uses, in bytes. `tensor_bytes` counts the live tensors (inputs, outputs, state
+    /// and workspace). `peak_bytes` is the most that was allocated at once. `device_bytes` is the decrease of the
+    /// system's free memory, which includes the driver's large blocks and compiled kernels.
     pub(super) fn write(&self, device: &Device, row: &mut Value) -> Result<()> {
         device.synchronize()?;
         row["tensor_bytes"] = json!(device.tensor_bytes().0 - self.tensors);

@@ -1,4 +1,4 @@
-//! `atlas compile --all`: every kernel, in every element type and its likely configs, to a folder.
+//! `atlas compile --all`: compiles every kernel, in every element type and its likely configs, to a folder.
 
 use super::artifact::{slug, write};
 use super::print::{say, tell};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Configs of each kernel beside its default: those that the cost model puts first.
+/// How many configs of each kernel are compiled beside its default: those that the cost model ranks first.
 const LIKELY: usize = 3;
 
 /// One kernel to compile.
@@ -26,7 +26,7 @@ struct Job {
     config: Config,
 }
 
-/// Writes `KERNEL.DTYPE.CONFIG.ARCH.ptx` for each, and `index.json` with what was refused and why.
+/// Writes `KERNEL.DTYPE.CONFIG.ARCH.ptx` for each, and `index.json`, which includes refused configs with their reasons.
 pub(super) fn run(on: Platform, dir: &Path) -> Result<bool> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
     let jobs = jobs(on)?;
@@ -64,7 +64,7 @@ pub(super) fn run(on: Platform, dir: &Path) -> Result<bool> {
     Ok(written > 0)
 }
 
-/// Each kernel in each of its element types at its usual size: its default config, and the likely ones.
+/// Each kernel in each of its element types at its usual size, with its default config and the likely ones.
 fn jobs(on: Platform) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for def in atlas_dsl::registry() {
@@ -74,7 +74,7 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
         }
         let dims = sizes::dims(def, None)?;
         for &dtype in def.types.first().map_or(&[DType::F32][..], |t| t.allowed) {
-            // A user's kernel has no usual sizes; one that uses a dim whole cannot be compiled without them.
+            // A user's kernel has no usual sizes. One that uses a dim whole cannot be compiled without them.
             let spec = match input::specialization(def, &dims, dtype) {
                 Ok(spec) => spec,
                 Err(e) => {
@@ -101,7 +101,7 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Compiles one kernel to its file. A config that is not legal for the machine is a row with the reason.
+/// Compiles one kernel to its file. If the config is not legal for the machine, the row has the reason.
 fn compile(job: &Job, on: Platform, dir: &Path) -> Result<Value> {
     let Job { def, dtype, dims, spec, config } = job;
     let mut row = json!({

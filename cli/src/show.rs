@@ -26,7 +26,7 @@ pub(super) fn small(x: f64) -> String {
     if x == 0.0 { "0".to_owned() } else { format!("{x:.1e}") }
 }
 
-/// A time in the unit that suits it.
+/// A time in a suitable unit.
 pub(super) fn time(ms: f64) -> String {
     match ms {
         ms if ms >= 1000.0 => format!("{:.2} s", ms / 1000.0),

@@ -1,4 +1,5 @@
-//! `atlas verify --device sim`: small problems of every op in the simulator, over targets and configs, on all cores.
+//! `atlas verify --device sim`: runs small problems of every op in the simulator, for several targets and configs, on
+//! all cores.
 
 use super::archs;
 use super::show::Progress;
@@ -16,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 /// The architectures that are simulated.
 const ARCHS: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
 
-/// What the user typed about the simulator.
+/// The arguments that concern the simulator.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(super) struct Args {
@@ -34,14 +35,14 @@ pub(super) struct Args {
     all_configs: bool,
 }
 
-/// Schedules of the simulator.
+/// The schedules of the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Schedule {
     /// Each warp until it blocks, in order.
     RoundRobin,
     /// One warp starves while others run; asynchronous operations are late.
     Adversarial,
-    /// By the seed.
+    /// Depends on the seed.
     Random,
 }
 
@@ -51,7 +52,7 @@ impl Args {
         archs::machines(&if self.arch.is_empty() { usual() } else { self.arch.clone() })
     }
 
-    /// Refuses what a device that is no simulator would leave out.
+    /// Refuses options that have no effect on a device that is not a simulator.
     pub(super) fn unused(&self, device: &str) -> Result<()> {
         let given = [
             ("--arch", !self.arch.is_empty()),
@@ -75,7 +76,7 @@ impl Args {
     }
 }
 
-/// The machines that a device's name asks for: those of `--arch` for `sim`; `None` if it is no simulator.
+/// The machines that a device's name selects: those of `--arch` for `sim`. `None` if it is not a simulator.
 pub(super) fn machines(device: &str, args: &Args) -> Result<Option<Vec<Machine>>> {
     match (device, device.strip_prefix("sim:")) {
         ("sim", _) => args.machines().map(Some),

@@ -1,4 +1,4 @@
-//! Sizes of dims that the user typed, and what is refused of them: the same for every verb.
+//! The user's sizes of dims and their checks, shared by all verbs.
 
 use anyhow::{Context, Result, anyhow, bail};
 use atlas_dsl::def::ParamDef;
@@ -7,19 +7,19 @@ use atlas_dsl::{KernelDef, Requirement};
 use atlas_runtime::{LaunchError, MAX_DIM};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Elements of a tensor, at most: more than any GPU holds.
+/// The most elements of a tensor: more than fit on any GPU.
 const MOST_ELEMENTS: u64 = 1 << 40;
 
 /// Sizes by dim.
 pub(super) type Sizes = BTreeMap<String, u64>;
 
-/// The user's sizes, then the usual ones of a kernel that ships with Atlas.
+/// The user's sizes, completed by the usual ones of a kernel that ships with Atlas.
 pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<Sizes> {
     let usual = if atlas_ops::op::ships(def) { atlas_ops::cases::usual_dims(def.name) } else { Vec::new() };
     dims_beside(def, &usual, text)
 }
 
-/// The user's sizes, then these, in the signature's order, of dims that the user does not name.
+/// The user's sizes, completed by `usual`, which is in the signature's order.
 pub(super) fn dims_beside(def: &KernelDef, usual: &[u64], text: Option<&str>) -> Result<Sizes> {
     let mut dims: Sizes = def.dims.iter().map(|d| d.name.to_owned()).zip(usual.iter().copied()).collect();
     let mut given = BTreeSet::new();
@@ -39,7 +39,7 @@ pub(super) fn dims_beside(def: &KernelDef, usual: &[u64], text: Option<&str>) ->
     Ok(dims)
 }
 
-/// Refuses sizes of which no tensor is; what is not given is left alone.
+/// Refuses sizes that no tensor can have. Missing sizes are not checked.
 pub(super) fn possible(def: &KernelDef, dims: &Sizes) -> Result<()> {
     for (name, &size) in def.dims.iter().filter_map(|d| Some((d.name, dims.get(d.name)?))) {
         if size > MAX_DIM as u64 {
@@ -58,7 +58,7 @@ pub(super) fn possible(def: &KernelDef, dims: &Sizes) -> Result<()> {
     Ok(())
 }
 
-/// Refuses sizes at which a kernel writes nothing: no program runs, and there is nothing to say of it.
+/// Refuses sizes at which a kernel writes nothing: no program runs, so there is nothing to report.
 pub(super) fn runs(def: &KernelDef, dims: &Sizes) -> Result<()> {
     if writes_nothing(def, dims) {
         bail!("`{}` writes nothing at {}, and so nothing runs", def.name, text(def, dims));
@@ -66,7 +66,7 @@ pub(super) fn runs(def: &KernelDef, dims: &Sizes) -> Result<()> {
     Ok(())
 }
 
-/// True if each tensor that is written has a dim of no elements.
+/// True if each tensor that is written has a dim of size 0.
 pub(super) fn writes_nothing(def: &KernelDef, dims: &Sizes) -> bool {
     def.params.iter().all(|p| match p {
         ParamDef::Tensor { access: Access::Out, dims: axes, .. } => {
@@ -76,7 +76,7 @@ pub(super) fn writes_nothing(def: &KernelDef, dims: &Sizes) -> bool {
     })
 }
 
-/// Refuses sizes that a kernel's `require` does not admit; where some are not given, what speaks of them is left alone.
+/// Refuses sizes that do not meet a kernel's `require`. Requirements on missing sizes are not checked.
 pub(super) fn required(def: &KernelDef, dims: &Sizes) -> Result<()> {
     let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
     let sizes: Vec<u64> = names.iter().map(|n| dims.get(*n).copied().unwrap_or_default()).collect();

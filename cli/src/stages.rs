@@ -1,4 +1,4 @@
-//! The one place that calls the code generator.
+//! The only module that calls the code generator.
 
 use anyhow::{Context, Result, anyhow};
 use atlas_codegen::{Explained, KernelImage, Platform};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// What a kernel can be printed as.
+/// The forms in which a kernel can be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Tile IR.
@@ -22,11 +22,11 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// In the order of compilation, with the name that is also the file's ending.
+    /// In the order of compilation, with the name that is also the file extension.
     const ALL: [(&'static str, Stage); 4] =
         [("tile", Stage::Tile), ("gpu", Stage::Gpu), ("llvm", Stage::Llvm), ("ptx", Stage::Ptx)];
 
-    /// The ending of a file that holds this stage.
+    /// The extension of a file with this stage.
     pub(super) fn ending(self) -> &'static str {
         match self {
             Stage::Llvm => "ll",
@@ -52,15 +52,15 @@ impl FromStr for Stage {
     }
 }
 
-/// Stages of a kernel as text, in the order asked for.
+/// Stages of a kernel as text, in the requested order.
 pub(super) type Texts = Vec<(Stage, String)>;
 
-/// The asked-for stages of a kernel, in the order asked for.
+/// The requested stages of a kernel, in the requested order.
 pub(super) fn print(kernel: Kernel, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
     texts(&atlas_dsl::verify(kernel)?, schedule, on, want)
 }
 
-/// The asked-for stages of a `.tile` file. A mistake in it is shown with its line and a caret.
+/// The requested stages of a `.tile` file. An error in it is shown with its line and a caret.
 pub(super) fn of_file(path: &Path, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
     let source = atlas_runtime::files::read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     let rendered = |d: Diagnostics| anyhow!("{}", render(&d, &path.display().to_string(), &source).trim_end());
@@ -127,12 +127,12 @@ pub(super) fn image(_: Kernel, _: &Schedule, _: Platform) -> Result<KernelImage,
     Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
 }
 
-/// What the passes decided for a kernel and why. Needs no LLVM.
+/// The decisions of the passes for a kernel, with their reasons. Needs no LLVM.
 pub(super) fn placement(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<Explained> {
     Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, on)?)
 }
 
-/// What a build without a code generator answers.
+/// The error of a build without a code generator.
 #[cfg(not(feature = "llvm"))]
 const NO_GENERATOR: &str = "this program was built without its code generator; build it with \
     `--features jit` (LLVM 22 as a shared library: `apt-get install llvm-22-dev`) or `--features static-llvm`";

@@ -1,15 +1,15 @@
-//! Sizes of one dim, from one to another: `N=1..65536`, each twice the one before.
+//! A range of sizes of one dim: `N=1..65536`, each twice the previous one.
 
 use anyhow::{Context, Result, bail};
 use atlas_runtime::MAX_DIM;
 use std::str::FromStr;
 
-/// What the user typed.
+/// The user's range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sweep {
     /// The dim.
     pub(super) dim: String,
-    /// Rising; the last is the one that was given.
+    /// The sizes, ascending; the last one is the end of the range.
     pub(super) sizes: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! `atlas verify`: every op against its f64 reference, ragged and strided shapes included.
+//! `atlas verify`: checks every op against its f64 reference, including ragged and strided shapes.
 
 use super::print::say;
 use super::show::{self, Progress};
@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long after the end of a process its last lines are waited for.
+/// How long to wait for the last lines of a process after it has ended.
 const LAST_LINES: Duration = Duration::from_secs(5);
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// cpu, cuda:N, sim or sim:ARCH (the simulator), or best: the first GPU, else the CPU.
@@ -44,11 +44,11 @@ pub(super) struct Args {
     /// On a GPU each op runs in a process of its own, which is ended after this many seconds.
     #[arg(long, default_value_t = 300)]
     timeout: u64,
-    /// Solve each problem so often more, the first of each kernel and element type with every legal config, and ask for the
-    /// same bits each time.
+    /// Solve each problem N more times, the first of each kernel and element type with every legal config, and require
+    /// the same bits each time.
     #[arg(long, default_value_t = 0, value_name = "N")]
     repeat: usize,
-    /// Run here and print one line of JSON per problem: what the processes above are started with.
+    /// Run in this process and print one line of JSON per problem. The processes above are started with this option.
     #[arg(long, hide = true)]
     in_process: bool,
 }
@@ -60,7 +60,7 @@ impl Args {
     }
 }
 
-/// Verifies.
+/// Runs the checks.
 pub(super) fn run(args: &Args) -> Result<bool> {
     if let Some(path) = &args.bundle {
         return bundle::verify(path, args.json);
@@ -112,7 +112,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     finish(args, &device.to_string(), rows)
 }
 
-/// Prints the rows; whether all of them pass.
+/// Prints the rows. Returns whether all of them pass.
 fn finish(args: &Args, device: &str, rows: Vec<Value>) -> Result<bool> {
     if rows.is_empty() {
         bail!("there is no problem of `{}` to verify on {device}", args.only.as_deref().unwrap_or("any op"));
@@ -140,7 +140,7 @@ fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {
     Ok(vec![op])
 }
 
-/// The problems of some ops; on a GPU those of the demo too, which take a CPU longer.
+/// The problems of some ops. On a GPU, those of the demo too, which take a CPU longer.
 fn problems(ops: &[&'static Op], only: Option<&str>, on_gpu: bool) -> Vec<Problem> {
     let mut all = cases::verification();
     if on_gpu {
@@ -151,7 +151,7 @@ fn problems(ops: &[&'static Op], only: Option<&str>, on_gpu: bool) -> Vec<Proble
     all
 }
 
-/// Solves one problem and says how far it lies from its reference.
+/// Solves one problem and compares the result with its reference.
 fn check(p: &Problem, device: &Device) -> Value {
     let mut row = row_of(p);
     match p.check(device, None) {
@@ -161,7 +161,8 @@ fn check(p: &Problem, device: &Device) -> Value {
     row
 }
 
-/// Solves a problem again, by each config or the chosen one, and says how many gave the same bits each time.
+/// Solves a problem repeatedly, with each config or the chosen one, and counts the configs that gave the same bits each
+/// time.
 fn repeat(row: &mut Value, p: &Problem, device: &Device, count: usize, configs: &[Option<Config>]) {
     let inputs = p.inputs();
     let solve = |config: Option<&Config>| -> atlas_runtime::Result<Vec<Vec<u64>>> {
@@ -173,7 +174,7 @@ fn repeat(row: &mut Value, p: &Problem, device: &Device, count: usize, configs: 
     let mut same = 0;
     for config in configs {
         let name = config.as_ref().map_or_else(|| "the chosen config".to_owned(), Config::to_string);
-        // What is illegal for this device or problem is no config of it.
+        // Configs that are illegal for this device or problem do not count.
         let Ok(first) = solve(config.as_ref()) else { continue };
         for _ in 0..count {
             match solve(config.as_ref()) {
@@ -188,7 +189,7 @@ fn repeat(row: &mut Value, p: &Problem, device: &Device, count: usize, configs: 
     row["pass"] = json!(row["error"].is_null());
 }
 
-/// Verifies one op in a process of its own: a hung kernel or a lost GPU context ends with that process.
+/// Verifies one op in a process of its own, so that a hung kernel or a lost GPU context ends with that process.
 fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
     let timeout = Duration::from_secs(args.timeout);
     let failed = |what: String| {
@@ -214,18 +215,18 @@ fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
     let (sender, lines) = std::sync::mpsc::channel::<Value>();
     std::thread::spawn(move || {
         let lines = stdout.map(|s| BufReader::new(s).lines()).into_iter().flatten();
-        // Who waits may have left.
+        // The receiver may have stopped waiting.
         let rows = lines.map_while(Result::ok).filter_map(|l| serde_json::from_str(&l).ok());
         rows.map_while(|row| sender.send(row).ok()).for_each(drop);
     });
-    // None is none that a clock reaches.
+    // `None` is a deadline that no clock reaches.
     let deadline = Instant::now().checked_add(timeout);
     let end = loop {
         match child.try_wait() {
             Ok(Some(status)) if status.code().is_some_and(|c| c <= 1) => break None,
             Ok(Some(status)) => break Some(format!("the process ended with {status}")),
             Ok(None) if deadline.is_some_and(|d| Instant::now() >= d) => {
-                // The process may be stuck in the driver; nothing can be done if it cannot be ended.
+                // The process may be stuck in the driver. If it cannot be ended, nothing can be done.
                 let _ = child.kill();
                 break Some(format!("no answer within {} s", timeout.as_secs()));
             }
@@ -233,7 +234,7 @@ fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
             Err(e) => break Some(format!("lost the process: {e}")),
         }
     };
-    // One that cannot be ended keeps its output open.
+    // A process that cannot be ended keeps its output open.
     let mut rows: Vec<Value> = std::iter::from_fn(|| lines.recv_timeout(LAST_LINES).ok()).collect();
     if let Some(what) = end {
         rows.push(failed(format!("{what} after {} problems", rows.len())));

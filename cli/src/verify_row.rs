@@ -1,9 +1,9 @@
-//! A row of what `atlas verify` found: one problem, and how far its result lies from its reference.
+//! A row in the results of `atlas verify`: one problem, and the difference of its result from the reference.
 
 use atlas_ops::{Comparison, Problem};
 use serde_json::{Value, json};
 
-/// A problem's row, which has not passed.
+/// A problem's row, initially not passed.
 pub(super) fn row_of(p: &Problem) -> Value {
     let mut row = row(p.op.name);
     row["kernel"] = json!(p.kernel.name);
@@ -14,7 +14,7 @@ pub(super) fn row_of(p: &Problem) -> Value {
     row
 }
 
-/// Puts into a problem's row how far its result lies from the reference.
+/// Sets the difference from the reference in a problem's row.
 pub(super) fn fill(row: &mut Value, p: &Problem, c: &Comparison) {
     row["rel_f"] = json!(c.rel_f);
     row["max_error"] = json!(c.max_error);
@@ -22,7 +22,7 @@ pub(super) fn fill(row: &mut Value, p: &Problem, c: &Comparison) {
     row["pass"] = json!(c.passes(p.bound()));
 }
 
-/// A row that has not passed.
+/// A row, initially not passed.
 pub(super) fn row(op: &str) -> Value {
     json!({
         "op": op, "kernel": null, "dtype": null, "shape": null, "note": "", "rel_f": null, "max_error": null,

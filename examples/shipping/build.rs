@@ -1,4 +1,4 @@
-//! Compiles the kernels, for the sizes of `sizes.toml`, with the configs that `records` found to be best.
+//! Compiles the kernels for the sizes in `sizes.toml`, with the best configs according to `records`.
 
 // Links the kernels into this build script.
 use shipping_kernels as _;

@@ -1,4 +1,4 @@
-//! From a problem to a launched kernel.
+//! The runtime of Atlas: from a problem to a launched kernel.
 //!
 //! ```text
 //! let device = Device::best()?;                       // the first GPU, else the CPU
@@ -6,19 +6,19 @@
 //! memory_read.launch(&device, args!(x, w2, w1, r, &mut y))?;
 //! ```
 //!
-//! Each room below depends only on those above it, and says in its header what it holds.
+//! Each room below depends only on those above it. Its header says what it holds.
 //!
 //! | room | holds |
 //! |---|---|
-//! | `error` | what goes wrong, and what to do about it |
+//! | `error` | what can go wrong, and what to do about it |
 //! | `files` | files written whole and read with a bound |
-//! | `compile` | what a kernel is compiled for; compiled kernels by name, as bytes, in memory and on disk |
-//! | `cost` | the configs of a kernel, lowered once; what each costs, and what a launch takes at the least |
-//! | `records` | what was measured of configs, and which problems a program launches |
+//! | `compile` | what a kernel is compiled for; compiled kernels by key, as bytes, in memory and on disk |
+//! | `cost` | the configs of a kernel, lowered once; the cost of each, and a lower bound on the time of a launch |
+//! | `records` | measured configs, and the problems that a program launches |
 //! | `select` | which config runs a problem |
 //! | `bundle` | kernels compiled ahead of time, and which of them runs which problem |
-//! | `gpu` | the CUDA driver, loaded kernels, and the simulator as a GPU that this process plays |
-//! | `device` | devices, streams, and what a device keeps: plans of launches, loaded kernels, refusals |
+//! | `gpu` | the CUDA driver, loaded kernels, and the simulator as a virtual GPU |
+//! | `device` | devices, streams, and what a device keeps: launch plans, loaded kernels, refusals |
 //! | `tensor` | tensors and views, host types, memory |
 //! | `launch` | a launch from its arguments to the queue; several in a chain; PTX and bytes, for tools |
 #![warn(clippy::too_many_lines)]

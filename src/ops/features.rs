@@ -1,4 +1,4 @@
-//! Feature maps: rows of numbers to rows of their features.
+//! Feature maps: from rows of numbers to rows of their features.
 
 pub use atlas_ops::monomials::{count as monomial_count, monomials2, monomials3, powers2, powers3};
 pub use atlas_ops::poly_features::{poly1, poly2, poly3, poly4};

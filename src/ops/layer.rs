@@ -1,3 +1,3 @@
-//! One layer of an ATLAS model but for its projections, on sequences that come in pieces of any lengths.
+//! One layer of an ATLAS model without its projections, on sequences that arrive in pieces of any length.
 
 pub use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};

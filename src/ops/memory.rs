@@ -1,8 +1,9 @@
-//! Memories that are perceptrons, `M(x) = r + W1 gelu(W2 x)`: read, alone or with what a layer does around them, and differentiated.
+//! Perceptron memories, `M(x) = r + W1 gelu(W2 x)`: the read, alone or fused with the surrounding layer, and its
+//! gradients.
 //!
-//! There are `G` memories, one for each sequence and head, with `H` hidden elements. Each reads `N` tokens of `D` elements and gives
-//! `E` elements, or `D`. `a1`, `a2`, `a3` are the coefficients of the features of [`poly3`](super::features::poly3), and `eps` is
-//! added to a mean square before its root.
+//! There are `G` memories, one for each sequence and head, with `H` hidden elements. Each reads `N` tokens of `D`
+//! elements and returns `E` elements, or `D`. `a1`, `a2`, `a3` are the coefficients of the features of
+//! [`poly3`](super::features::poly3), and `eps` is added to a mean square before its root.
 //!
 //! ```text
 //! fused_forward
@@ -37,8 +38,9 @@
 //!     y: &mut Tensor<T, [G, N, D]>
 //! ```
 //!
-//! Gradients are of the weighted losses `c scale / 2 |M(x) - v|^2`, which are written to `loss`. `dx` is the gradient by the rows of
-//! `x`. The gated memory has a third matrix `w3`: `M(x) = r + W1 (gelu(W2 x) * W3 x)`.
+//! Gradients are those of the weighted losses `c scale / 2 |M(x) - v|^2`, which are written to `loss`. `dx` is the
+//! gradient with respect to the rows of `x`. The gated memory has a third matrix `w3`: `M(x) = r + W1 (gelu(W2 x) * W3
+//! x)`.
 //!
 //! ```text
 //! MEMORY_GRAD

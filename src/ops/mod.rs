@@ -1,15 +1,15 @@
-//! The kernels that ship with Atlas, and what launches several of them. They are used like kernels of your own.
+//! The kernels that ship with Atlas, and chains of them. They are used like kernels of your own.
 //!
-//! The page of a kernel has its formula and its parameters in the order of [`args!`](crate::args). `T` is f32, f16 or bf16, the same
-//! for all tensors of a launch. A name in brackets is a dim, whose size comes from the tensors. [`Launch`](crate::kernel::Launch) says
-//! which errors a launch has.
+//! The page of a kernel has its formula and its parameters in the order of [`args!`](crate::args). `T` is f32, f16 or
+//! bf16, the same for all tensors of a launch. A name in brackets is a dim, whose size comes from the tensors.
+//! [`Launch`](crate::kernel::Launch) lists the errors of a launch.
 //!
-//! A name in upper case is a [`Chain`](crate::kernel::Chain) of kernels. Its parameters stand in the text of its module, with the
-//! tensors of its workspace. The same holds for kernels that were fused from others.
+//! A name in upper case is a [`Chain`](crate::kernel::Chain) of kernels. The text of its module lists its parameters
+//! and the tensors of its workspace. The same holds for kernels that were fused from others.
 //!
-//! This module has attention, norms and products. Of [`ATTENTION_DECODE`], `S` are sequences, `J` heads of keys, `R` heads of queries
-//! that share one, `W` slots of the cache, and `D` elements of a head. `X`, a dim of the workspace, is the number of parts in which the
-//! keys are read. `scale` is `log2(e)` times the usual one.
+//! This module has attention, norms and products. For [`ATTENTION_DECODE`], `S` is the number of sequences, `J` of key
+//! heads, `R` of query heads per key head, `W` of cache slots, and `D` of elements per head. `X`, a dim of the
+//! workspace, is the number of parts into which the keys are split. `scale` is `log2(e)` times the usual scale.
 //!
 //! ```text
 //! ATTENTION_DECODE

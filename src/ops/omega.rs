@@ -1,19 +1,19 @@
 //! The Omega rule: a memory that is trained while its sequence is read, on the tokens of a sliding window.
 //!
-//! There are `B` sequences of `N` tokens and `H` heads. Queries and keys have `D` elements, values and residuals `E`, and the memory
-//! `M` hidden elements. Keys, values and their residuals have `P` tokens: those of the sequence, and before them any that windows of
-//! the first chunk reach. [`Chunking::dims`] gives the dims of the workspace. That of [`OMEGA_MUON_TOKENS`] needs the dims `E` and
-//! `M` and the element type `T` as well.
+//! There are `B` sequences of `N` tokens and `H` heads. Queries and keys have `D` elements, values and residuals have
+//! `E`, and the memory has `M` hidden elements. Keys, values and their residuals have `P` tokens: those of the
+//! sequence, preceded by any that windows of the first chunk reach. [`Chunking::dims`] gives the dims of the workspace.
+//! The workspace of [`OMEGA_MUON_TOKENS`] also needs the dims `E` and `M` and the element type `T`.
 //!
 //! | parameter | meaning |
 //! |---|---|
-//! | `alpha`, `theta` | what a token keeps of the memory, and of the momentum |
-//! | `eta` | the step of a token |
-//! | `gamma` | weights of the `W` tokens of its window, the oldest first |
-//! | `before` | above 0: a token is read before its own step |
-//! | `commit` | how many chunks change the memory, from the first on |
-//! | `chunk` | tokens of a chunk |
-//! | `rq`, `rk` | residuals: what a memory adds to what it reads |
+//! | `alpha`, `theta` | the factors by which a token decays the memory, and the momentum |
+//! | `eta` | the step size of a token |
+//! | `gamma` | the weights of the `W` tokens in its window, oldest first |
+//! | `before` | if above 0, a token is read before its own step |
+//! | `commit` | how many chunks change the memory, counted from the first |
+//! | `chunk` | tokens per chunk |
+//! | `rq`, `rk` | residuals, which are added to the memory's outputs for queries and keys |
 //! | `s1`, `s2`, `s` | the momentum of `w1`, `w2` and `w` |
 //! | `scale` | the factor of the loss |
 //!

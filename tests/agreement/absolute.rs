@@ -1,11 +1,11 @@
-//! Kernels that make much of errors that are small only beside something else: absolute ones, those of one number that is used again and
-//! again, and those of exponents that nothing bounds.
+//! Kernels that magnify absolute errors: errors that are only small relative to something else, errors of one number
+//! that is used repeatedly, and errors of unbounded exponents.
 
 use super::{Given, agrees, agrees_with, input, noise, output};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
-/// What a rounding to each type may be off by, twice.
+/// Twice the rounding error of each type.
 const OF_F16: f64 = 0.000_976_562_5;
 const OF_BF16: f64 = 0.007_812_5;
 
@@ -123,19 +123,20 @@ atlas_kernel! {
     }
 }
 
-/// The number near another whose exponential a rounding of its product with log2(e) makes most larger, or most smaller.
+/// The number near `from` for which rounding its product with log2(e) increases the exponential most (`up`) or
+/// decreases it most.
 fn far(from: f32, up: bool) -> f64 {
     let near = (0..4096).map(|i| from + i as f32 * 2f32.powi(-17));
     let of = |x: &f32| if up { lost(f64::from(*x)) } else { -lost(f64::from(*x)) };
     f64::from(near.max_by(|a, b| of(a).total_cmp(&of(b))).unwrap_or(from))
 }
 
-/// What the rounding adds to the exponent of 2.
+/// The error that the rounding adds to the exponent of 2.
 fn lost(x: f64) -> f64 {
     f64::from(x as f32 * std::f32::consts::LOG2_E) - x * std::f64::consts::LOG2_E
 }
 
-/// Numbers near another, so that the size of each result is that of all.
+/// Numbers close to `x`, so that all results have about the same size.
 fn near(x: f64) -> Given {
     input(F32, &[64], move |i| x + (i % 8) as f64 * 1e-4 * x)
 }
@@ -149,7 +150,7 @@ fn gelu_far_below_zero_is_inverted_and_rooted() {
     }
     let y = output(F16, &[64]);
     agrees(&roots, &[near(-5.5), y.clone(), y.clone(), y], OF_F16);
-    // Beside the root of the slope.
+    // Near the root of the slope.
     let y = output(Bf16, &[64]);
     agrees(&inverses, &[near(-0.75178), y.clone(), y.clone(), y], OF_BF16);
 }
@@ -161,7 +162,7 @@ fn gelu_far_below_zero_is_normalised() {
     agrees(&normalised, &[x, output(Bf16, &[32, 64]), output(Bf16, &[32])], OF_BF16);
 }
 
-/// Terms of a sum that cancel but for a 32nd, each a product with one number that was rounded once.
+/// The terms of a sum cancel except for 1/32. Each is a product with one number that was rounded once.
 #[test]
 fn one_rounding_does_not_take_up_the_errors_of_many_iterations() {
     let c = (1.4f64.sin() - 0.6f64.sin() - 2f64.powi(-15)).asin();
@@ -175,7 +176,7 @@ fn one_rounding_does_not_take_up_the_errors_of_many_iterations() {
     agrees(&cast_in_loop, &args, 0.01);
 }
 
-/// exp(t_j - t_i) is as often above 1 as below.
+/// exp(t_j - t_i) is above 1 as often as below.
 #[test]
 fn a_row_less_its_column_grows() {
     let up = far(80.0, true);
@@ -201,7 +202,7 @@ fn a_product_that_is_scaled_in_each_iteration_keeps_its_digits() {
     });
 }
 
-/// One term, and one term beside 511 that are 0.
+/// A single term, and one term with 511 zeros.
 #[test]
 fn a_sum_of_few_exponentials_keeps_its_digits() {
     let t = far(-69.0, true);
@@ -212,7 +213,7 @@ fn a_sum_of_few_exponentials_keeps_its_digits() {
     agrees(&sums, &[x, top, s, output(F16, &[4])], 0.01);
 }
 
-/// The logarithm of a softmax's sum is within 2^-15 of what it is, for few terms as for many.
+/// The logarithm of a softmax's sum is accurate to 2^-15, for few terms and for many.
 #[test]
 fn a_logarithm_of_a_softmax_is_off_absolutely() {
     for d in [2, 64, 1000] {

@@ -1,11 +1,12 @@
-//! What diagnostics propose, applied: the results are those that were meant. dsl/macros/tests/ui/advice.rs has the messages.
+//! The advice of diagnostics, applied: the results are the intended ones. dsl/macros/tests/ui/advice.rs has the
+//! messages.
 
 use super::{agrees_with, input, output, random};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
-    /// ATL226: numbers past the edge that leave what is carried as it is.
+    /// ATL226: values past the edge that do not change the carried value.
     kernel carried(x: &Tensor<f32, [N, D]>, i: &Tensor<i32, [N, D]>, y: &mut Tensor<f32, [F, N]>, j: &mut Tensor<i32, [N]>)
     tune { BN: [8], BD: [16], warps: [1, 2] }
     {
@@ -28,7 +29,7 @@ atlas_kernel! {
             }
             store(y[0, n], max(greatest, axis = 1));
             store(y[1, n], min(lowest, axis = 1));
-            // A product of all columns, by halves.
+            // A product over all columns, by halves.
             store(y[2, n], exp(sum(log(product), axis = 1)));
             store(y[3, n], sum(powers, axis = 1));
             store(y[4, n], sum(turned, axis = 0).t());
@@ -36,7 +37,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL111 and ATL105: whole numbers count on where an f32 does not.
+    /// ATL111 and ATL105: whole numbers stay exact where an f32 does not.
     kernel counts(x: &Tensor<f32, [N]>, start: i32, c: &mut Tensor<i32, [F, N]>)
     tune { BN: [32], warps: [1] }
     {
@@ -50,7 +51,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL105: 16 bits hold few whole numbers.
+    /// ATL105: 16-bit floats represent few whole numbers.
     kernel short<T: Float>(x: &Tensor<T, [N]>, i: &Tensor<i32, [N]>, y: &mut Tensor<f32, [N]>)
     {
         for n in grid(tiles(N, 64)) {
@@ -58,7 +59,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL119: the tile after this one.
+    /// ATL119: the next tile.
     kernel after(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [16], warps: [1] }
     {
@@ -67,7 +68,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL119: a list of starts has one element more than there are rows.
+    /// ATL119: a list of starts, which has one more element than there are rows.
     kernel listed(starts: &Tensor<i32, [P]>, x: &Tensor<f32, [E]>, y: &mut Tensor<f32, [R]>)
     tune { warps: [1] }
     {
@@ -80,7 +81,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL005: functions of other languages, near where they lose their digits and far from it.
+    /// ATL005: functions with their names in other languages, at arguments where they lose digits and elsewhere.
     kernel elsewhere(
         x: &Tensor<f32, [N]>,
         log1p: &mut Tensor<f32, [N]>,
@@ -119,7 +120,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL005: where the greatest and the least element of a row is, the first of several, or the first NaN.
+    /// ATL005: the index of the greatest and the least element of a row: the first of several, or the first NaN.
     kernel places(x: &Tensor<f32, [N, D]>, y: &mut Tensor<i32, [F, N]>)
     tune { BN: [4], warps: [1] }
     {
@@ -130,7 +131,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL227: the element before, of which the first has none, of whole numbers.
+    /// ATL227: the previous element, which the first element does not have, for whole numbers.
     kernel before_of_whole(x: &Tensor<i32, [N]>, y: &mut Tensor<i32, [F, N]>) {
         for n in grid(tiles(N, 64)) {
             store(y[0, n], max(load(x[span(n * 64 - 1, 64)]).or(-2147483648), load(x[n])));
@@ -139,7 +140,7 @@ atlas_kernel! {
         }
     }
 
-    /// ATL227: the element before, of which the first has none.
+    /// ATL227: the previous element, which the first element does not have.
     kernel before(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>) {
         for n in grid(tiles(N, 64)) {
             store(y[0, n], max(load(x[span(n * 64 - 1, 64)]).or(f32::NEG_INFINITY), load(x[n])));
@@ -153,7 +154,7 @@ atlas_kernel! {
 fn what_stands_past_an_edge_leaves_what_is_carried() {
     let (n, d) = (11, 21);
     let args = [
-        // Below 0 and above it, by rows.
+        // Negative and positive numbers, alternating by rows.
         input(F32, &[n, d], |i| (0.5 + i as f64 * 0.002) * if i / d % 2 == 0 { 1.0 } else { -1.0 }),
         input(I32, &[n, d], |i| (1000.0 + i as f64) * if i / d % 2 == 0 { 1.0 } else { -1.0 }),
         output(F32, &[5, n]),
@@ -237,7 +238,7 @@ fn erfc(x: f64) -> f64 {
 
 #[test]
 fn functions_of_other_languages_keep_their_digits() {
-    // A difference is measured by the largest result, so each magnitude stands by itself.
+    // A difference is measured relative to the largest result, so each magnitude is tested separately.
     for e in [-20, -9, -7, -5, -3, -2, -1, 0, 1] {
         let args = [
             input(F32, &[70], |i| ((i as f64 - 34.5) / 35.0 * 10f64.powi(e)).max(-0.99)),

@@ -1,4 +1,4 @@
-//! Loads that run ahead of their iterations, and cursors of rings, at their edges.
+//! Loads that run ahead of their iterations, and cursors of rings, in boundary cases.
 
 use super::{Given, agrees, input, noise, output, random};
 use atlas::prelude::*;
@@ -6,7 +6,7 @@ use atlas_dsl::DType;
 use atlas_dsl::DType::{Bf16, F16, F32, I32, I64};
 
 atlas_kernel! {
-    /// Loads of registers alone: 96 registers a thread, but 384 KiB of rings.
+    /// Loads into registers only: 96 registers per thread, but 384 KiB of rings.
     kernel three_wide(
         x: &Tensor<f32, [N, L]>,
         z: &Tensor<f32, [N, L]>,
@@ -24,7 +24,7 @@ atlas_kernel! {
         }
     }
 
-    /// What cannot be copied ahead (16-bit spans) is loaded as before, beside what can.
+    /// Loads that cannot be copied ahead (16-bit spans) stay where they are, beside others that can.
     kernel partly_ahead<T: Float>(x: &Tensor<T, [N, L]>, f: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], BL: [32], stages: [3, 2], warps: [2, 1] }
     {
@@ -59,7 +59,7 @@ atlas_kernel! {
         }
     }
 
-    /// A tile of an accumulator's layout comes from a ring that no atom reads.
+    /// A tile in an accumulator's layout comes from a ring that no atom reads.
     kernel masked_product<T: Float>(
         a: &Tensor<T, [M, K]>,
         b: &Tensor<T, [K, N]>,
@@ -77,7 +77,7 @@ atlas_kernel! {
         }
     }
 
-    /// A load of a pipeline that a reduction and a store use.
+    /// A pipelined load that a reduction and a store use.
     kernel centred<T: Float>(x: &Tensor<T, [N, L]>, y: &mut Tensor<f32, [N, L]>, s: &mut Tensor<f32, [N]>)
     tune { BN: [8], BL: [20], stages: [4, 2], warps: [2] }
     {
@@ -92,7 +92,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same load stored as it is, and transposed.
+    /// The same load, stored unchanged and transposed.
     kernel copied_and_turned(x: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N, L]>, t: &mut Tensor<f32, [L, N]>)
     tune { BN: [24, 8], BL: [20], stages: [3], warps: [1, 4] }
     {
@@ -128,7 +128,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rank 1, lengths that no vector divides.
+    /// Rank 1, with lengths that are not multiples of a vector.
     kernel odd_pieces(x: &Tensor<f32, [G, L]>, b: &Tensor<i32, [L]>, y: &mut Tensor<f32, [G]>)
     tune { BL: [33, 1], stages: [3], warps: [1, 4] }
     {
@@ -141,7 +141,7 @@ atlas_kernel! {
         }
     }
 
-    /// Tiles that chunks of 16 bytes do not divide: padding of a ring's rows.
+    /// Tiles that are not multiples of 16-byte chunks: the rows of a ring are padded.
     kernel uneven<T: Float>(x: &Tensor<T, [N, L]>, w: &Tensor<T, [L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [5], BL: [12, 36], stages: [4], warps: [1, 32] }
     {
@@ -154,7 +154,7 @@ atlas_kernel! {
         }
     }
 
-    /// Bounds that data decide, below 0 too.
+    /// Bounds that depend on data, including negative ones.
     kernel between(
         x: &Tensor<f32, [N, L]>,
         first: &Tensor<i32, [N]>,
@@ -174,7 +174,7 @@ atlas_kernel! {
         }
     }
 
-    /// Windows that begin before the dim.
+    /// Windows that start before the dim.
     kernel differences(x: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], BL: [16, 12], stages: [3], warps: [2, 1] }
     {
@@ -187,7 +187,7 @@ atlas_kernel! {
         }
     }
 
-    /// Columns, whose elements lie apart; the second may be outside.
+    /// Columns, whose elements are not adjacent. The second may be out of range.
     kernel columns_of(x: &Tensor<f32, [L, C]>, at: i32, y: &mut Tensor<f32, [C]>)
     tune { BL: [32, 7], stages: [4], warps: [1, 2] }
     {
@@ -200,7 +200,7 @@ atlas_kernel! {
         }
     }
 
-    /// A tensor of no elements beside one of some: nothing of it may be read.
+    /// An empty tensor beside a non-empty one: nothing of it may be read.
     kernel empty_side(x: &Tensor<f32, [N, L]>, m: &Tensor<f32, [N, K]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], BL: [16], stages: [3], warps: [1] }
     {
@@ -213,7 +213,7 @@ atlas_kernel! {
         }
     }
 
-    /// What an iteration loads the next one uses: from registers, and as an operand.
+    /// The next iteration uses a load of the previous one: from registers, and as an operand.
     kernel tile_before(x: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [8], BL: [32], stages: [2, 4], warps: [2] }
     {
@@ -243,7 +243,7 @@ atlas_kernel! {
         }
     }
 
-    /// Pipelines in a pipeline: the outer one's tile is used in the inner one and after it.
+    /// Nested pipelines: the outer tile is used in the inner pipeline and after it.
     kernel two_levels<T: Float>(
         x: &Tensor<T, [N, H]>,
         w: &Tensor<T, [H, D]>,
@@ -267,7 +267,7 @@ atlas_kernel! {
         }
     }
 
-    /// A loop inside reads the tile of the pipeline again and again.
+    /// An inner loop reads the pipeline's tile repeatedly.
     kernel used_often(x: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [8], BL: [64], stages: [3, 2], warps: [4] }
     {
@@ -285,7 +285,7 @@ atlas_kernel! {
         }
     }
 
-    /// A tile that is the same in every iteration is copied in every iteration.
+    /// A load that is the same in every iteration is still copied in every iteration.
     kernel invariant(x: &Tensor<f32, [N, L]>, w: &Tensor<f32, [R, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], stages: [3, 2], warps: [2] }
     {
@@ -303,7 +303,7 @@ fn small(dtype: DType, shape: &[usize]) -> Given {
     input(dtype, shape, |i| noise(i + 3 * shape.len()) * 0.3)
 }
 
-// 1. Likeliest to fail: rings have no room where registers had.
+// 1. Most likely to fail: rings have no room where registers had.
 #[test]
 fn rings_of_what_registers_held_have_room() {
     for l in [256, 600] {
@@ -312,7 +312,7 @@ fn rings_of_what_registers_held_have_room() {
     }
 }
 
-// 3. Copies of nothing from an empty tensor.
+// 3. Copies of zero bytes from an empty tensor.
 #[test]
 fn nothing_of_an_empty_tensor_is_copied() {
     for (l, k) in [(40, 0), (40, 1), (16, 5), (0, 0)] {
@@ -375,7 +375,7 @@ fn rows_of_odd_lengths_run_ahead() {
         agrees(&odd_pieces, &[random(F32, &[3, l]), b, output(F32, &[3])], 1e-5);
     }
     for dtype in [F16, F32] {
-        // In chunks of 4, 8 and 16 bytes, and of none; beside what stands around a view.
+        // In chunks of 4, 8 and 16 bytes, and of none, with data around the view.
         for l in [12, 34, 36, 40, 72, 101] {
             let args = [random(dtype, &[9, l]), random(dtype, &[l]), output(F32, &[9])];
             agrees(&uneven, &args, 1e-5);
@@ -391,7 +391,7 @@ fn rows_of_odd_lengths_run_ahead() {
 
 #[test]
 fn data_decide_where_a_pipeline_begins() {
-    // The difference of the last bounds is past the least number.
+    // The difference of the last bounds is below the least i32.
     let first = input(I32, &[9], |i| [0.0, 1.0, -2.0, 5.0, 3.0, 7.0, 0.0, 2.0, 1.0][i]);
     let last = input(I32, &[9], |i| [7.0, 2.0, 3.0, 2.0, 9.0, 7.0, 1.0, 5.0, f64::from(i32::MIN)][i]);
     for l in [52, 56, 3] {

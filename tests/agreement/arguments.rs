@@ -1,4 +1,4 @@
-//! Kernels that break the argument of an analysis, were one of its rules weaker. The head of the analysis names its own.
+//! Kernels that would break an analysis if one of its rules were weaker. The header of the analysis names its kernels.
 
 use super::{agrees, input, noise, output, random};
 use atlas::prelude::*;
@@ -189,7 +189,7 @@ fn what_cancels_is_precise() {
 fn each_output_has_the_digits_of_its_type() {
     for dtype in [F16, Bf16] {
         let x = input(F32, &[300, 5], |i| 0.5 + 0.4 * noise(i));
-        // Where nothing is left of the narrow output, the bound is that of the wide ones.
+        // If nothing of the narrow output is left, the bound is that of the wide ones.
         for (factor, bound) in [(1.0, 2f64.powi(-7)), (0.0, 2f64.powi(-20))] {
             let u = input(F32, &[300], |_| factor);
             let args = [x.clone(), u, output(dtype, &[300]), output(F32, &[300]), output(F32, &[300])];

@@ -29,7 +29,7 @@ atlas_kernel! {
         }
     }
 
-    /// A left operand that was itself a product, rounded and not.
+    /// A left operand that was itself a product, rounded or not.
     kernel chain(x: &Tensor<f64, [N, D]>, w: &Tensor<f64, [H, D]>, v: &Tensor<f64, [H, D]>, y: &mut Tensor<f64, [N, D]>)
     tune { BN: [32, 16], BH: [16, 40], stages: [2], warps: [2, 4] }
     {
@@ -43,7 +43,7 @@ atlas_kernel! {
         }
     }
 
-    /// All of K at once: many steps.
+    /// The whole of K at once: many steps.
     kernel long(a: &Tensor<f64, [M, K]>, b: &Tensor<f64, [K, N]>, y: &mut Tensor<f64, [M, N]>)
     tune { BM: [16, 32], BN: [16], warps: [1, 2] }
     {

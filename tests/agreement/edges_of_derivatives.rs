@@ -1,4 +1,4 @@
-//! Derivatives over ragged tiles: a reduction adds up as many elements of a derivative as the function has.
+//! Derivatives over ragged tiles: a reduction sums as many elements of a derivative as of the function.
 
 use super::{agrees_with, input, output, random};
 use atlas::prelude::*;
@@ -43,7 +43,7 @@ atlas_kernel! {
         }
     }
 
-    /// Functions that say what stands past the edge.
+    /// Functions that define the elements past the edge.
     kernel filling(x: &Tensor<f32, [N, D]>, b: &Tensor<f32, [D]>, y: &mut Tensor<f32, [F, N]>)
     tune { BN: [8], BD: [16], warps: [1, 2] }
     {
@@ -54,7 +54,7 @@ atlas_kernel! {
             let mut valid = zeros::<f32>([BN, 1]);
             for d in tiles(D, BD) {
                 let xs = load(x[n, d]);
-                // Every element is valid, and so the loop may carry them out.
+                // Every element is valid, so the loop may carry them out.
                 slope += grad(filled)(xs);
                 along += jvp(filled)(xs, xs);
                 places += sum(jvp(filled)(xs, 1.0) * 0.0 + 1.0, axis = 1);
@@ -90,7 +90,7 @@ fn past_an_or_stands_zero() {
         let rows = |f: &dyn Fn(&[f64]) -> f64| x.chunks(d).map(f).collect::<Vec<f64>>();
         let slope = rows(&|r| r.iter().map(|x| 2.0 * x).sum());
         let along = rows(&|r| r.iter().map(|x| 2.0 * x * x).sum());
-        // By the second argument x + 1, and 1 past the edge of `x`, where that argument is valid.
+        // The derivative by the second argument is x + 1, or 1 past the edge of `x`, where that argument is valid.
         let valid = rows(&|r| r.iter().zip(b).map(|(x, b)| b + x + 1.0).sum::<f64>() + padded - d as f64);
         vec![[slope, along, vec![padded; n], valid].concat()]
     });
@@ -100,7 +100,7 @@ atlas_kernel! {
     tile fn keep(x) { x.or(0.0) }
     tile fn kept_product(x, y) { (x * y).or(2.0) * y }
 
-    /// Whole rows along the rows one element on, of which the last element is none.
+    /// Whole rows with a tangent shifted by one element, whose last element is invalid.
     kernel tangents(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>, z: &mut Tensor<f32, [N, D]>)
     tune { BN: [4, 1, 3] }
     {
@@ -112,7 +112,7 @@ atlas_kernel! {
         }
     }
 
-    /// A tangent from another tensor with the argument's own edge, which the loop carries out, and one that is moved.
+    /// A tangent from another tensor with the argument's edge, which the loop carries out, and a shifted one.
     kernel ragged(x: &Tensor<f32, [N, D]>, t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [F, N]>)
     tune { BN: [4, 1, 3], BD: [8, 1, 16] }
     {
@@ -133,7 +133,7 @@ atlas_kernel! {
         }
     }
 
-    /// Past the rows, which both have, stands 0; past the columns of the tangent nothing.
+    /// Past the rows, which both have, the value is 0. Past the tangent's columns there is none.
     kernel of_both_kinds(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [G]>)
     {
         for g in grid(G) {
@@ -141,7 +141,7 @@ atlas_kernel! {
         }
     }
 
-    /// Stores what nobody computed.
+    /// Stores a value that was not computed.
     kernel uncomputed(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     {
         for n in grid(N) {

@@ -1,4 +1,4 @@
-//! Kernels whose tiles change places: buffers taken over, transposes, padding, tables and ranges of columns.
+//! Kernels whose tiles change their place: reused buffers, transposes, padding, tables and ranges of columns.
 
 use super::{Given, agrees, in_place, input, noise, output, random};
 use atlas::prelude::*;
@@ -7,7 +7,7 @@ use atlas_dsl::DType::{Bf16, F16, F32};
 const WEIGHTS: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
 
 atlas_kernel! {
-    /// The mask of rows is wanted by the layout of an accumulator, of an operand and of a store.
+    /// The mask of rows is needed in the layouts of an accumulator, of an operand and of a store.
     kernel masked_rows<T: Float>(
         x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, D]>, c: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N, D]>, z: &mut Tensor<T, [N, D]>,
     )

@@ -1,11 +1,11 @@
-//! Tiles of one element: a config says how large tiles are, never what is computed.
+//! Tiles of one element: a config determines the size of tiles, never the results.
 
 use super::{Data, Given, agrees, difference, input, noise, output, random, run};
 use atlas::prelude::*;
 use atlas_dsl::DType::{F32, I32};
 use atlas_dsl::{Config, KernelDef};
 
-/// Fails if a kernel is not what a plain loop says on the CPU in every config, and on simulated GPUs in some.
+/// Fails if a kernel differs from a plain loop on the CPU in any config, or on simulated GPUs in some.
 #[track_caller]
 fn same_in_every_config(kernel: &'static KernelDef, given: &[Given], plain: impl Fn(&[Vec<f64>]) -> Vec<f64>) {
     let of = |g: &Given| match g {
@@ -30,14 +30,14 @@ fn same_in_every_config(kernel: &'static KernelDef, given: &[Given], plain: impl
     agrees(kernel, given, 1e-5);
 }
 
-/// A multiple of 1/8, so that f32 holds it and every sum of few.
+/// A multiple of 1/8, which f32 represents exactly, as it does sums of a few.
 fn eighths(shape: &[usize]) -> Given {
     let salt = shape.len();
     input(F32, shape, |i| (noise(i + salt) * 16.0).round() / 8.0)
 }
 
 atlas_kernel! {
-    /// The element before, as a column; in row 0 stands 5.
+    /// The previous element, as a column. Row 0 gets 5.
     kernel column_before(x: &Tensor<f32, [N, D]>, b: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [1, 2, 4, 16], warps: [1] }
     {
@@ -47,7 +47,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same in tiles along both axes, and beside it the next element of a row.
+    /// The same in tiles along both axes, and the next element of a row.
     kernel cross_of_neighbours(x: &Tensor<f32, [N, D]>, b: &Tensor<f32, [N]>, c: &Tensor<f32, [D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4, 1], BD: [8, 1], warps: [1] }
     {
@@ -58,7 +58,7 @@ atlas_kernel! {
         }
     }
 
-    /// A reduction of a column that may lie outside: nothing is added where it does.
+    /// A reduction of a column that may be out of range: it then adds nothing.
     kernel folded_column(b: &Tensor<f32, [N]>, y: &mut Tensor<f32, [M]>)
     tune { BN: [1, 2, 8], warps: [1] }
     {
@@ -72,7 +72,7 @@ atlas_kernel! {
         }
     }
 
-    /// A row and a column of the same tile: a reduction leaves which axis is which.
+    /// A row and a column of the same tile: a reduction must keep track of the axes.
     kernel folds_of_columns(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [D]>)
     tune { BD: [1, 2, 8], warps: [1] }
     {
@@ -82,7 +82,7 @@ atlas_kernel! {
         }
     }
 
-    /// A partial derivative by a tile that is given twice.
+    /// A partial derivative by a tile that is passed twice.
     kernel slope_of_twice(b: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [1, 4], warps: [1] }
     {
@@ -95,7 +95,7 @@ atlas_kernel! {
 
     tile fn product(a, b) { a * b * b }
 
-    /// A product of columns and rows that may lie outside.
+    /// A product of columns and rows that may be out of range.
     kernel outer(b: &Tensor<f32, [N]>, c: &Tensor<f32, [D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [16, 1], BD: [16, 1, 3], warps: [1] }
     {
@@ -106,7 +106,7 @@ atlas_kernel! {
         }
     }
 
-    /// Whole numbers, and a condition of a column.
+    /// Whole numbers, and a condition on a column.
     kernel chosen_column(x: &Tensor<i32, [N, D]>, b: &Tensor<i32, [N]>, y: &mut Tensor<i32, [N, D]>)
     tune { BN: [1, 2, 4], warps: [1] }
     {
@@ -173,7 +173,7 @@ fn a_tile_that_is_given_twice_keeps_its_edge() {
     });
 }
 
-/// Configs that the tune space does not have are those of any other size.
+/// Configs outside the tune space behave like any other.
 #[test]
 fn any_size_of_a_tile_will_do() {
     let given = [eighths(&[7, 8]), eighths(&[7]), output(F32, &[7, 8])];

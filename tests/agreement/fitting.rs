@@ -1,4 +1,4 @@
-//! Kernels whose tiles barely fit, or whose loads an iteration places: each was refused, or is slower than it may be.
+//! Kernels whose tiles barely fit, or whose load positions depend on the iteration: each was once refused, or was slow.
 
 use super::{Given, agrees, input, noise, output};
 use atlas::prelude::*;
@@ -6,7 +6,7 @@ use atlas_dsl::DType;
 use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
-    /// What an iteration loads says where an operand of the same iteration lies.
+    /// A load of an iteration gives the position of an operand of the same iteration.
     kernel paged<T: Float>(q: &Tensor<T, [G, M, D]>, at: &Tensor<i32, [G, L]>, t: &Tensor<T, [R, D]>, y: &mut Tensor<f32, [G, M]>)
     tune { warps: [1, 4] }
     {
@@ -21,7 +21,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same in a pipeline, in which other operands run ahead.
+    /// The same in a pipeline with other operands running ahead.
     kernel paged_ahead<T: Float>(q: &Tensor<T, [G, M, D]>, w: &Tensor<T, [L, D, D]>, at: &Tensor<i32, [G, L]>, t: &Tensor<T, [R, D]>, y: &mut Tensor<f32, [G, M]>)
     tune { stages: [3, 2, 1], warps: [4, 1] }
     {
@@ -37,7 +37,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product by one warp: its columns are made in as many ranges as divide them.
+    /// A product by one warp: its columns are computed in as many ranges as divide them.
     kernel whole_product<T: Float>(x: &Tensor<T, [G, M, K]>, w: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [G, M, N]>)
     tune { warps: [1] }
     {
@@ -46,7 +46,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product of half the registers, and a tile as wide that is added to it.
+    /// A product that takes half the registers, and an equally wide tile that is added to it.
     kernel residual<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [K, D]>, r: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [64], warps: [4] }
     {
@@ -55,7 +55,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows that threads deal out in chunks: several to a round, a part of one, or neither.
+    /// Rows that threads share in chunks: several per round, part of one, or neither.
     kernel dealt<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, E]>, y: &mut Tensor<f32, [N, E]>)
     tune { warps: [4, 1, 3, 2, 6] }
     {
@@ -64,7 +64,7 @@ atlas_kernel! {
         }
     }
 
-    /// A row that runs ahead beside the operands of a product, of a length that its vectors do not divide.
+    /// A row that runs ahead with the operands of a product, and whose length is not a multiple of its vectors.
     kernel weighted<T: Float>(x: &Tensor<T, [L, D]>, w: &Tensor<f32, [L]>, y: &mut Tensor<f32, [L, L]>)
     tune { BQ: [16], BK: [13, 14, 15, 3], stages: [2], warps: [4] }
     {
@@ -88,7 +88,7 @@ atlas_kernel! {
         }
     }
 
-    /// A pipeline of many stages in a loop; not a product alone, so that no operands are carried.
+    /// A pipeline with many stages in a loop. It is more than a product, so no operands are carried.
     kernel nested_fills<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [K, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [16], BK: [16], stages: [8], warps: [4] }
     {
@@ -97,7 +97,7 @@ atlas_kernel! {
             for _i in 0..6 {
                 let mut part = zeros::<f32>([BN, D]);
                 for k in pipeline(tiles(K, BK)) {
-                    // Not a product alone, so that `carry_operands` leaves the loop as it is.
+                    // More than a product, so `carry_operands` leaves the loop unchanged.
                     part += dot(load(x[n, k]), load(w[k, ..])) * 0.5;
                 }
                 acc = acc * 0.5 + part;
@@ -141,7 +141,7 @@ fn chunks_of_rows_of_any_length() {
     for (dtype, d, e) in [(F16, 24, 16), (F16, 48, 80), (F16, 136, 48), (F16, 16, 512), (F32, 20, 96), (F16, 17, 33)] {
         agrees(&dealt, &[small(dtype, &[40, d]), small(dtype, &[d, e]), output(F32, &[40, e])], 1e-4);
     }
-    // Chunks of single elements, in loops: rows of 3, 6, 9 and 11 rounds of all threads.
+    // Chunks of single elements in loops: rows of 3, 6, 9 and 11 rounds of all threads.
     for (dtype, d, e) in [(F16, 17, 95), (F16, 17, 191), (F32, 33, 383), (F16, 95, 33), (F16, 9, 287), (F32, 9, 351)] {
         agrees(&dealt, &[small(dtype, &[20, d]), small(dtype, &[d, e]), output(F32, &[20, e])], 1e-4);
     }

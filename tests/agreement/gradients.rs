@@ -1,4 +1,5 @@
-//! Derivatives of tile functions, in reverse and forward mode, against central differences in f64; and functions that give several tiles.
+//! Derivatives of tile functions, in reverse and forward mode, against central differences in f64; and functions that
+//! return several tiles.
 
 use super::{agrees, agrees_with, input, output, random};
 use atlas::prelude::*;
@@ -13,7 +14,7 @@ atlas_kernel! {
     tile fn chosen(x, y) { select(x < y, x * y, x - y * 3.0) }
     tile fn bell(x, m) { exp(-abs(x - m)) * erf(x) }
 
-    /// Functions of one tile.
+    /// Functions of one argument.
     kernel slopes(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
     tune { BN: [32], warps: [1] }
     {
@@ -28,7 +29,7 @@ atlas_kernel! {
         }
     }
 
-    /// Functions of two, one of which may be a number or repeated.
+    /// Functions of two arguments, one of which may be a number or repeated.
     kernel partials(x: &Tensor<f32, [M, N]>, z: &Tensor<f32, [N]>, b: f32, y: &mut Tensor<f32, [F, M, N]>)
     tune { BM: [16], BN: [32], warps: [2] }
     {
@@ -44,7 +45,7 @@ atlas_kernel! {
             let (by_x, by_b) = grad(swish)(xs, b);
             store(y[4, m, n], by_x);
             store(y[5, m, n], by_b);
-            // One tile for both: each is an argument of its own.
+            // The same tile for both, as two separate arguments.
             let (first, second) = grad(bell)(xs, xs * 1.0);
             store(y[6, m, n], first);
             store(y[7, m, n], second);
@@ -56,7 +57,7 @@ atlas_kernel! {
 
     tile fn bend(x) { jvp(soft)(x, 1.0) }
 
-    /// Along directions: by all arguments, by one, by numbers, by tiles that are repeated, and twice.
+    /// Directional derivatives: by all arguments, by one, by numbers, by repeated tiles, and twice.
     kernel directions(x: &Tensor<f32, [M, N]>, z: &Tensor<f32, [N]>, b: f32, y: &mut Tensor<f32, [F, M, N]>)
     tune { BM: [16], BN: [32], warps: [2] }
     {
@@ -91,7 +92,7 @@ atlas_kernel! {
     tile fn ratio(x, y) { 0.001 * (x / y) }
     tile fn inverse_root(x) { rsqrt(x) }
 
-    /// Slopes that are numbers of f16 where what they could be made of is none.
+    /// Slopes that f16 can represent although intermediate values cannot be.
     kernel steep(x: &Tensor<f16, [N]>, z: &Tensor<f16, [N]>, y: &mut Tensor<f16, [F, N]>)
     {
         for n in grid(tiles(N, 64)) {
@@ -112,7 +113,7 @@ fn soft_of(x: f64) -> f64 {
     (1.0 + x.exp()).ln()
 }
 fn erf(x: f64) -> f64 {
-    // The series converges everywhere that this is asked for.
+    // The series converges everywhere in the tested range.
     let (mut term, mut sum) = (x, x);
     for n in 1..200 {
         term *= -x * x / f64::from(n);
@@ -146,7 +147,7 @@ fn slope(f: impl Fn(f64) -> f64, x: f64) -> f64 {
 
 #[test]
 fn of_one_tile() {
-    // Nowhere near the bends at 0 and 1/2, nor at a whole number.
+    // Away from the bends at 0 and 1/2, and from whole numbers.
     let args = [input(F32, &[90], |i| (i as f64 - 44.7) * 0.0613), output(F32, &[6, 90])];
     agrees_with(&slopes, &args, 1e-5, |a| {
         let x = &a[0];
@@ -246,7 +247,7 @@ fn slopes_that_are_numbers_stay_so() {
 }
 
 atlas_kernel! {
-    /// One step of an online softmax: the greatest score, the sum of exponentials and the weighted values so far.
+    /// One step of an online softmax: the running maximum, the sum of exponentials and the weighted values.
     tile fn step(z, v, top, total, acc) {
         let higher = max(top, max(z, axis = 1));
         let e = exp(z - higher);
@@ -302,7 +303,7 @@ atlas_kernel! {
     tile fn slopes_of_one(x) { let (a, b) = grad(product_of)(x, x); a + b }
     tile fn along_one(x) { jvp(product_of)(x, x, 1.0, 2.0) }
 
-    /// Derivatives of derivatives of functions that are given one tile twice.
+    /// Second derivatives of functions that get one tile twice.
     kernel of_a_tile_twice(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
     tune { BN: [32, 1] }
     {
@@ -324,7 +325,7 @@ atlas_kernel! {
     tile fn chosen_above(x) { let l = sqrt(x); min(l, select(x > 0.0, 2.0, -1.0)) * min(l, -1.0) }
     tile fn second_above(x) { grad(log_above)(x) }
 
-    /// Where a side that is not taken has an infinite slope.
+    /// The branch that is not taken has an infinite slope.
     kernel not_taken(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
     tune { BN: [32, 1] }
     {

@@ -1,4 +1,4 @@
-//! Products of many steps, grids of warps, refills between steps, and groups of programs, at their edges.
+//! Products of many steps, grids of warps, refills between steps, and groups of programs, in boundary cases.
 
 use super::{Given, agrees, input, noise, output, random};
 use atlas::prelude::*;
@@ -6,7 +6,7 @@ use atlas_dsl::DType;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
-    /// Deep steps of a pipeline: the refill stands behind the first, the rest is a loop over groups from K 16 on.
+    /// Deep pipelined steps: the refill comes after the first step, and the others are a loop over groups from K 16 on.
     kernel deep_steps<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [64], BN: [64], BK: [272, 192], stages: [2], warps: [4, 1] }
     {
@@ -19,7 +19,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same with both operands transposed, at pitches of odd chunks.
+    /// The same with both operands transposed, with pitches of odd numbers of chunks.
     kernel deep_steps_turned<T: Float>(a: &Tensor<T, [K, M]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [80, 64], BN: [48], BK: [144, 256], stages: [2], warps: [1, 2] }
     {
@@ -32,7 +32,7 @@ atlas_kernel! {
         }
     }
 
-    /// Two products of one pipeline: only the first is cut.
+    /// Two products in one pipeline: only the first is split.
     kernel two_products<T: Float>(
         a: &Tensor<T, [M, K]>,
         b: &Tensor<T, [K, N]>,
@@ -55,7 +55,7 @@ atlas_kernel! {
         }
     }
 
-    /// tf32: steps of 8, of which the first stands before the refill.
+    /// tf32: steps of 8, the first of them before the refill.
     kernel in_tf32(a: &Tensor<f32, [M, K]>, b: &Tensor<f32, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [32], BN: [16], BK: [40, 12], stages: [3, 2], warps: [4] }
     {
@@ -68,7 +68,7 @@ atlas_kernel! {
         }
     }
 
-    /// Column ranges of a long product: origins that are not 0, loops over K, elements real in grains of a dim's divisor.
+    /// Column ranges of a long product: nonzero origins, loops over K, and validity in multiples of a dim's divisor.
     kernel ranged<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [64], BN: [160], warps: [4, 2] }
     {
@@ -85,7 +85,7 @@ atlas_kernel! {
         }
     }
 
-    /// What makes the left operand takes long: the refill waits for it.
+    /// Computing the left operand takes long, and the refill waits for it.
     kernel activated<T: Float>(x: &Tensor<T, [M, K]>, w: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [32], BN: [32], BK: [64, 32], stages: [2, 3], warps: [4] }
     {
@@ -99,7 +99,7 @@ atlas_kernel! {
         }
     }
 
-    /// Warps that split no extent evenly, and reductions along both axes of what they make.
+    /// Warps that divide no extent evenly, and reductions of the result along both axes.
     kernel odd_grids<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [48], BN: [80], BK: [32], stages: [3], warps: [8, 6, 5, 12] }
     {
@@ -112,7 +112,7 @@ atlas_kernel! {
         }
     }
 
-    /// A left operand that is handed on in registers, or is not.
+    /// A left operand that is passed on in registers, or is not.
     kernel chain<T: Float>(x: &Tensor<T, [N, D]>, w1: &Tensor<T, [H, D]>, w2: &Tensor<T, [H, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [48, 80], BH: [80, 16], stages: [3], warps: [8] }
     {
@@ -144,7 +144,7 @@ atlas_kernel! {
         }
     }
 
-    /// Programs in groups, behind two axes of batches.
+    /// Programs in groups, with two batch axes.
     kernel batched<T: Float>(a: &Tensor<T, [B, G, M, K]>, b: &Tensor<T, [B, G, K, N]>, y: &mut Tensor<f32, [B, G, M, N]>)
     tune { BM: [16], BN: [16], BK: [16], stages: [2], warps: [1] }
     {
@@ -157,7 +157,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows and columns that are points.
+    /// Rows and columns that are single elements.
     kernel point_by_point(a: &Tensor<f32, [M, K]>, b: &Tensor<f32, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { warps: [1] }
     {
@@ -192,7 +192,7 @@ fn products_share_a_refill() {
 
 #[test]
 fn ranges_of_long_products() {
-    // Divisors of N: 160, 40, 8, 4, 2, 1.
+    // The divisors of N: 160, 40, 8, 4, 2, 1.
     for (k, n) in [(144, 160), (208, 160), (192, 120), (192, 168), (192, 100), (192, 90), (192, 45)] {
         agrees(&ranged, &[small(F16, &[70, k]), small(F16, &[k, n]), output(F32, &[70, n])], 2e-5);
     }
@@ -232,7 +232,7 @@ fn left_operands_handed_on_by_any_grid() {
 
 #[test]
 fn groups_of_rows_behind_batches() {
-    // 9, 8, 1, 7, 17 and no rows of tiles; 1, 3 and no columns.
+    // 9, 8, 1, 7, 17 and 0 rows of tiles; 1, 3 and 0 columns.
     for (m, n) in [(144, 48), (128, 16), (5, 40), (112, 33), (270, 8), (0, 16), (16, 0)] {
         let args = [small(F16, &[2, 3, m, 20]), small(F16, &[2, 3, 20, n]), output(F32, &[2, 3, m, n])];
         agrees(&batched, &args, 2e-5);

@@ -1,4 +1,4 @@
-//! Kernels that ship, where logits are infinite, scales 0 or negative, and places far outside of their tensors.
+//! Shipped kernels with infinite logits, scales that are 0 or negative, and indices far out of range.
 
 use super::{Given, agrees, input, noise, output, random};
 use atlas_dsl::DType::{Bf16, F16, F32, I32};
@@ -12,7 +12,7 @@ use atlas_ops::windowed_attention::windowed_attention;
 
 const INF: f64 = f64::INFINITY;
 
-/// Row by row: -infinity first, last, alone, +infinity, NaN, and usual numbers.
+/// Row by row: -infinity first, last, alone, then +infinity, NaN, and ordinary numbers.
 fn logit(row: usize, at: usize, count: usize) -> f64 {
     let holds = match row {
         0 => at + 1 < count,
@@ -37,7 +37,7 @@ fn rows_of_logits() {
     }
 }
 
-/// Queries that read each key's first element, and keys that hold a kind of row there.
+/// Queries that select each key's first element, and keys that hold one kind of row there.
 fn attended(dtype: atlas_dsl::DType, kind: usize, queries: &[usize], keys: &[usize]) -> [Given; 2] {
     let count = keys.iter().product::<usize>() / 16;
     let q = input(dtype, queries, |i| if i % 16 == 0 { 1.0 } else { 0.0 });

@@ -1,11 +1,11 @@
-//! Loops with loops inside, and loops that work in many buffers: what is numbered anew in each iteration stays the same number.
+//! Nested loops, and loops that use many buffers: renumbering in each iteration keeps numbers consistent.
 
 use super::{agrees_with, output, random};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F32};
 
 atlas_kernel! {
-    /// Rows from the last to the first, each by tiles, twice; counters of tiles go from loop to loop.
+    /// Rows from last to first, each by tiles, twice. The tile counters are carried from loop to loop.
     kernel walked(x: &Tensor<f32, [G, A, N]>, y: &mut Tensor<f32, [G, A, N]>, z: &mut Tensor<f32, [G, A]>)
     tune { BN: [16], warps: [1, 2] }
     {
@@ -28,7 +28,7 @@ atlas_kernel! {
         }
     }
 
-    /// Three deep: a product in each, whose operands other loops count.
+    /// Three levels: each has a product whose operands other loops count.
     kernel nested<T: Float>(x: &Tensor<T, [G, A, M, K]>, w: &Tensor<T, [G, C, K, N]>, y: &mut Tensor<f32, [G, A, M, N]>)
     tune { BM: [16], BN: [16, 32], BK: [16], stages: [2, 3], warps: [1, 4] }
     {

@@ -1,4 +1,5 @@
-//! Kernels that magnify the errors of functions, on simulated GPUs whose approximate instructions are as far off as they may be.
+//! Kernels that magnify the errors of functions, on simulated GPUs whose approximate instructions have the largest
+//! allowed error.
 
 use super::{Given, agrees, input, output};
 use atlas::prelude::*;
@@ -46,7 +47,7 @@ atlas_kernel! {
     }
 }
 
-/// Numbers just above 60, whose exponentials lose most by a rounding of the argument, and 60.
+/// Numbers just above 60 whose exponentials are most affected by rounding the argument, and 60.
 fn near_sixty() -> [Given; 2] {
     [input(F32, &[256], |i| 60.0 + i as f64 * 2f64.powi(-18)), input(F32, &[256], |_| 60.0)]
 }
@@ -60,7 +61,7 @@ fn differences_of_quotients_keep_their_digits() {
 
 #[test]
 fn a_product_of_a_thousand_exponentials_keeps_its_digits() {
-    // The product with log2(e) rounds up for the one and, of the other, for the number nearer to 0.
+    // The product with log2(e) rounds up for one number, and for the other it does so for the one closer to 0.
     let lost = |x: f32| f64::from(x * std::f32::consts::LOG2_E) - f64::from(x) * std::f64::consts::LOG2_E;
     let near = |from: f32| (0..4096).map(move |i| from + i as f32 * 2f32.powi(-17));
     let up = near(80.0).max_by(|a, b| lost(*a).total_cmp(&lost(*b))).unwrap_or(80.0);
@@ -81,7 +82,7 @@ fn logarithms_and_exponentials_of_exponentials_keep_their_digits() {
 
 #[test]
 fn waves_of_large_arguments_keep_their_digits_near_their_roots() {
-    // A number near a multiple of pi, and of half of it.
+    // A number close to a multiple of pi, or of half of it.
     let near = |i: usize| ((200_000 + 377 * i) as f64 * std::f64::consts::FRAC_PI_2) as f32;
     let mut all: Vec<f32> = (0..300).map(near).collect();
     all.retain(|x| x.abs() < 1_048_576.0);
@@ -90,13 +91,13 @@ fn waves_of_large_arguments_keep_their_digits_near_their_roots() {
         all.iter().copied().min_by(by).unwrap_or(1.0)
     };
     for x in [least(f64::sin), least(f64::cos)] {
-        // One number alone, so that its own size is what the result is measured by.
+        // A single number, so that the result is measured relative to its own size.
         let a = input(F32, &[1], |_| f64::from(x));
         agrees(&waves, &[a, output(Bf16, &[1]), output(Bf16, &[1])], 2f64.powi(-7));
     }
 }
 
-/// Were roundings forgotten, as they once were, these kernels would show it.
+/// These kernels would fail if roundings were ignored, as they once were.
 #[cfg(feature = "mutations")]
 #[test]
 fn forgotten_roundings_show() {

@@ -1,8 +1,9 @@
-//! One kernel on the CPU, on every simulated GPU under three schedules and as many choices of
-//! approximate results, and on a real one if asked for: they agree.
+//! Runs one kernel on the CPU, on every simulated GPU under three schedules and as many choices of approximate results,
+//! and on a real GPU on request, and compares the results.
 //!
-//! The CPU device is the reference; each other device runs the config of its own choice and every config of the tune
-//! space, up to a limit. `agrees_with` compares the CPU with a plain f64 loop too. `ATLAS_DEVICES=cuda:0` adds devices to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
+//! The CPU device is the reference. Each other device runs the config of its own choice and every config of the tune
+//! space, up to a limit. `agrees_with` also compares the CPU with a plain f64 loop. `ATLAS_DEVICES=cuda:0` adds devices
+//! to the simulated ones, and `ATLAS_NO_SIM=1` leaves those out.
 
 mod absolute;
 mod advice;
@@ -36,15 +37,15 @@ use atlas_runtime::simulator::alu::Approximation;
 use atlas_runtime::simulator::launch::Policy;
 use atlas_runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
 
-/// Configs that a kernel is tried with beside the one that is chosen.
+/// The number of configs to try beside the chosen one.
 const CONFIGS: usize = 4;
 
-/// An argument as the host has it.
+/// An argument on the host.
 #[derive(Clone)]
 pub(crate) enum Given {
     /// Read by the kernel.
     In(Data),
-    /// Written, and perhaps read, by the kernel.
+    /// Written, and possibly read, by the kernel.
     Out(Data),
     /// A number.
     F32(f32),
@@ -52,41 +53,41 @@ pub(crate) enum Given {
     I32(i32),
 }
 
-/// Elements of a tensor, and how they lie.
+/// The elements of a tensor, and their layout.
 #[derive(Clone)]
 pub(crate) struct Data {
     dtype: DType,
     shape: Vec<usize>,
     values: Vec<f64>,
-    /// Elements before, and after, each row.
+    /// The number of elements before and after each row.
     around: (usize, usize),
 }
 
-/// A number between -1 and 1 that looks random, the same for the same index.
+/// A pseudo-random number between -1 and 1 that depends only on the index.
 pub(crate) fn noise(i: usize) -> f64 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     ((x >> 40) as f64 / f64::from(1 << 23)) - 1.0
 }
 
-/// An input of elements made from their row-major index.
+/// An input whose elements are a function of their row-major index.
 pub(crate) fn input(dtype: DType, shape: &[usize], f: impl FnMut(usize) -> f64) -> Given {
     Given::In(data(dtype, shape, f))
 }
 
-/// An input of noise.
+/// A random input.
 pub(crate) fn random(dtype: DType, shape: &[usize]) -> Given {
     let salt = shape.iter().fold(17, |a, &b| a * 31 + b);
     input(dtype, shape, |i| noise(i + salt))
 }
 
-/// An output; NaN before the launch.
+/// An output, which is NaN before the launch.
 pub(crate) fn output(dtype: DType, shape: &[usize]) -> Given {
     let unwritten = if dtype.is_float() { f64::NAN } else { -77.0 };
     Given::Out(data(dtype, shape, |_| unwritten))
 }
 
-/// An output that the kernel reads first.
+/// An output that the kernel also reads.
 pub(crate) fn in_place(dtype: DType, shape: &[usize]) -> Given {
     Given::Out(data(dtype, shape, |i| noise(i + 5)))
 }
@@ -97,7 +98,7 @@ fn data(dtype: DType, shape: &[usize], f: impl FnMut(usize) -> f64) -> Data {
 }
 
 impl Given {
-    /// The same as a view into wider rows: so many elements before each row, so many after.
+    /// The same as a view into wider rows, with `before` elements before each row and `after` elements after it.
     pub(crate) fn within(mut self, before: usize, after: usize) -> Given {
         if let Given::In(d) | Given::Out(d) = &mut self {
             d.around = (before, after);
@@ -106,10 +107,10 @@ impl Given {
     }
 }
 
-/// What stands around a view; it is neither read nor written.
+/// The elements around a view, which must be neither read nor written.
 const AROUND: f64 = 99.0;
 
-/// A tensor with what stands around it.
+/// A tensor with the elements around it.
 struct Placed {
     whole: Tensor,
     view: Tensor,
@@ -144,7 +145,7 @@ impl Data {
         Ok(Placed { whole, view })
     }
 
-    /// The elements of the view, out of those of the whole; what stands around it has to be as it was.
+    /// The elements of the view, out of the whole tensor. The elements around it must be unchanged.
     fn inside(&self, whole: &[f64]) -> Vec<f64> {
         let (row, (before, after)) = (self.shape.last().copied().unwrap_or(0), self.around);
         let mut view = Vec::new();
@@ -157,7 +158,7 @@ impl Data {
     }
 }
 
-/// A number as elements of a type hold it.
+/// A number rounded to an element type.
 fn rounded(dtype: DType, v: f64) -> f64 {
     match dtype {
         DType::F32 => f64::from(v as f32),
@@ -169,7 +170,7 @@ fn rounded(dtype: DType, v: f64) -> f64 {
     }
 }
 
-/// The outputs, and what stands around them, after a launch.
+/// The outputs after a launch, with the elements around them.
 fn run(
     kernel: &'static KernelDef,
     device: &Device,
@@ -229,7 +230,8 @@ pub(crate) fn devices() -> Vec<(String, Device)> {
     devices
 }
 
-/// The most by which two results differ, relative to the largest magnitude; infinite where one is NaN or infinite alone.
+/// The largest difference of two results, relative to the largest magnitude. Infinite if only one of two elements is
+/// NaN or infinite.
 fn difference(found: &[f64], wanted: &[f64]) -> (f64, usize) {
     let finite = wanted.iter().filter(|w| w.is_finite() && **w != AROUND);
     let scale = finite.fold(1e-30_f64, |a, &b| a.max(b.abs()));
@@ -247,13 +249,13 @@ fn difference(found: &[f64], wanted: &[f64]) -> (f64, usize) {
     worst
 }
 
-/// True if a config was passed over for a fault of the compiler.
+/// True if a config was passed over because of a defect of the compiler.
 fn is_defect(refused: &[(Config, String)]) -> bool {
     refused.iter().any(|(_, why)| why.contains("a defect of Atlas"))
 }
 
-/// What is wrong with a kernel on these arguments: the devices and configs on which it fails, or differs from the CPU by
-/// more than `bound` of the largest result.
+/// The failures of a kernel on these arguments: the devices and configs on which it fails, or differs from the CPU by
+/// more than `bound` times the largest result.
 pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: f64) -> Vec<String> {
     let wanted = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));
     let configs = kernel.configs();
@@ -264,8 +266,8 @@ pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: 
         for &config in &picked {
             let at = format!("{} on {name}, config {}", kernel.name, config.map_or("chosen".into(), Config::to_string));
             match run(kernel, &device, config, given) {
-                // A config of the space that this GPU cannot run is no fault; that one could be chosen, is, and so is one
-                // that the compiler fails on.
+                // A config of the space that this GPU cannot run is not a failure. A failure to choose any config is
+                // one, and so is a defect of the compiler.
                 Err(RuntimeError::Compile(e))
                     if config.is_some() && !e.refused.is_empty() && !is_defect(&e.refused) => {}
                 Err(e) => wrong.push(format!("{at}: {e}")),
@@ -283,7 +285,7 @@ pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: 
     wrong
 }
 
-/// Fails if a kernel is not on every device what it is on the CPU.
+/// Fails if a kernel's results on any device differ from those on the CPU.
 #[track_caller]
 pub(crate) fn agrees(kernel: &'static KernelDef, given: &[Given], bound: f64) {
     let wrong = disagreements(kernel, given, bound);
@@ -291,11 +293,11 @@ pub(crate) fn agrees(kernel: &'static KernelDef, given: &[Given], bound: f64) {
     assert!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), shown.join("\n"));
 }
 
-/// Fails if a kernel on the CPU is not what a plain loop in f64 makes of the same arguments, to within `bound` of each
-/// output's largest magnitude, or is not the same, to within twice that, on every other device.
+/// Fails if a kernel on the CPU differs from a plain f64 loop by more than `bound` times each output's largest
+/// magnitude, or if any other device differs from the CPU by more than twice that.
 ///
-/// The loop gets the elements of every argument as the kernel does, row-major; a number is one element. It returns the
-/// outputs in order.
+/// The loop gets the elements of every argument in row-major order, as the kernel does. A number is one element. It
+/// returns the outputs in order.
 #[track_caller]
 pub(crate) fn agrees_with(
     kernel: &'static KernelDef,

@@ -6,7 +6,7 @@ use atlas_dsl::DType;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
-    /// e = x xᵀ, each product of two tiles once.
+    /// e = x xᵀ, with each product of two tiles computed once.
     kernel symmetric<T: Float>(x: &Tensor<T, [B, M, N]>, e: &mut Tensor<f32, [B, M, M]>)
     tune { BI: [32, 16, 64], BK: [32], stages: [2], warps: [2, 4, 1] }
     {
@@ -20,7 +20,7 @@ atlas_kernel! {
         }
     }
 
-    /// What a pair of one axis alone sees: its coordinates, the greater first, and what was there on both sides.
+    /// The view of a single pair: its coordinates, the greater first, and the previous content on both sides.
     kernel mirrored(x: &mut Tensor<f32, [M, M]>, at: &mut Tensor<i32, [M, M]>)
     tune { BI: [4], warps: [1, 2, 4] }
     {
@@ -33,7 +33,7 @@ atlas_kernel! {
         }
     }
 
-    /// Only the triangle below, and its diagonal, with two axes outside.
+    /// Only the lower triangle and its diagonal, with two outer axes.
     kernel below(x: &Tensor<f32, [A, B, M]>, y: &mut Tensor<f32, [A, B, M, M]>)
     tune { BI: [16], warps: [1, 8] }
     {

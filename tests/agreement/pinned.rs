@@ -1,4 +1,4 @@
-//! Schedules that say what the compiler would else decide: grids of warps, orders of programs.
+//! Schedules that fix decisions of the compiler: grids of warps, orders of programs.
 
 use super::{agrees, input, noise, output};
 use atlas::prelude::*;
@@ -6,7 +6,8 @@ use atlas_dsl::DType::{Bf16, F32};
 use atlas_dsl::{Config, DType};
 
 atlas_kernel! {
-    /// A product whose tiles the warps deal out by rows, by columns or by both, and whose programs run in groups of rows.
+    /// A product whose tiles are divided over warps by rows, by columns or by both, and whose programs run in groups of
+    /// rows.
     kernel product<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [48], BN: [80], BK: [16], warps: [8], warp_grid: [1x8, 8x1, 2x4, 4x2], order: [groups(2), linear] }
     {
@@ -19,7 +20,7 @@ atlas_kernel! {
         }
     }
 
-    /// Grids that divide neither the warps' blocks nor each other.
+    /// Grids that divide neither the blocks of warps nor each other.
     kernel by_five<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [64], BN: [64], BK: [16], warps: [5], warp_grid: [1x5, 5x1] }
     {
@@ -32,7 +33,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same of columns that are fewer than the warps.
+    /// The same with fewer columns than warps.
     kernel by_seven<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
     tune { BM: [32], BN: [48], BK: [16], warps: [7], warp_grid: [1x7, 7x1] }
     {
@@ -45,7 +46,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product that is made by ranges of columns.
+    /// A product that is computed by ranges of columns.
     kernel by_ranges<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, H]>, y: &mut Tensor<T, [N, H]>)
     tune { BN: [128], warps: [8], warp_grid: [1x8, 2x4, 4x2, 8x1] }
     {
@@ -54,8 +55,8 @@ atlas_kernel! {
         }
     }
 
-    /// Two products and a reduction of rows between them, which warps that share columns reduce together and pass through shared
-    /// memory, by every grid of six warps.
+    /// Two products with a reduction of rows between them. Warps that split the columns of a row reduce it
+    /// together and pass the result through shared memory, for every grid of six warps.
     kernel handed_on<T: Float>(x: &Tensor<T, [G, N, D]>, w: &Tensor<T, [D, H]>, v: &Tensor<T, [H, D]>, y: &mut Tensor<f32, [G, N, D]>)
     tune { BN: [96], warps: [6], warp_grid: [3x2, 1x6, 6x1, 2x3] }
     {
@@ -85,7 +86,7 @@ fn products_by_every_grid_of_warps() {
     }
 }
 
-/// What a schedule says is in the kernel, and what it cannot say is refused by its reason.
+/// A schedule's choices are in the kernel, and impossible choices are refused with a reason.
 #[test]
 fn a_schedule_is_obeyed_or_refused() -> atlas::Result<()> {
     let device = Device::sim("sm_80")?;

@@ -5,7 +5,7 @@ use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
-    /// Loads of a pipeline that only registers use, of two shapes, beside each other.
+    /// Pipelined loads of two shapes that only registers use.
     kernel weighted_rows<T: Float>(x: &Tensor<T, [N, L]>, w: &Tensor<T, [L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [8, 4], BL: [64, 32], stages: [3, 1, 2, 5], warps: [2, 4] }
     {
@@ -18,7 +18,7 @@ atlas_kernel! {
         }
     }
 
-    /// A pipeline in a loop around it, and one that begins at another number than 0.
+    /// A pipeline in an outer loop, and a pipeline that does not start at 0.
     kernel rows_below<T: Float>(x: &Tensor<T, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [8], BL: [32], stages: [3, 4], warps: [1] }
     {
@@ -36,7 +36,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product and a load that registers use share a pipeline.
+    /// A pipeline with a product and a load into registers.
     kernel scaled_product<T: Float>(
         a: &Tensor<T, [M, K]>,
         b: &Tensor<T, [N, K]>,
@@ -56,7 +56,7 @@ atlas_kernel! {
         }
     }
 
-    /// Products of so many steps along K that they become loops, with operands as they lie and transposed.
+    /// Products with so many steps along K that they become loops, with plain and transposed operands.
     kernel deep<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [M, N]>)
     tune { warps: [4, 8, 1] }
     {
@@ -94,7 +94,7 @@ fn loads_that_registers_use_run_ahead() {
             agrees(&weighted_rows, &args, 1e-5);
         }
     }
-    // Rows of an odd length are copied by no `cp.async`.
+    // Rows of an odd length cannot be copied by `cp.async`.
     agrees(&weighted_rows, &[random(F16, &[5, 101]), random(F16, &[101]), output(F32, &[5])], 1e-5);
 }
 

@@ -1,4 +1,4 @@
-//! Scalars that are made of one another: what is met by many ways is looked at once.
+//! Scalars computed from each other: a value that is reached on many paths is visited once.
 
 use super::{Given, agrees_with, output, random, run};
 use atlas::prelude::*;
@@ -7,7 +7,7 @@ use atlas_dsl::{Specialization, parse_kernel, same_kernel, verify};
 use std::time::{Duration, Instant};
 
 atlas_kernel! {
-    /// A load that begins at a number of which each factor is the product of two others.
+    /// A load that starts at a number each of whose factors is the product of two others.
     kernel starts_far(x: &Tensor<f32, [L]>, s: i32, y: &mut Tensor<f32, [N]>)
     {
         for n in grid(tiles(N, 16)) {
@@ -39,7 +39,8 @@ atlas_kernel! {
     }
 }
 
-/// As trees these numbers have 2^32 leaves: to whoever checks, builds, prints, reads or runs the kernel.
+/// Expanded as trees, these numbers have 2^32 leaves for every part that checks, builds, prints, reads or runs the
+/// kernel.
 #[test]
 fn numbers_that_share_their_parts_are_built_once() {
     let (row, rows) = (random(F32, &[40]), random(F32, &[16, 16]));
@@ -58,7 +59,7 @@ fn numbers_that_share_their_parts_are_built_once() {
     }
 }
 
-/// Who visits them by each way takes minutes at the least.
+/// Code that visits them on each path would take minutes at least.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Norms of numbers far from 1, which shipped kernels take: on the CPU's side of the comparison stand their references.
+//! Norms of numbers far from 1 by shipped kernels. They are compared with their references, not with the CPU.
 
 use super::{Given, agrees, devices, input, noise, output};
 use atlas_dsl::DType;

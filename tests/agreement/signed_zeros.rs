@@ -1,14 +1,14 @@
-//! The sign of a zero: every device gives the same, but for what a sum adds up to.
+//! The sign of a zero: every device gives the same, except for sums.
 
 use super::{agrees_with, input, output};
 use atlas::prelude::*;
 use atlas_dsl::DType::{F16, F32, F64};
 
-/// How many results there are for each element.
+/// The number of results for each element.
 const RESULTS: usize = 17;
 
 atlas_kernel! {
-    /// One over each zero, which is an infinity of its sign.
+    /// The reciprocal of each zero, which is an infinity of its sign.
     kernel signs<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<f32, [F, N]>)
     tune { BN: [32], warps: [1] }
     {
@@ -72,7 +72,7 @@ atlas_kernel! {
     }
 }
 
-/// Zeros of both signs, in turn.
+/// Zeros of alternating sign.
 fn zero(i: usize) -> f64 {
     if i.is_multiple_of(2) { 0.0 } else { -0.0 }
 }

@@ -1,11 +1,11 @@
-//! What starts first in a block, at its edges.
+//! Loads that start first in a block, in boundary cases.
 
 use super::{agrees, output, random};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
-    /// One place of two loads, of which one goes through a ring and one to registers.
+    /// Two loads from one place, one through a ring and one to registers.
     kernel one_place<T: Float>(x: &Tensor<T, [N, L]>, f: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], BL: [32], stages: [3, 2], warps: [2, 1] }
     {
@@ -40,7 +40,7 @@ atlas_kernel! {
         }
     }
 
-    /// A pipeline in a pipeline that begins where the outer one loads.
+    /// A nested pipeline that starts at a number which the outer one loads.
     kernel begins_with<T: Float>(x: &Tensor<T, [N, L]>, f: &Tensor<f32, [N, L]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4], stages: [3, 2], warps: [1] }
     {
@@ -59,7 +59,7 @@ atlas_kernel! {
         }
     }
 
-    /// More operands than shared memory holds at once.
+    /// More operands than fit in shared memory at once.
     kernel layers<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D, D]>, v: &Tensor<T, [D, D]>, u: &Tensor<T, [D, D]>, t: &Tensor<T, [D, D]>, s: &Tensor<T, [D, D]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [16], warps: [4] }
     {

@@ -1,4 +1,4 @@
-//! Sums of many wide tiles: each is added as it is loaded, so that they need no more registers than a few of them.
+//! Sums of many wide tiles: each is added as it is loaded, so that registers hold only a few of them.
 
 use super::{Given, agrees, input, noise, output};
 use atlas::prelude::*;
@@ -6,7 +6,7 @@ use atlas_dsl::DType;
 use atlas_dsl::DType::{Bf16, F32, F64};
 
 atlas_kernel! {
-    /// Eight rows, each of which takes 32 registers of a thread.
+    /// Eight rows, each of which takes 32 registers per thread.
     kernel sum_of_eight<T: Float>(
         a: &Tensor<T, [N, D]>, b: &Tensor<T, [N, D]>, c: &Tensor<T, [N, D]>, d: &Tensor<T, [N, D]>,
         e: &Tensor<T, [N, D]>, f: &Tensor<T, [N, D]>, g: &Tensor<T, [N, D]>, h: &Tensor<T, [N, D]>,
@@ -18,7 +18,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same of doubles, which take twice the registers; a reduction of all that has been added.
+    /// The same for doubles, which take twice the registers, and a reduction of the sum.
     kernel fold_of_eight(
         a: &Tensor<f64, [N, D]>, b: &Tensor<f64, [N, D]>, c: &Tensor<f64, [N, D]>, d: &Tensor<f64, [N, D]>,
         e: &Tensor<f64, [N, D]>, f: &Tensor<f64, [N, D]>, g: &Tensor<f64, [N, D]>, h: &Tensor<f64, [N, D]>,
@@ -34,7 +34,7 @@ atlas_kernel! {
         }
     }
 
-    /// A polynomial whose coefficients are rows, and a product that goes along with it.
+    /// A polynomial whose coefficients are rows, and a product computed with it.
     kernel polynomial(
         a: &Tensor<f32, [N, D]>, b: &Tensor<f32, [N, D]>, c: &Tensor<f32, [N, D]>, d: &Tensor<f32, [N, D]>,
         e: &Tensor<f32, [N, D]>, f: &Tensor<f32, [N, D]>, g: &Tensor<f32, [N, D]>, x: &Tensor<f32, [N, D]>,

@@ -1,4 +1,4 @@
-//! Small kernels that were once compiled wrongly, or refused without need: each shows one rule of the compiler.
+//! Small kernels that were once miscompiled, or refused needlessly: each shows one rule of the compiler.
 
 use super::{agrees, in_place, input, noise, output, random};
 use atlas::prelude::*;
@@ -423,14 +423,14 @@ fn warps_past_the_end_of_a_product_repeat_its_last_block() {
 #[test]
 fn differences_of_nearly_equal_numbers_keep_their_digits() {
     for dtype in [F16, Bf16] {
-        // The differences themselves are of 2^-6, their terms near 1.
+        // The differences are of the order of 2^-6, and their terms are near 1.
         let x = input(dtype, &[300], |i| 0.25 + 0.25 * noise(i).abs());
         agrees(&small_differences, &[x, output(dtype, &[300]), output(dtype, &[300])], 2f64.powi(-7));
     }
 }
 
 atlas_kernel! {
-    /// Zeros past an edge by their sign, which a reciprocal shows.
+    /// The signs of zeros past an edge, which a reciprocal shows.
     kernel signs_of_zero(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [F, N]>)
     {
         for n in grid(N) {

@@ -1,11 +1,11 @@
-//! Edges that sizes decide: what a maker stores as 0 is a number to who reads it, fused or not.
+//! Edges that depend on sizes: a value that a maker stores as 0 is a number for its reader, fused or not.
 
 use super::stages::*;
 use atlas::prelude::*;
 use atlas_runtime::{Arg, RuntimeError};
 
 atlas_kernel! {
-    /// Rows of x, padded with what is not valid, and nothing else.
+    /// The rows of x, padded with invalid elements.
     kernel cut_to<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, E]>)
     tune { BN: [4, 1] }
     {
@@ -14,7 +14,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same rounded at the end; of 0 it makes something else.
+    /// The same, with a function that does not keep 0, rounded at the end.
     kernel cut_gelu<T: Float, U: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<U, [N, E]>)
     tune { BN: [4, 1] }
     {
@@ -39,7 +39,7 @@ atlas_kernel! {
         }
     }
 
-    /// Sums of what is valid, and the least.
+    /// Sums and minima of the valid elements.
     kernel counts<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<f32, [D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 1] }
     {
@@ -66,7 +66,7 @@ atlas_kernel! {
         }
     }
 
-    /// An element that is none where a dim is short, for each row of a tile.
+    /// An element for each row of a tile, which does not exist if a dim is short.
     kernel with_element<T: Float>(x: &Tensor<T, [N, D]>, b: &Tensor<T, [E]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [4, 1] }
     {
@@ -96,7 +96,7 @@ fn empty(shape: &[usize]) -> Tensor {
     Device::cpu().tensor_from(&vec![-77.0_f32; shape.iter().product()], shape).unwrap()
 }
 
-/// Launches in every config; all of them give the same, which is returned.
+/// Launches in every config. All of them must give the same result, which is returned.
 fn launched(kernel: &'static atlas_dsl::KernelDef, inputs: &[&Tensor], shape: &[usize]) -> Vec<f64> {
     let mut first: Option<Vec<f64>> = None;
     for config in kernel.configs() {
@@ -143,7 +143,7 @@ fn what_was_stored_as_zero_is_read_as_zero() {
         let sums = launched(&unrounded, &[&x, &w], &numbers);
         assert_eq!(sums, launched(&counts, &[&exact, &w], &numbers), "E = {e}");
     }
-    // The first element of the padding that a person would look at.
+    // The first padding element, where a mistake would be visible.
     let found = launched(&padded_plus_one, &[&x], &[5, 8]);
     assert_eq!(found[3..6], [at(&x)[3] + 1.0, 1.0, 1.0]);
 }

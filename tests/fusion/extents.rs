@@ -1,11 +1,11 @@
-//! Fused kernels at dims of one element, and of as many as a tile has: what is legal is so at every size.
+//! Fused kernels at dims of one element and of exactly one tile: legality does not depend on the size.
 
 use atlas::prelude::*;
 use atlas_dsl::KernelDef;
 use atlas_runtime::Arg;
 
 atlas_kernel! {
-    // Makers: twice x, element by element, in tiles, in whole rows and columns.
+    // Makers: twice x, by elements, by tiles, by whole rows and columns.
     kernel twice_points(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     { for n in grid(N) { store(y[n], load(x[n]) * 2.0); } }
 
@@ -53,7 +53,7 @@ atlas_kernel! {
     kernel first_columns(t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
     { for n in grid(tiles(N, 4)) { store(y[n], load(t[n, span(0, 1)]) + 0.0 * sum(load(t[n, ..]), axis = 1)); } }
 
-    /// The neighbours before and after, in tiles of any size.
+    /// The previous and the next element, in tiles of any size.
     kernel neighbours(t: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4, 1, 2], BD: [4, 1, 8] }
     {
@@ -63,7 +63,7 @@ atlas_kernel! {
         }
     }
 
-    /// The elements that a constant number of iterations counts, beside all of a row, whose length is known then.
+    /// Elements counted by a constant number of iterations, and a whole row, whose length is then known.
     kernel first_four(t: &Tensor<f32, [N, D]>, w: &Tensor<f32, [D]>, y: &mut Tensor<f32, [N, E]>, z: &mut Tensor<f32, [N]>)
     {
         for n in grid(N) {
@@ -117,7 +117,7 @@ fuse! {
     kernel elements_four_of_tiles = twice_elements >> first_four_of_tiles;
 }
 
-/// What a kernel makes of inputs on the CPU, in every config and without one; its outputs have these shapes.
+/// The outputs of a kernel on the CPU, in every config and without one, with these shapes.
 fn made(
     kernel: &'static KernelDef,
     inputs: &[(&[f32], &[usize])],

@@ -1,4 +1,5 @@
-//! Chains of kernels that read their rows several times: what of a maker is the same for all tiles is written once.
+//! Chains of kernels that read their rows several times: a maker's operations that are the same for all tiles are
+//! emitted once.
 
 use super::refusals::has;
 use atlas::prelude::*;
@@ -6,7 +7,7 @@ use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{KernelDef, Specialization};
 
 atlas_kernel! {
-    /// Reads its row three times: in two loops, and a tile of it.
+    /// Reads its row three times: in two loops, and as a tile.
     kernel streamed(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4], BD: [8], BC: [8], warps: [1] }
     {
@@ -19,7 +20,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each row from sums over all rows: a loop moves all that is read, and nothing is the same.
+    /// Each row is computed from sums over all rows: a loop moves everything that is read, so nothing can be shared.
     kernel mixed(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4], BM: [4], warps: [1] }
     {
@@ -33,7 +34,8 @@ atlas_kernel! {
         }
     }
 
-    /// Each row from its products with all rows: a loop moves what is read in it, and nothing of two tiles is the same.
+    /// Each row is computed from its products with all rows: a loop moves what it reads, and no two tiles share
+    /// anything.
     kernel attended(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4], BM: [4], warps: [1] }
     {
@@ -65,7 +67,7 @@ fn operations(kernel: &'static KernelDef) -> usize {
     (kernel.build)(&spec, &kernel.default_config()).unwrap_or_else(|e| panic!("{}: {e}", kernel.name)).insts.len()
 }
 
-/// On the CPU, a chain by its kernels one after the other and at once.
+/// On the CPU, a chain launched kernel by kernel and as one fused kernel.
 fn agrees(one: &'static KernelDef, times: usize, fused: &'static KernelDef, n: usize, d: usize) {
     let cpu = Device::cpu();
     let x: Vec<f32> = (0..n * d).map(|i| ((i * 37 + 11) % 64) as f32 / 64.0 - 0.5).collect();
@@ -86,7 +88,7 @@ fn agrees(one: &'static KernelDef, times: usize, fused: &'static KernelDef, n: u
 #[test]
 fn what_tiles_of_a_row_have_in_common_is_written_once() {
     let counts = [&two, &three, &six, &twelve].map(|k| operations(k));
-    // It would be three times as many for each kernel more.
+    // Otherwise each further kernel would triple the number.
     assert!(counts[3] < 20 * counts[1], "{counts:?}");
     agrees(&streamed, 3, &three, 5, 19);
     agrees(&streamed, 6, &six, 5, 19);

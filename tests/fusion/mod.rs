@@ -1,4 +1,4 @@
-//! Fusion: `fuse!`, what it refuses, what it leaves in memory, and that fused kernels compute what their parts do.
+//! Fusion: `fuse!`, its refusals, the tensors that stay in memory, and that fused kernels compute what their parts do.
 
 mod edges;
 mod extents;

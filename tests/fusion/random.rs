@@ -1,4 +1,4 @@
-//! Random chains: fused, they compute what they compute one after the other, bit for bit.
+//! Random chains: fused kernels give the same bits as the kernels one after the other.
 
 use super::stages::*;
 use crate::kernels::Bits;
@@ -11,12 +11,12 @@ use atlas_runtime::{Arg, RuntimeError};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
-/// Chains that are to be fused and compared.
+/// The number of chains to fuse and compare.
 const WANTED: usize = 600;
 
 const TYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
 
-/// What goes from one kernel to the next: rows of floats or of whole numbers, or one number a row.
+/// The tensor between two kernels: rows of floats or of whole numbers, or one number per row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rows,
@@ -24,7 +24,7 @@ enum Kind {
     Numbers,
 }
 
-/// A kernel, what it reads and what it makes of that.
+/// A kernel, and the kinds of its input and output.
 type Stage = (&'static KernelDef, Kind, Kind);
 
 static STAGES: [Stage; 26] = [
@@ -56,12 +56,13 @@ static STAGES: [Stage; 26] = [
     (&least, Kind::Rows, Kind::Numbers),
 ];
 
-/// For the rest of the process.
+/// Leaks a value for the rest of the process.
 fn leak<T>(x: T) -> &'static T {
     Box::leak(Box::new(x))
 }
 
-/// A chain of two to four kernels. Parameters of different kernels have different names but for those that are passed on.
+/// A chain of two to four kernels. Parameters of different kernels have different names, except for the tensors that
+/// are passed on.
 fn chain(bits: &mut Bits) -> (Vec<&'static KernelDef>, Vec<Option<DType>>, &'static Fused) {
     let length = 2 + bits.next() as usize % 3;
     let mut kind = None;
@@ -83,14 +84,14 @@ fn chain(bits: &mut Bits) -> (Vec<&'static KernelDef>, Vec<Option<DType>>, &'sta
     (defs, told, leak(Fused::new(fusion)))
 }
 
-/// A config of the tune space.
+/// A random config of the tune space.
 fn config(def: &KernelDef, bits: &mut Bits) -> Config {
     def.tune
         .iter()
         .fold(Config::default(), |c, knob| c.with(knob.name, knob.values[bits.next() as usize % knob.values.len()]))
 }
 
-/// What a part's own knobs are in a chain's config.
+/// The knobs of one part in a chain's config.
 fn part_config(label: &str, def: &KernelDef, config: &Config) -> Config {
     let mut own = def.default_config();
     own.schedule = config.schedule;
@@ -147,7 +148,7 @@ fn problem(def: &'static KernelDef, device: &Device, bits: &mut Bits) -> Problem
     Problem { types, dims, tensors }
 }
 
-/// Arguments in parameter order, each by its name in the chain; the output is `y`.
+/// The arguments in parameter order, each by its name in the chain. The output is `y`.
 fn launch(
     def: &'static KernelDef,
     device: &Device,
@@ -171,7 +172,7 @@ fn launch(
     def.launch_with(device, config, args)
 }
 
-/// One kernel after the other; where each ends, what the next reads.
+/// Runs one kernel after the other. Each reads the output of the previous one.
 fn unfused(
     parts: &[&'static KernelDef],
     told: &[Option<DType>],
@@ -184,7 +185,7 @@ fn unfused(
         let same = parts[..at].iter().filter(|d| d.name == def.name).count();
         let label = if same == 0 { def.name.to_owned() } else { format!("{}_{}", def.name, same + 1) };
         let name = |n: &str| if at == 0 && n == "x" { "x".to_owned() } else { format!("{n}{at}") };
-        // Sizes of dims and element types, from the tensors that are read.
+        // The sizes of dims and the element types, from the input tensors.
         let (mut dims, mut types) = (BTreeMap::new(), BTreeMap::new());
         let mut out = None;
         for param in def.params {
@@ -214,7 +215,7 @@ fn unfused(
     Ok(passed.unwrap())
 }
 
-/// The element type that a kernel makes whose inputs do not say it: what the fusion says, or the tensors behind it.
+/// The output element type of a kernel whose inputs do not determine it: from the fusion, or from later tensors.
 fn made_type(parts: &[&'static KernelDef], told: Option<DType>, at: usize, p: &Problem) -> DType {
     if let Some(told) = told {
         return told;

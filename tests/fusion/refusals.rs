@@ -1,10 +1,10 @@
-//! Kernels that cannot be fused, and what is said of them.
+//! Kernels that cannot be fused, and the messages.
 
 use super::stages::*;
 use atlas::prelude::*;
 
 atlas_kernel! {
-    /// Counts, and reads nothing: its tiles have no edge.
+    /// Numbers elements without reading any: its tiles have no edge.
     kernel numbered<T: Float>(like: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
     {
         for n in grid(tiles(N, 16)) {
@@ -23,7 +23,7 @@ atlas_kernel! {
         }
     }
 
-    /// Adds its number to each row.
+    /// Adds its index to each row.
     kernel numbered_rows<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
     {
         for n in grid(N) {
@@ -62,7 +62,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each element from the one before.
+    /// Computes each element from the previous one.
     kernel before<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
     {
         for n in grid(N) {
@@ -89,7 +89,7 @@ fuse! {
     kernel made_whole = softmaxed >> affine;
 }
 
-/// The error of a launch with as many tensors of rank 1 as it takes.
+/// The error of a launch with the right number of tensors, all of this rank.
 fn said(kernel: &'static atlas_dsl::KernelDef, rank: usize) -> String {
     let cpu = Device::cpu();
     let shape = [24; 2];

@@ -1,4 +1,5 @@
-//! Kernels of single rows in front of kernels of tiles: made as tiles where that is the same, and refused where it is not.
+//! Kernels of single rows followed by kernels of tiles: the rows become tiles if that is equivalent, and are refused
+//! otherwise.
 
 use super::stages::*;
 use atlas::prelude::*;
@@ -7,7 +8,7 @@ use atlas_dsl::def::ParamDef;
 use atlas_runtime::Arg;
 
 atlas_kernel! {
-    /// A reduction that is a loop, and a factor that carries the tile's edge.
+    /// A reduction by a loop, and a factor that carries the tile's edge.
     kernel row_scale(x: &Tensor<f32, [N, D]>, g: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BC: [16] }
     {
@@ -20,7 +21,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same of what no row has its own of: may be made as a tile.
+    /// The same for an input that all rows share, which may become a tile.
     kernel shared_scale(x: &Tensor<f32, [D]>, g: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BC: [16] }
     {
@@ -61,7 +62,7 @@ atlas_kernel! {
         }
     }
 
-    /// Columns that `x` has not are 0.
+    /// Columns that `x` does not have are 0.
     kernel padded(x: &Tensor<f32, [N, E]>, like: &Tensor<f32, [D]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [4], BD: [64] }
     {
@@ -77,7 +78,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each number beside the greatest of all.
+    /// Each number relative to the greatest of all.
     kernel share(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [16] }
     {
@@ -134,7 +135,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each row's products with all.
+    /// The products of each row with all rows.
     kernel gram(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, N]>)
     tune { BM: [16, 32], BN: [16, 32] }
     {
@@ -162,7 +163,7 @@ atlas_kernel! {
         }
     }
 
-    /// Columns outside, rows inside.
+    /// An outer loop over columns, an inner one over rows.
     kernel mixed_rows(x: &Tensor<f32, [K, D]>, a: &Tensor<f32, [N, K]>, y: &mut Tensor<f32, [N, D]>)
     tune { BN: [8], BD: [8], BK: [8] }
     {
@@ -201,7 +202,7 @@ fuse! {
     kernel three = twice >> gelu_rows >> plus;
 }
 
-/// What a launch on the CPU writes to `y`, or says; each input by its elements' numbers.
+/// The output `y` of a launch on the CPU, or the error. Each input's elements are numbered.
 fn made(kernel: &'static KernelDef, sizes: &[(&str, usize)]) -> Result<Vec<f32>, String> {
     let cpu = Device::cpu();
     let size = |d: usize| sizes.iter().find(|s| s.0 == kernel.dims[d].name).map_or(20, |s| s.1);
@@ -268,7 +269,8 @@ fn tiles_are_not_made_larger_than_programs_hold() {
     assert!(made(&roots, &[("N", 300), ("D", 40)]).is_ok());
 }
 
-/// What kernels of one input and one output make of each other's, the last one's further inputs as `made` has them.
+/// The result of launching kernels with one input and one output one after the other. Further inputs of the last one
+/// are as in `made`.
 fn apart(kernels: &[&'static KernelDef], shapes: &[&[usize]], second: Option<&[usize]>) -> Vec<f32> {
     let cpu = Device::cpu();
     let numbered = |shape: &[usize]| {
@@ -302,7 +304,7 @@ fn a_tensor_may_have_a_dim_twice() {
     assert_eq!(found, apart(&[&gram, &soft_rows], &[&[40, 24], &[40, 40], &[40, 40]], None));
 }
 
-/// Operations of each kind that stand in loops, and how deep.
+/// The number of operations of each kind in loops, by depth.
 fn loops_of(kernel: &'static KernelDef, dims: &[(&str, u64)]) -> Vec<usize> {
     use atlas_dsl::ir::Kernel;
     use atlas_dsl::specialization::DimFact;
@@ -324,7 +326,7 @@ fn loops_of(kernel: &'static KernelDef, dims: &[(&str, u64)]) -> Vec<usize> {
 
 #[test]
 fn a_makers_loop_stands_before_the_loops_that_it_does_not_follow() {
-    // The norm's loop, then the product's: beside each other, and none in the other.
+    // The norm's loop, then the product's: side by side, not nested.
     assert_eq!(loops_of(&normed_product, &[]), [0, 0]);
     let found = made(&normed_product, &[("N", 16), ("D", 32), ("K", 32), ("M", 20)]).unwrap();
     let wanted = apart(&[&streamed_norm, &multiplied], &[&[16, 32], &[16, 32], &[16, 20]], Some(&[32, 20]));

@@ -1,4 +1,4 @@
-//! What a fused kernel takes, and how tensors find each other.
+//! The parameters of a fused kernel, and how tensors are matched.
 
 use super::stages::*;
 use atlas::prelude::*;
@@ -51,13 +51,13 @@ fuse! {
     /// Two norms with weights of their own.
     kernel twice_normed = normed(w = v, y = z) >> normed(x = z);
 
-    /// Dims of two names, and what is required of one.
+    /// Dims with two names, and a requirement on one.
     kernel normed_pairs = normed >> paired;
 
-    /// What one kernel makes twice, another reads twice.
+    /// One kernel writes two tensors, and another reads both.
     kernel absolute = parted(low = l, high = h) >> joined(a = h, b = l);
 
-    /// Rows of groups: kernels of rows before and behind one of groups.
+    /// Rows of groups: kernels of rows before and after a kernel of groups.
     kernel lifted = normed >> grouped >> biased_rows;
 
     /// The product of a norm, and a bias.
@@ -107,7 +107,7 @@ fn parameters_of_one_name_are_one() {
     assert_eq!(names(&twice_normed), ["x", "v", "eps", "w", "y"]);
     assert_eq!(names(&absolute), ["x", "y"]);
     assert_eq!(names(&linear), ["x", "w", "eps", "m", "a", "y"]);
-    // A dim is of a name that nothing else has.
+    // A dim gets a name that nothing else has.
     let dims: Vec<&str> = linear.dims.iter().map(|d| d.name).collect();
     assert_eq!(dims, ["N", "D", "M"]);
 }
@@ -187,7 +187,8 @@ fn what_is_removed_says_by_which_rule() {
     let said: Vec<_> =
         removed.iter().map(|r| (r.maker.as_str(), r.reader.as_str(), r.rule.0, r.loops, &r.again)).collect();
     let (none, along) = (Vec::new(), vec!["M".to_owned()]);
-    // The norm itself is made once, before the loop; what it scales, in the loop, and by each program along M again.
+    // The norm itself is computed once, before the loop. The scaling is in the loop, and each program along M repeats
+    // it.
     assert_eq!(said, [("normed", "product", "reduce_dot", 1, &along), ("product", "affine", "epilogue", 0, &none)]);
     let text = (linear.build)(&spec, &config).unwrap().to_string();
     let (before, inside) = text.split_once("pipeline").unwrap();

@@ -1,4 +1,4 @@
-//! Fused kernels in the simulator: they agree with the CPU, and no tensor between kernels is in memory.
+//! Fused kernels in the simulator: they agree with the CPU, and no intermediate tensor is in memory.
 
 use super::stages::*;
 use crate::agreement::{agrees, input, noise, output, random};
@@ -104,7 +104,7 @@ fn fused_products_agree() {
     agrees(&loss, &[random(BF16, &[37, 40]), small(&[50, 40]), small(&[37, 50]), output(DType::F32, &[37])], 2e-2);
 }
 
-/// Rows that end before those of the tensor do, in tiles that are ragged along the other axis.
+/// Rows that end before the tensor's do, in tiles that are ragged along the other axis.
 #[test]
 fn zeros_that_are_stored_agree() {
     let given = [random(BF16, &[37, 20]), random(BF16, &[32]), output(BF16, &[37, 32])];
@@ -113,7 +113,7 @@ fn zeros_that_are_stored_agree() {
     agrees(&halved_product, &given, 2e-2);
 }
 
-/// Bytes that a launch loads from global memory, and stores to it.
+/// The bytes that a launch loads from and stores to global memory.
 fn moved(kernel: &'static KernelDef, target: Target, inputs: &[&[usize]], out: &[usize]) -> (u64, u64) {
     let device = Device::sim_with(target, SimOptions::default(), CacheDir::Off);
     let tensors: Vec<Tensor> = inputs.iter().map(|s| Tensor::zeros(&device, BF16, s).unwrap()).collect();
@@ -134,7 +134,7 @@ fn moved(kernel: &'static KernelDef, target: Target, inputs: &[&[usize]], out: &
     (run.loads.bytes, run.stores.bytes)
 }
 
-/// The forward of an ATLAS memory: features, memory, norm and gate.
+/// The forward pass of an ATLAS memory: features, memory, norm and gate.
 #[test]
 fn the_fused_forward_moves_its_inputs_and_its_output_alone() {
     let (g, n, d, h) = (2, 64, 64, 128);
@@ -147,7 +147,7 @@ fn the_fused_forward_moves_its_inputs_and_its_output_alone() {
     for target in ["sm_80", "sm_89", "sm_90"] {
         let (loads, stores) = moved(kernel, target.parse().unwrap(), &shapes[..5], shapes[5]);
         assert_eq!(stores, tokens, "{target}: the output and nothing else");
-        // Each of the programs along N reads the weights, and the tokens twice at most: as keys, and as the residual.
+        // Each program along N reads the weights, and the tokens at most twice: as keys, and as the residual.
         let programs = n.div_ceil(16) as u64;
         let most = 3 * tokens + programs * (2 * 2 * g * h * d + 4 * d * g) as u64;
         assert!(loads <= most, "{target}: {loads} bytes are loaded, {most} expected");
@@ -158,9 +158,9 @@ fn the_fused_forward_moves_its_inputs_and_its_output_alone() {
 fn no_tensor_between_kernels_is_in_memory() {
     for target in ["sm_80", "sm_89", "sm_90"] {
         let target: Target = target.parse().unwrap();
-        // A row fills what a warp loads at once, so that no lane loads what another does.
+        // A row has as many bytes as a warp loads at once, so no two lanes load the same bytes.
         let all = 64 * 256 * 2;
-        // Each row is read twice, as itself and as the one before, and the first one of all is nowhere.
+        // Each row is read twice, as itself and as the previous one, except that the first row has no previous one.
         let at = moved(&rows, target, &[&[64, 256]], &[64, 256]);
         assert!(at.0 <= 2 * all && at.1 == all, "{target}: {at:?}");
         let at = moved(&maps, target, &[&[64, 256]], &[64, 256]);
@@ -168,7 +168,7 @@ fn no_tensor_between_kernels_is_in_memory() {
     }
 }
 
-/// A tile of all rows, which the CPU has room for.
+/// A tile of all rows, which fits on the CPU.
 #[test]
 fn a_tile_that_no_gpu_holds_is_named() {
     let device = Device::sim_with("sm_90".parse::<Target>().unwrap(), SimOptions::default(), CacheDir::Off);

@@ -1,9 +1,9 @@
-//! Kernels that are fused: each reads `x` first and writes `y`, of as many kinds as there are ways to make a tile.
+//! Kernels to fuse: each reads `x` first and writes `y`, and there is one for each way to make a tile.
 
 use atlas::prelude::*;
 
 atlas_kernel! {
-    /// Element by element, in tiles along both axes.
+    /// Element-wise, in tiles along both axes.
     pub(crate) kernel affine<T: Float>(x: &Tensor<T, [N, D]>, a: f32, y: &mut Tensor<T, [N, D]>)
     tune { BN: [4, 8, 16], BD: [8, 32] }
     {
@@ -12,7 +12,7 @@ atlas_kernel! {
         }
     }
 
-    /// Element by element, and an element type of its own.
+    /// Element-wise, with an output element type of its own.
     pub(crate) kernel activated<T: Float, U: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<U, [N, D]>)
     tune { BN: [8, 16] }
     {
@@ -21,7 +21,7 @@ atlas_kernel! {
         }
     }
 
-    /// A grid of points along one axis.
+    /// A grid that counts one axis element by element.
     pub(crate) kernel biased<T: Float>(x: &Tensor<T, [N, D]>, b: &Tensor<f32, [D]>, y: &mut Tensor<T, [N, D]>)
     tune { BD: [8, 16] }
     {
@@ -30,7 +30,7 @@ atlas_kernel! {
         }
     }
 
-    /// Row by row: a reduction of each, and a weight.
+    /// Row by row: a reduction, and a weight.
     pub(crate) kernel centred<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>)
     {
         for n in grid(N) {
@@ -40,7 +40,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows scaled by a reduction of each.
+    /// Rows scaled by a reduction.
     pub(crate) kernel normed<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [D]>, y: &mut Tensor<T, [N, D]>, eps: f32)
     tune { BN: [1, 2, 4, 16] }
     {
@@ -62,7 +62,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product whose operand is streamed.
+    /// A product with a streamed operand.
     pub(crate) kernel product<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [K, M]>, y: &mut Tensor<T, [N, M]>)
     tune { BN: [16, 32], BM: [16, 32], BK: [16, 32], stages: 2..=3, warps: [2, 4] }
     {
@@ -75,7 +75,7 @@ atlas_kernel! {
         }
     }
 
-    /// A product of whole rows, stored whole.
+    /// A product of whole rows, stored as whole rows.
     pub(crate) kernel projected<T: Float>(x: &Tensor<T, [N, K]>, w: &Tensor<T, [M, K]>, y: &mut Tensor<T, [N, M]>)
     tune { BN: [16, 32], warps: [2, 4] }
     {
@@ -84,7 +84,7 @@ atlas_kernel! {
         }
     }
 
-    /// Two products, with a layer of its own between.
+    /// Two products with an activation between them.
     pub(crate) kernel layered<T: Float>(
         x: &Tensor<T, [N, D]>, v: &Tensor<T, [H, D]>, w: &Tensor<T, [D, H]>, y: &mut Tensor<T, [N, D]>,
     )
@@ -110,7 +110,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows to numbers, tile by tile: what is read stands in a loop.
+    /// Rows to numbers, tile by tile: the input is read in a loop.
     pub(crate) kernel streamed<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 8], BC: [8, 16] }
     {
@@ -123,7 +123,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows to numbers, one by one, each by a loop.
+    /// Rows to numbers, one at a time, each by a loop.
     pub(crate) kernel gathered<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BC: [8, 16] }
     {
@@ -136,7 +136,7 @@ atlas_kernel! {
         }
     }
 
-    /// Of each row the element that its number picks.
+    /// The element of each row that the row's index selects.
     pub(crate) kernel chosen<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
     {
         for n in grid(N) {
@@ -162,7 +162,7 @@ atlas_kernel! {
         }
     }
 
-    /// The axes changed about.
+    /// The transpose.
     pub(crate) kernel turned<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [D, N]>)
     tune { BN: [8, 16], BD: [8, 16] }
     {
@@ -171,7 +171,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each row and the one before: tiles that do not begin where tiles do.
+    /// Each row and the previous one: tiles that do not start at multiples of the tile size.
     pub(crate) kernel differences<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [4, 8] }
     {
@@ -200,7 +200,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows of another length: what is stored past the end of those that are read is 0.
+    /// Rows of another length: elements past the end of the input rows are stored as 0.
     pub(crate) kernel padded<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
     tune { BN: [4, 1, 16] }
     {
@@ -217,7 +217,7 @@ atlas_kernel! {
         }
     }
 
-    /// The second half of rows, or what there is of it: the sizes of dims say where it begins.
+    /// The second half of the rows, as far as it exists. It starts at a position that depends on sizes of dims.
     pub(crate) kernel halved<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
     tune { BN: [8, 1] }
     {
@@ -226,7 +226,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each element with the one behind it, if there is one.
+    /// Each element with the next one, if there is one.
     pub(crate) kernel shifted<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [1, 4] }
     {
@@ -235,7 +235,7 @@ atlas_kernel! {
         }
     }
 
-    /// One element of each row, which may be none, repeated.
+    /// One element of each row, repeated. It may not exist.
     pub(crate) kernel repeated<T: Float>(x: &Tensor<T, [N, D]>, w: &Tensor<T, [E]>, y: &mut Tensor<T, [N, E]>)
     tune { BN: [2, 1, 8] }
     {
@@ -244,7 +244,7 @@ atlas_kernel! {
         }
     }
 
-    /// One element of each row, which may be none.
+    /// One element of each row, which may not exist.
     pub(crate) kernel seventh<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N]>)
     tune { BN: [4, 1] }
     {
@@ -253,7 +253,7 @@ atlas_kernel! {
         }
     }
 
-    /// Rows, and what stands past their edges.
+    /// Rows, and the values past their edges.
     pub(crate) kernel refilled<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)
     tune { BN: [4, 1], BD: [8, 1] }
     {
@@ -262,7 +262,7 @@ atlas_kernel! {
         }
     }
 
-    /// The least of each row, one element at a time.
+    /// The minimum of each row, one element at a time.
     pub(crate) kernel least<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [4, 1, 2] }
     {

@@ -1,4 +1,4 @@
-//! Mistakes that a pass could make, put into the kernel that it leaves: each edit at every place where it applies.
+//! Mistakes that a pass could make, planted in its output: each edit at every place where it applies.
 
 use atlas_codegen::gpu::{
     AccessKind, Accuracy, At, Block, CopyAtom, Inst, Kernel, Op, Operand, Reach, SharedRef, Side, Slice, Type, Value,
@@ -6,10 +6,10 @@ use atlas_codegen::gpu::{
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, UnaryOp};
 
-/// A mutant and the place of its mistake.
+/// A description of a mutant and its place, and the kernel.
 pub(crate) type Mutant = (String, Kernel);
 
-/// An instruction in its block, with what is there to edit.
+/// An instruction in its block, with the kernel to edit.
 pub(crate) struct Site<'k> {
     pub(crate) k: &'k mut Kernel,
     pub(crate) block: Block,
@@ -22,13 +22,13 @@ impl Site<'_> {
         &mut self.k.insts[self.inst]
     }
 
-    /// Takes the instruction out.
+    /// Removes the instruction.
     pub(crate) fn remove(&mut self) -> bool {
         self.k.blocks[self.block].insts.remove(self.at);
         true
     }
 
-    /// Puts a scalar before the instruction.
+    /// Inserts a scalar operation before the instruction.
     fn scalar(&mut self, op: Op, dtype: DType) -> Value {
         let ty = self.k.scalar_type(dtype);
         let made = self.k.new_inst(op, vec![ty], self.k.locs[self.inst]);
@@ -52,7 +52,7 @@ impl Site<'_> {
     }
 }
 
-/// Every kernel that an edit makes, which says whether it applies to an instruction.
+/// All kernels that an edit gives. The edit returns whether it applies to an instruction.
 pub(crate) fn at_each(k: &Kernel, edit: impl Fn(&mut Site<'_>) -> bool) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (block, data) in &k.blocks {
@@ -66,7 +66,7 @@ pub(crate) fn at_each(k: &Kernel, edit: impl Fn(&mut Site<'_>) -> bool) -> Vec<M
     mutants
 }
 
-/// Takes out what `of` chooses.
+/// Removes the operations that `of` selects.
 pub(crate) fn without(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
     at_each(k, |s| of(s.op()) && s.remove())
 }
@@ -88,7 +88,7 @@ pub(crate) fn without_barriers(k: &Kernel, before_a_wait: bool) -> Vec<Mutant> {
     })
 }
 
-/// The number by which a ring is acquired, or waited for, one further.
+/// Increments the iteration number by which a ring is acquired, or waited for.
 pub(crate) fn numbers_further(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
     at_each(k, |s| {
         let (Op::Acquire(_, at) | Op::Wait(_, at)) = *s.op() else { return false };
@@ -104,7 +104,7 @@ pub(crate) fn numbers_further(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutan
     })
 }
 
-/// Slots that are always the first one.
+/// Replaces slots by the first one.
 pub(crate) fn first_slots(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
     at_each(k, |s| {
         if !of(s.op()) || !in_loop_or_branch(s) {
@@ -119,7 +119,7 @@ pub(crate) fn first_slots(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
     })
 }
 
-/// True in a body that stands in the body of a loop, or is one.
+/// True in a body that is nested in the body of a loop, or is one.
 pub(crate) fn in_loop_or_branch(s: &Site<'_>) -> bool {
     let bodies: Vec<Block> =
         s.k.insts.values().filter_map(|op| if let Op::Loop { body, .. } = op { Some(*body) } else { None }).collect();
@@ -129,7 +129,7 @@ pub(crate) fn in_loop_or_branch(s: &Site<'_>) -> bool {
         })
 }
 
-/// Rings with a stage less, and their buffers.
+/// Removes a stage from rings and their buffers.
 pub(crate) fn shallower_rings(k: &Kernel) -> Vec<Mutant> {
     let deep = k.rings.iter().filter(|(_, r)| r.stages > 1);
     let shallower = deep.map(|(ring, _)| {
@@ -143,7 +143,7 @@ pub(crate) fn shallower_rings(k: &Kernel) -> Vec<Mutant> {
     shallower.collect()
 }
 
-/// Each pair of buffers at the place of one of them.
+/// Gives two buffers the same offset, for each pair.
 pub(crate) fn overlapping_buffers(k: &Kernel) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (a, one) in &k.buffers {
@@ -158,7 +158,7 @@ pub(crate) fn overlapping_buffers(k: &Kernel) -> Vec<Mutant> {
     mutants
 }
 
-/// Each commit and the next one of its block exchanged.
+/// Swaps each commit with the next one of its block.
 pub(crate) fn exchanged_commits(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let Op::Commit(ring, None) = *s.op() else { return false };
@@ -181,7 +181,7 @@ fn slices_of(op: &mut Op, f: impl FnMut(&mut Slice) -> bool) -> bool {
     }
 }
 
-/// Tiles that are said to lie inside their tensor, though they may not.
+/// Declares tiles to lie inside their tensor, although they may not.
 pub(crate) fn claimed_inside(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         slices_of(s.op(), |slice| match slice {
@@ -194,7 +194,7 @@ pub(crate) fn claimed_inside(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Copies without an instruction.
+/// Removes the instruction of copies.
 pub(crate) fn open_copies(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {
         Op::Copy { atom, .. } if *atom != CopyAtom::Open => {
@@ -205,7 +205,7 @@ pub(crate) fn open_copies(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// The tile behind the one that is meant, along an axis.
+/// Uses the next tile along an axis instead of the right one.
 pub(crate) fn next_tiles(k: &Kernel, axis: usize) -> Vec<Mutant> {
     at_each(k, |s| {
         let (Op::LoadGlobal { slices, .. } | Op::StoreGlobal { slices, .. } | Op::Copy { slices, .. }) = s.op() else {
@@ -222,7 +222,7 @@ pub(crate) fn next_tiles(k: &Kernel, axis: usize) -> Vec<Mutant> {
     })
 }
 
-/// Operands that are loaded a step of their instruction further along K, where the buffer reaches that far.
+/// Loads operands one step of their instruction further along K, if the buffer reaches that far.
 pub(crate) fn operands_further(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let Op::LoadMatrix { side, from, .. } = *s.op() else { return false };
@@ -242,7 +242,7 @@ pub(crate) fn operands_further(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Bounds of loops one off.
+/// Changes bounds of loops by one.
 pub(crate) fn bounds_off(k: &Kernel, upper: bool, by: f64) -> Vec<Mutant> {
     at_each(k, |s| {
         let Op::Loop { lo, hi, .. } = *s.op() else { return false };
@@ -254,7 +254,7 @@ pub(crate) fn bounds_off(k: &Kernel, upper: bool, by: f64) -> Vec<Mutant> {
     })
 }
 
-/// Guards the other way round.
+/// Inverts guards.
 pub(crate) fn inverted_guards(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let Op::If(condition, ..) = *s.op() else { return false };
@@ -266,7 +266,7 @@ pub(crate) fn inverted_guards(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Loops of which a carried tile, by its place, stays what came in instead of what the iteration made.
+/// Lets loops yield the incoming value of a carried tile, by its index, instead of the iteration's result.
 pub(crate) fn stale_yields(k: &Kernel, place: usize) -> Vec<Mutant> {
     at_each(k, |s| {
         let carried = s.k.blocks[s.block].params.get(place + 1).copied();
@@ -278,7 +278,7 @@ pub(crate) fn stale_yields(k: &Kernel, place: usize) -> Vec<Mutant> {
     })
 }
 
-/// A release before what reads the stage last.
+/// Moves a release before the last read of its stage.
 pub(crate) fn early_releases(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let Op::Release(token) = *s.op() else { return false };
@@ -295,7 +295,7 @@ pub(crate) fn early_releases(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Waits that leave one group more on its way.
+/// Lets copy waits leave one more group in flight.
 pub(crate) fn weaker_copy_waits(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {
         Op::CopyWait(pending) => {
@@ -306,12 +306,12 @@ pub(crate) fn weaker_copy_waits(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Waits that leave a product in flight, the one that they are for.
+/// Lets product waits leave the awaited product in flight.
 pub(crate) fn weaker_product_waits(k: &Kernel) -> Vec<Mutant> {
     replaced(k, |op| if let Op::WaitMma(v, pending) = op { Some(Op::WaitMma(*v, pending + 1)) } else { None })
 }
 
-/// What `of` makes of an operation in its place; `None` if it does not apply.
+/// Replaces operations by the result of `of`; `None` means that it does not apply.
 pub(crate) fn replaced(k: &Kernel, of: impl Fn(&Op) -> Option<Op>) -> Vec<Mutant> {
     at_each(k, |s| match of(s.op()) {
         Some(op) => {
@@ -322,7 +322,7 @@ pub(crate) fn replaced(k: &Kernel, of: impl Fn(&Op) -> Option<Op>) -> Vec<Mutant
     })
 }
 
-/// Accesses of another form, of those that have one.
+/// Changes the form of accesses that have one.
 pub(crate) fn other_forms(k: &Kernel, of: impl Fn(&AccessKind) -> Option<AccessKind>) -> Vec<Mutant> {
     at_each(k, |s| match s.k.access_kinds[s.inst].as_ref().and_then(&of) {
         Some(form) => {
@@ -333,12 +333,12 @@ pub(crate) fn other_forms(k: &Kernel, of: impl Fn(&AccessKind) -> Option<AccessK
     })
 }
 
-/// Accesses that have lost their form.
+/// Removes the form of accesses.
 pub(crate) fn without_forms(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| s.k.access_kinds[s.inst].take().is_some())
 }
 
-/// Vectors of twice the bytes.
+/// Doubles the width of vectors.
 pub(crate) fn wider_vectors(k: &Kernel) -> Vec<Mutant> {
     other_forms(k, |form| match form {
         AccessKind::Vector { bytes, within } => Some(AccessKind::Vector { bytes: 2 * bytes, within: within.clone() }),
@@ -346,7 +346,7 @@ pub(crate) fn wider_vectors(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Coordinates of programs one further.
+/// Increments coordinates of programs.
 pub(crate) fn coordinates_further(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let Op::Coordinate(v, _) = *s.op() else { return false };
@@ -356,7 +356,7 @@ pub(crate) fn coordinates_further(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Loops whose last carried number begins one further.
+/// Increments the initial value of a loop's last carried number.
 pub(crate) fn cursors_further(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let last = match s.op() {
@@ -375,7 +375,7 @@ pub(crate) fn cursors_further(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Products with a right operand elsewhere.
+/// Changes the right operand of products.
 pub(crate) fn right_operands(k: &Kernel, f: impl Fn(SharedRef) -> SharedRef) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {
         Op::Mma { b: Operand::Shared(b), .. } => {
@@ -386,7 +386,7 @@ pub(crate) fn right_operands(k: &Kernel, f: impl Fn(SharedRef) -> SharedRef) -> 
     })
 }
 
-/// Products of later columns that read the first ones.
+/// Lets products of later columns read the first ones.
 pub(crate) fn first_columns(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {
         Op::Mma { b: Operand::Shared(b), .. } if b.origin.1 > 0 => {
@@ -397,7 +397,7 @@ pub(crate) fn first_columns(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Stores of later columns over the first ones.
+/// Lets stores of later columns overwrite the first ones.
 pub(crate) fn first_stores(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {
         Op::StoreGlobal { slices, .. } => match slices.last_mut() {
@@ -411,7 +411,7 @@ pub(crate) fn first_stores(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Products that begin at zero.
+/// Lets products start at zero.
 pub(crate) fn without_accumulators(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {
         Op::Mma { acc, accumulate, .. } => {
@@ -422,7 +422,7 @@ pub(crate) fn without_accumulators(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
-/// Elements outside their tensor left as they are, where they are reduced.
+/// Does not mask elements outside their tensor before a reduction.
 pub(crate) fn without_refills_of_folds(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| {
         let folded = |v: &Value| s.k.insts.values().any(|op| matches!(op, Op::Reduce { value, .. } if value == v));

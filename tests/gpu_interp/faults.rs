@@ -1,4 +1,4 @@
-//! Each fault of the GPU IR interpreter, shown by a kernel that commits it.
+//! Each fault of the GPU IR interpreter, with a kernel that causes it.
 
 use crate::gpu_interp::trial::{Trial, manners};
 use atlas_codegen::gpu::{Constructs, parse_gpu};
@@ -15,7 +15,7 @@ grid (%n) = (tiles(M, 8)) {
 }
 ";
 
-/// The same through a ring of two stages and a buffer that could lie over it.
+/// The same through a ring of two stages, with a buffer that could overlap it.
 const LOWERED: &str = "
 gpu @product sm_80 threads 32 (
   %x: f32[M, D] strides [8, 1] align 16,
@@ -43,7 +43,7 @@ role all scope cta {
 }
 ";
 
-/// What is written instead of a part of the text, and the fault that follows, with its instruction.
+/// A part of the text, its replacement, the resulting fault, and its instruction.
 const FAULTS: [(&str, &str, &str, &str); 18] = [
     ("  commit %ring0, %2\n", "", "wait %ring0, %1", "slot 0 was never committed"),
     ("wait %ring0, %1", "wait %ring0, %0", "wait %ring0, %0", "slot 1 was never committed"),

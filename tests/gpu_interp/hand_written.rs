@@ -1,4 +1,5 @@
-//! Kernels of `tests/cases/gpu`, written by hand for what no pass makes yet: roles, the copy engine, products in flight.
+//! Kernels of `tests/cases/gpu`, written by hand for constructs that no pass emits yet: roles, the copy engine,
+//! products in flight.
 
 use crate::gpu_interp::edits::{self, Mutant};
 use crate::gpu_interp::trial::{Trial, manners};
@@ -15,7 +16,7 @@ fn hand_written(name: &str) -> Kernel {
     parse_gpu(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-/// Attention without its division, of one head.
+/// Attention for one head, without its division.
 const ATTENTION: &str = "
 kernel @attention(%q: bf16[T, D], %k: bf16[T, D], %v: bf16[T, D], %o: out bf16[T, D])
 dims T: ?64, D = 64
@@ -43,7 +44,7 @@ fn attention() -> Verified<atlas_dsl::Kernel> {
     parse_kernel(ATTENTION).and_then(verify).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Whoever runs first, and whenever copies land.
+/// The result does not depend on which role runs first, or on when copies land.
 fn agrees(name: &str, k: &Kernel, trial: &Trial<'_>) {
     for manner in manners(k, Constructs::BARE_WAITS) {
         trial.execute(k, manner).unwrap_or_else(|fault| panic!("{name}, {manner:?}: {fault}"));
@@ -73,7 +74,7 @@ grid (%b, %i, %j) = (B, N, N) {
 }
 ";
 
-/// The same, each program doing a pair of elements that lie across the diagonal.
+/// The same, where each program copies a pair of elements mirrored at the diagonal.
 const TRIANGLE: &str = "
 gpu @copy sm_80 threads 32 (
   %x: f32[B, N, N] strides [?1, ?1, 1] align 16,
@@ -117,10 +118,10 @@ fn programs_become_loops_and_scalars() {
     }
 }
 
-/// A mistake.
+/// A planted mistake.
 type Edit = fn(&Kernel) -> Vec<Mutant>;
 
-/// What has to be noticed in every kernel.
+/// Mistakes that must be noticed in every kernel.
 const MISTAKES: [(&str, Edit); 7] = [
     ("a release left out", |k| edits::without(k, |op| matches!(op, Op::Release(_)))),
     ("a release too early", edits::early_releases),
@@ -131,7 +132,7 @@ const MISTAKES: [(&str, Edit); 7] = [
     ("an accumulator dropped", edits::without_accumulators),
 ];
 
-/// What the verifier, or else the GPU IR interpreter, says of a mutant.
+/// The finding of the verifier, or else of the GPU IR interpreter, for a mutant.
 fn noticed(trial: &Trial<'_>, mutant: &Kernel) -> Option<String> {
     let fault = |manner| trial.execute(mutant, manner).err().map(|fault| fault.to_string());
     let verified = verify_gpu(mutant).err().map(|d| d.to_string());
@@ -156,7 +157,8 @@ fn mistakes_between_roles_are_noticed() {
             unnoticed.extend(missed.map(|(place, _)| format!("{name}, {mistake}: {place}")));
         }
     }
-    // What attention's last iteration started is done by then, and nothing fills the slot that it read again.
+    // The last iteration of attention has waited for its operations by then, and nothing refills the slot that it reads
+    // again.
     let harmless = |m: &String| {
         m.starts_with("attention") && m.contains(" in bb0 ") && (m.contains("Release") || m.contains("WaitMma"))
     };

@@ -1,4 +1,4 @@
-//! The kernels that are executed after every pass: those that ship, those of the case files, and generated ones.
+//! The kernels that are executed after every pass: shipped ones, those of the case files, and generated ones.
 
 use crate::command::prints;
 use crate::gpu_interp::trial::{Tally, Trial, tried};
@@ -7,14 +7,14 @@ use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;
 
-/// Generated kernels.
+/// The number of generated kernels.
 const COUNT: u64 = 400;
 
 fn schedule(stages: u32, warps: u32) -> Schedule {
     Schedule { stages, warps, ..Schedule::default() }
 }
 
-/// Everything that disagrees so far, and how much was executed.
+/// All disagreements so far, and how much was executed.
 #[derive(Default)]
 struct Outcome {
     wrong: Vec<String>,
@@ -32,7 +32,7 @@ impl Outcome {
         }
     }
 
-    /// Fails if a kernel disagrees, or if too few were executed for that to mean anything.
+    /// Fails if a kernel disagrees, or if too few were executed for the test to be meaningful.
     #[track_caller]
     fn holds(&self, kernels: usize, in_ring: usize) {
         // The shortest are the easiest to read.
@@ -57,7 +57,7 @@ fn passes_keep_shipped_kernels() {
     all.holds(250, 100);
 }
 
-/// A size of each dim, ragged where that may be; one of those that the grid counts one by one.
+/// A size for each dim, ragged where possible. The dims that the grid counts element by element get one too.
 fn ragged(kernel: &Kernel) -> Vec<(&str, u64)> {
     let counted = |dim: Dim| kernel.grid.iter().any(|axis| axis.extent == GridExtent::Points(dim));
     let dims = kernel.dims.iter().filter_map(|(dim, data)| match data.size {
@@ -85,7 +85,7 @@ fn passes_keep_the_kernels_of_case_files() {
     all.holds(250, 200);
 }
 
-/// A generated kernel: its text, which begins with its sizes and its config.
+/// Tries a generated kernel. Its text begins with its sizes and its config.
 fn generated(text: &str, all: &mut Outcome) {
     let head = text.lines().next().unwrap_or_default();
     let (sizes, config) = head.split_once(';').unwrap_or_else(|| panic!("no config in {head}"));
@@ -104,7 +104,7 @@ fn texts(seed: u64, count: u64) -> Vec<String> {
     all.split("// dims ").skip(1).map(|text| format!("// dims {text}")).collect()
 }
 
-/// How the first kernel of some seeds disagrees that does.
+/// The first disagreement among the kernels of some seeds.
 #[cfg(feature = "mutations")]
 pub(crate) fn disagreement(seed: u64, count: u64) -> Option<String> {
     texts(seed, count).iter().find_map(|text| {

@@ -1,4 +1,4 @@
-//! What passes leave, with a mistake in it: who has to notice, and that somebody does.
+//! Outputs of passes with a planted mistake: which tool must notice it, and that it does.
 
 use crate::gpu_interp::edits::{self, Mutant};
 use crate::gpu_interp::trial::{Passed, Trial, manners, passes};
@@ -11,29 +11,29 @@ use atlas_codegen::{Platform, passes as page};
 use atlas_dsl::diag::Code;
 use atlas_dsl::{Schedule, Verified};
 
-/// Who notices a mistake first.
+/// The tool that notices a mistake first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notices {
-    /// The verifier, by this rule.
+    /// The verifier, by the rule of this number.
     Verifier(u16),
-    /// The GPU IR interpreter: a fault or a wrong number.
+    /// The GPU IR interpreter, by a fault or a wrong number.
     Interpreter,
-    /// Neither of them, but the simulator of PTX.
+    /// Neither of these, but the PTX simulator.
     Simulator,
 }
 
 /// A mistake of a pass.
 struct Row {
     name: &'static str,
-    /// The pass that it is a mistake of, or the last one before it.
+    /// The pass that makes the mistake, or the last one before it.
     after: &'static str,
-    /// Kernels of `SUBJECTS` that have such places, at all of which it has to be noticed.
+    /// The kernels of `SUBJECTS` that have such places. The mistake must be noticed at all of them.
     subjects: Names,
     by: Notices,
     mutants: fn(&Kernel) -> Vec<Mutant>,
 }
 
-/// A kernel of `tests/cases/exact` in an element type, with sizes, stages and warps.
+/// A kernel of `tests/cases/exact` with an element type, sizes, stages and warps.
 struct Subject {
     name: &'static str,
     case: (&'static str, &'static str),
@@ -91,19 +91,19 @@ type Names = &'static [&'static str];
 
 /// With loops that copy into a ring and multiply.
 const PRODUCTS: Names = &["product", "two stages", "one stage", "transposed", "chained", "twice", "edges"];
-/// Those of them whose copies run ahead.
+/// The subset whose copies run ahead.
 const AHEAD: Names = &["product", "two stages", "transposed", "chained", "twice", "edges"];
-/// Those whose first operands are carried over the edge of the loop.
+/// The subset whose first operands are carried into the next iteration.
 const CARRIED: Names = &["product", "two stages"];
 /// With copies.
 const COPIES: Names = &["product", "two stages", "one stage", "transposed", "chained", "twice", "edges", "masked"];
-/// Whose programs run in groups.
+/// With programs that run in groups.
 const GROUPED: Names = &["groups"];
 /// With loops.
 const LOOPS: Names =
     &["product", "one stage", "transposed", "chained", "twice", "edges", "steps", "steps in f32", "state"];
 
-/// A mistake that has to be noticed in some subjects.
+/// A mistake that must be noticed in some subjects.
 const fn row(
     name: &'static str,
     after: &'static str,
@@ -278,7 +278,7 @@ const ROWS: &[Row] = &[
     }),
 ];
 
-/// Who notices a mutant, and what is said of it; `None` for nobody.
+/// The tool that notices a mutant, and its finding; `None` if none does.
 fn noticed(subject: &Subject, trial: &Trial<'_>, mutant: &Kernel, passed: &Passed) -> Option<(Notices, String)> {
     let verified = verify_gpu(mutant).and_then(|()| verify_constructs(mutant, passed.constructs));
     if let Err(d) = verified {
@@ -294,7 +294,7 @@ fn noticed(subject: &Subject, trial: &Trial<'_>, mutant: &Kernel, passed: &Passe
     simulated(subject, &lowered).map(|said| (Notices::Simulator, said))
 }
 
-/// A mutant after the passes that follow; `None` if it is not of the last phase, or does not get through.
+/// A mutant after the remaining passes; `None` if it does not reach the last phase.
 fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<VerifiedKernel<Lowered>> {
     let rest = page::LOWER.iter().position(|p| p.name == after)? + 1;
     let Platform { target, machine } = mutant.target.into();
@@ -304,7 +304,7 @@ fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<VerifiedK
     VerifiedKernel::verify(k).ok()
 }
 
-/// What the simulator says of a subject's mutant.
+/// The simulator's finding for a mutant of a subject.
 #[cfg(feature = "llvm")]
 fn simulated(subject: &Subject, lowered: &VerifiedKernel<Lowered>) -> Option<String> {
     let kernel = subject.kernel();
@@ -317,7 +317,7 @@ fn simulated(subject: &Subject, lowered: &VerifiedKernel<Lowered>) -> Option<Str
     }
 }
 
-/// Without LLVM what gets so far is left to the simulator.
+/// Without LLVM, mutants that get this far are assumed to be noticed by the simulator.
 #[cfg(not(feature = "llvm"))]
 fn simulated(_: &Subject, _: &VerifiedKernel<Lowered>) -> Option<String> {
     Some("nothing yet".to_owned())

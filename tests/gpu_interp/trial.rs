@@ -10,7 +10,7 @@ use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring
 use half::f16;
 
 impl Bits {
-    /// An element of a type: any of the ring, numbers about 1 elsewhere.
+    /// A random element of a type: any bits in the ring, else a number near 1.
     fn element(&mut self, dtype: DType, arithmetic: Arithmetic) -> u64 {
         let bits = self.next();
         match (dtype, arithmetic) {
@@ -22,7 +22,7 @@ impl Bits {
     }
 }
 
-/// A kernel at some sizes, with arguments and what they should hold afterwards.
+/// A kernel at some sizes, with arguments and their expected content afterwards.
 pub(crate) struct Trial<'k> {
     kernel: &'k Verified<Kernel>,
     launch: Launch,
@@ -34,7 +34,7 @@ pub(crate) struct Trial<'k> {
 pub(crate) type Sizes<'s> = &'s [(&'s str, u64)];
 
 impl Trial<'_> {
-    /// Draws arguments and asks the interpreter. Kernels that mean something in the ring are executed there.
+    /// Draws arguments and runs the interpreter. Kernels that are meaningful in the ring are executed there.
     pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: Sizes<'_>) -> Trial<'k> {
         let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
         let dims = kernel.dims.values().map(|d| match d.size {
@@ -49,7 +49,7 @@ impl Trial<'_> {
             match &param.kind {
                 ParamKind::Scalar { dtype } => {
                     before.push(None);
-                    // The interpreter is told numbers: of 16-bit floats none but finite ones.
+                    // The interpreter gets numbers, and for 16-bit floats only finite ones.
                     let whole = if dtype.is_half() && arithmetic == Arithmetic::Ring { 0x3fff_0000 } else { u64::MAX };
                     scalars.push(Some(bits.element(*dtype, arithmetic) & whole));
                 }
@@ -118,7 +118,7 @@ impl Trial<'_> {
         t.data.iter().flat_map(|&x| of(x)[..stored.bytes() as usize].to_vec()).collect()
     }
 
-    /// Executes a kernel in some manner; what is not as the interpreter says.
+    /// Executes a kernel in some manner. The error is a difference from the interpreter.
     pub(crate) fn execute(&self, k: &gpu::Kernel, manner: Manner) -> Result<(), Fault> {
         let mut found = self.before.clone();
         execute(k, &self.launch, manner, &mut found)?;
@@ -141,7 +141,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Elements of the outputs, and how many of them are neither infinite nor no numbers.
+    /// The number of elements in the outputs, and how many of them are finite.
     fn judged(&self) -> (usize, usize) {
         let real = self.launch.arithmetic == Arithmetic::Real;
         let number = |t: &Tensor, x: u64| !real || !t.dtype.is_float() || f64::from_bits(x).is_finite();
@@ -159,7 +159,7 @@ impl Trial<'_> {
         }
     }
 
-    /// How far off each element may be where the order of sums may differ: by a part of the largest of its row.
+    /// The bound for each element if the order of sums may differ: a fraction of the largest element of its row.
     fn bounds(&self, t: &Tensor) -> Vec<f64> {
         if self.launch.arithmetic == Arithmetic::Ring || !t.dtype.is_float() {
             return vec![0.0; t.data.len()];
@@ -170,7 +170,7 @@ impl Trial<'_> {
         rows.flat_map(|row| std::iter::repeat_n(bound(row), row.len())).collect()
     }
 
-    /// Bits in the ring; in f64, where only the order of sums differs, what that may change.
+    /// Compares bits in the ring, and numbers within `bound` in f64, where only the order of sums differs.
     fn agrees(&self, dtype: DType, found: u64, wanted: u64, bound: f64) -> bool {
         if found == wanted {
             return true;
@@ -192,16 +192,16 @@ fn from_bytes(dtype: DType, bytes: &[u8]) -> u64 {
     }
 }
 
-/// A kernel as a pass left it, and what may stand in it then.
+/// The output of a pass, and the constructs that it may contain.
 pub(crate) struct Passed {
     pub(crate) pass: &'static str,
     pub(crate) kernel: gpu::Kernel,
     pub(crate) constructs: Constructs,
-    /// False if the pass left it as it was, but for hints, which change no meaning.
+    /// False if the pass changed nothing but hints, which do not affect the meaning.
     pub(crate) changed: bool,
 }
 
-/// The kernel after each pass; nothing if the config is refused. An error is a defect of the compiler that it found itself.
+/// The kernel after each pass; empty if the config is refused. An error is a defect that the compiler reports itself.
 pub(crate) fn passes(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
@@ -226,12 +226,12 @@ pub(crate) fn passes(
     }
 }
 
-/// The manners in which a kernel is executed: both landings, and every order of several roles.
+/// The manners in which a kernel is executed: both landings of copies, and every order of several roles.
 pub(crate) fn manners(k: &gpu::Kernel, constructs: Constructs) -> Vec<Manner> {
     let orders = if k.roles.len() > 1 { &[Order::Fair, Order::FirstRole, Order::LastRole][..] } else { &[Order::Fair] };
     let waits_for_copies = constructs.has(Constructs::BARE_WAITS);
     let landings = [Landing::AtOnce, Landing::AtTheWait];
-    // What copies nothing, and has no product in flight, has one landing.
+    // A kernel without copies and products in flight has only one landing.
     let lands = k.insts.values().any(|op| matches!(op, gpu::Op::Copy { .. } | gpu::Op::Mma { .. }));
     let landings = if lands { &landings[..] } else { &landings[..1] };
     orders
@@ -240,19 +240,19 @@ pub(crate) fn manners(k: &gpu::Kernel, constructs: Constructs) -> Vec<Manner> {
         .collect()
 }
 
-/// How many kernels were executed, after how many passes and in how many manners.
+/// The number of executed kernels, passes and manners.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) kernels: usize,
     pub(crate) in_ring: usize,
     pub(crate) runs: usize,
     pub(crate) refused: usize,
-    /// Elements of outputs, and how many of them are numbers that a mistake would change.
+    /// The number of elements in outputs, and how many of them are numbers that a mistake would change.
     pub(crate) elements: usize,
     pub(crate) judged: usize,
 }
 
-/// Executes a kernel after each pass; what the first pass that breaks it did.
+/// Executes a kernel after each pass. The error is that of the first pass that breaks it.
 pub(crate) fn tried(
     name: &str,
     trial: &Trial<'_>,

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// Renders the book, or says how to get the program that does.
+/// Renders the book, or says how to install mdbook.
 pub(crate) fn run(root: &Path) -> Result<()> {
     if !command::works("mdbook", &["--version"]) {
         bail!(

@@ -1,4 +1,4 @@
-//! Runs other programs, saying what it runs.
+//! Runs other programs, and prints their command lines.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ pub(crate) fn root() -> PathBuf {
     package.parent().map_or_else(|| package.clone(), Path::to_path_buf)
 }
 
-/// True where output goes to a log: no progress bars there.
+/// True if output goes to a log, where progress bars are not wanted.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|v| v != "false" && v != "0" && !v.is_empty())
 }
@@ -21,7 +21,7 @@ pub(crate) fn in_ci() -> bool {
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
-    // Set by `cargo run` for this package; they mean nothing to the packages built from here.
+    // `cargo run` sets these for this package. They would confuse builds of other packages.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -34,7 +34,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
     command
 }
 
-/// How a command looks in a shell.
+/// The command as it would be typed in a shell.
 pub(crate) fn text(command: &Command) -> String {
     let set = command.get_envs().filter_map(|(name, value)| {
         let shown = ["RUSTDOCFLAGS", "DEBIAN_FRONTEND"].iter().any(|n| name == OsStr::new(n));
@@ -77,7 +77,7 @@ pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).stdin(Stdio::null()).output().is_ok_and(|o| o.status.success())
 }
 
-/// Where cargo puts what it builds.
+/// Cargo's target folder.
 pub(crate) fn target_dir(root: &Path) -> Result<PathBuf> {
     let text = output(cargo(root).args(["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
     let value: serde_json::Value = serde_json::from_str(&text).context("cargo metadata printed no JSON")?;

@@ -1,4 +1,4 @@
-//! The main job on this machine: build the command line, then `atlas demo`.
+//! `cargo xtask demo`: builds the command line, then runs `atlas demo`.
 
 use crate::{command, setup};
 use anyhow::Result;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// What the user typed.
+/// The arguments of the task.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Passed on to `atlas demo`.
@@ -18,7 +18,7 @@ pub(crate) struct Args {
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let start = Instant::now();
     setup::llvm()?;
-    // The demo runs without ptxas; only its columns of registers and spills need it.
+    // The demo runs without ptxas. Only the columns for registers and spills need it.
     let ptxas = setup::ptxas(root);
     if let Err(e) = &ptxas {
         println!("setup: {e:#}; the demo goes on without");

@@ -28,11 +28,11 @@ enum Verb {
     Setup(setup::Args),
     /// Every check that needs no GPU. CI runs this.
     Test(test::Args),
-    /// Build the command line and do the main job: compile, run and check the shipped kernels.
+    /// Build the command line, then compile, run and check the shipped kernels.
     Demo(demo::Args),
     /// Build the binary with LLVM linked in and compare its PTX with that of the test build.
     Static(same_ptx::Args),
-    /// Check the source against what ARCHITECTURE.md promises.
+    /// Check the source against the rules of ARCHITECTURE.md.
     Tidy,
     /// Assemble every shipped kernel and compare its resources with the committed table.
     Validate(validate::Args),
@@ -43,7 +43,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    // A reader that leaves early (`cargo xtask tidy | head`) ends the program quietly, where `println!` would panic.
+    // A reader that stops early (`cargo xtask tidy | head`) ends the program quietly, where `println!` would panic.
     sigpipe::reset();
     let root = command::root();
     let done = match Cli::parse().verb {

@@ -1,11 +1,11 @@
-//! NVIDIA's tools under `.tools`, and what ptxas says of a kernel.
+//! NVIDIA's tools under `.tools`, and the parsing of ptxas's report.
 
 use crate::command;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program that comes as a wheel.
+/// A program that is distributed as a wheel.
 pub(crate) struct Tool {
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
@@ -30,7 +30,7 @@ impl Tool {
         find_below(&self.folder(root), self.program, 4)
     }
 
-    /// Unpacks a wheel (a zip) and makes its program executable. A half-unpacked folder is never seen as whole.
+    /// Unpacks a wheel (a zip) and makes its program executable. An interrupted unpacking never looks complete.
     pub(crate) fn unpack(&self, root: &Path, wheel: &Path) -> Result<PathBuf> {
         let folder = self.folder(root);
         let part = folder.with_file_name(format!("{}-{}.part", self.package, self.version));
@@ -50,8 +50,8 @@ impl Tool {
     }
 }
 
-/// ptxas at `$ATLAS_PTXAS`, else the one that set-up unpacked. One of another version is an error, because the
-/// resource table depends on it.
+/// The ptxas at `$ATLAS_PTXAS`, else the one that the set-up unpacked. Another version is an error, because the
+/// resource table depends on the version.
 pub(crate) fn find(root: &Path) -> Result<Option<PathBuf>> {
     let Some(path) = std::env::var_os("ATLAS_PTXAS").map(PathBuf::from) else {
         return Ok(Tool::PTXAS.find(root));
@@ -87,18 +87,18 @@ fn make_executable(_: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What ptxas says of a kernel.
+/// The resources that ptxas reports for a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Registers of one thread.
+    /// Registers per thread.
     pub(crate) registers: u32,
-    /// Bytes of local memory of one thread: arrays that did not fit registers.
+    /// Bytes of local memory per thread, for arrays that did not fit in registers.
     pub(crate) stack: u32,
-    /// Bytes spilled by one thread, stores and loads together.
+    /// Bytes spilled per thread, stores and loads together.
     pub(crate) spills: u32,
-    /// Static shared memory of one CTA, in bytes.
+    /// Bytes of static shared memory per CTA.
     pub(crate) shared: u32,
-    /// Named barriers.
+    /// The number of named barriers.
     pub(crate) barriers: u32,
     /// Warnings, and the C75xx and C76xx advice about serialised or starved matrix instructions.
     pub(crate) warnings: Vec<String>,
@@ -190,7 +190,7 @@ mod tests {
         let path = Tool::PTXAS.unpack(&root, &wheel).unwrap();
         assert!(path.ends_with("bin/ptxas"));
         assert_eq!(Tool::PTXAS.find(&root), Some(path));
-        // Another version is refused, and leaves no folder that looks whole.
+        // Another version is refused, and leaves no folder that looks complete.
         let other = Tool { version: "12.9.86", ..Tool::PTXAS };
         assert!(other.unpack(&root, &wheel).is_err());
         assert_eq!(other.find(&root), None);

@@ -1,11 +1,11 @@
-//! The committed table of what each shipped kernel needs of the machine, and how a new one compares with it.
+//! The committed table of the resources of each shipped kernel, and its comparison with a new one.
 
 use crate::ptxas::Report;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Which compiled kernel.
+/// The name of a compiled kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) kernel: String,
@@ -15,7 +15,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// From `KERNEL.DTYPE.CONFIG.ARCH.ptx`.
+    /// Parses `KERNEL.DTYPE.CONFIG.ARCH.ptx`.
     pub(crate) fn from_file_name(file: &str) -> Result<Key> {
         let stem = file.strip_suffix(".ptx").context("the name does not end in .ptx")?;
         let parts: Vec<&str> = stem.split('.').collect();
@@ -37,14 +37,14 @@ type Numbers = [u32; 4];
 
 const COLUMNS: [&str; 4] = ["registers", "stack", "shared", "barriers"];
 
-/// One kernel and what it needs.
+/// One kernel and its resources.
 pub(crate) struct Row {
     key: Key,
     numbers: Numbers,
 }
 
 impl Row {
-    /// A row from ptxas's report and the shared memory asked for at launch.
+    /// A row from ptxas's report and the shared memory that the launch requests.
     pub(crate) fn new(key: Key, report: &Report, dynamic_shared: u32) -> Row {
         Row { key, numbers: [report.registers, report.stack, report.shared + dynamic_shared, report.barriers] }
     }
@@ -65,7 +65,7 @@ impl Table {
         self.0.len()
     }
 
-    /// Reads what [`Table`]'s `Display` wrote.
+    /// Parses the output of [`Table`]'s `Display`.
     pub(crate) fn parse(text: &str) -> Result<Table> {
         let mut rows = BTreeMap::new();
         for (n, line) in text.lines().enumerate().skip(1).filter(|(_, l)| !l.trim().is_empty()) {
@@ -93,7 +93,7 @@ impl Table {
         Ok(Table(rows))
     }
 
-    /// How `found` differs from this table.
+    /// The differences of `found` from this table.
     pub(crate) fn compare(&self, found: &Table) -> Vec<Verdict> {
         let mut out = Vec::new();
         for (key, &new) in &found.0 {
@@ -130,7 +130,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A difference between what is recorded and what was found.
+/// A difference between the recorded and the new table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     New(Key),

@@ -1,11 +1,11 @@
-//! `cargo xtask static`: builds the binary that has LLVM linked in, and compares its PTX with the test build's.
+//! `cargo xtask static`: builds the binary with LLVM linked in, and compares its PTX with that of the test build.
 
 use crate::{command, validate};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What the user typed.
+/// The arguments of the task.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Compare with this binary instead of building one.
@@ -13,7 +13,7 @@ pub(crate) struct Args {
     binary: Option<PathBuf>,
 }
 
-/// Builds both and compares every shipped kernel.
+/// Builds both binaries and compares the PTX of every shipped kernel.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let target = command::target_dir(root)?;
     let linked_in = match &args.binary {
@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Every file below a folder, by its path in it.
+/// Every file below a folder, by its relative path.
 fn files(folder: &Path) -> Result<Files> {
     let mut files = Files::new();
     let mut open = vec![folder.to_owned()];
@@ -53,7 +53,7 @@ fn files(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// The number of files, which must be the same on both sides, byte for byte.
+/// Returns the number of files. Both sides must have the same files, byte for byte.
 fn compare(a: &Files, b: &Files) -> Result<usize> {
     let names: std::collections::BTreeSet<&PathBuf> = a.keys().chain(b.keys()).collect();
     let other: Vec<String> =

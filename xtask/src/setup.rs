@@ -1,6 +1,6 @@
 //! Installs what is missing: LLVM 22 from the distribution, NVIDIA's assembler from the Python package index.
 //!
-//! Does nothing where all is present. LLVM is needed to compile kernels; ptxas only to check them.
+//! Does nothing if everything is present. LLVM is needed to compile kernels; ptxas is only needed to check them.
 
 use crate::command;
 use crate::ptxas::{self, Tool};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the user typed.
+/// The arguments of the task.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// Also fetch cuobjdump and nvdisasm, to look at machine code. Nothing here needs them.
@@ -16,13 +16,13 @@ pub(crate) struct Args {
     sass: bool,
 }
 
-/// A Debian package, and what shows that it is there.
+/// A Debian package, and the file that shows that it is installed.
 struct Package {
     name: &'static str,
     marker: fn(&Path) -> bool,
 }
 
-/// What a build against LLVM 22 needs.
+/// The packages that a build against LLVM 22 needs.
 const PACKAGES: [Package; 5] = [
     Package { name: "llvm-22-dev", marker: |llvm| llvm_version(llvm).is_some() },
     Package { name: "libpolly-22-dev", marker: |llvm| llvm.join("lib/libPolly.a").exists() },
@@ -31,7 +31,7 @@ const PACKAGES: [Package; 5] = [
     Package { name: "g++", marker: |_| has_libstdcxx() },
 ];
 
-/// Installs both; fails if either is still missing.
+/// Installs both. Fails if either is still missing.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     let llvm = llvm();
     let assembler = ptxas(root);
@@ -78,7 +78,7 @@ pub(crate) fn llvm() -> Result<()> {
     }
 }
 
-/// Makes NVIDIA's assembler available to checks; its path.
+/// Makes NVIDIA's assembler available to checks, and returns its path.
 pub(crate) fn ptxas(root: &Path) -> Result<PathBuf> {
     if let Some(path) = ptxas::find(root)? {
         println!("setup: ptxas {} at {}", Tool::PTXAS.version, path.display());
@@ -94,14 +94,14 @@ fn prefix() -> PathBuf {
     std::env::var_os("LLVM_SYS_221_PREFIX").map_or_else(|| DEFAULT_PREFIX.into(), PathBuf::from)
 }
 
-/// The version that the LLVM at `prefix` gives, if it is a 22.1.
+/// The version that the LLVM at `prefix` reports, if it is 22.1.
 fn llvm_version(prefix: &Path) -> Option<String> {
     let text = command::output(Command::new(prefix.join("bin/llvm-config")).arg("--version")).ok()?;
     Some(text.trim().to_owned()).filter(|v| v.starts_with("22.1"))
 }
 
 fn has_libstdcxx() -> bool {
-    // The compiler prints a bare name for a library that it does not find.
+    // The compiler prints a bare file name for a library that it does not find.
     command::output(Command::new("cc").arg("-print-file-name=libstdc++.so")).is_ok_and(|p| p.contains('/'))
 }
 
@@ -118,7 +118,7 @@ fn apt_get(packages: &[&str]) -> Result<()> {
         command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]).args(args);
         command::run(&mut command)
     };
-    // Another program may hold apt's lock for a moment.
+    // Another program may hold apt's lock briefly.
     let wait = "DPkg::Lock::Timeout=300";
     apt(&["-o", wait, "update"])?;
     let mut install = vec!["-o", wait, "install", "-y", "--no-install-recommends"];
@@ -126,7 +126,7 @@ fn apt_get(packages: &[&str]) -> Result<()> {
     apt(&install)
 }
 
-/// Downloads a wheel of the Python package index and unpacks it under `.tools`.
+/// Downloads a wheel from the Python package index and unpacks it under `.tools`.
 fn fetch(root: &Path, tool: &Tool) -> Result<PathBuf> {
     if let Some(path) = tool.find(root) {
         return Ok(path);

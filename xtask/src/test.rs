@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check that needs no GPU, each with its time.
+//! `cargo xtask test`: runs every check that needs no GPU, and times each.
 
 use crate::{command, setup, tidy, validate};
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What the user typed.
+/// The arguments of the task.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Stop at the first step that fails, instead of running the later ones too.
@@ -19,10 +19,10 @@ pub(crate) struct Args {
 
 type Check = fn(&Path) -> Result<()>;
 
-/// Everything, with the parts that a user of the library does not build.
+/// Everything, including the parts that a user of the library does not build.
 const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/verify"];
 
-/// The packages in which the feature `jit` switches code on, and the one that has the examples.
+/// The packages with code under the feature `jit`, and the package with the examples.
 const WITH_LLVM: [&str; 10] = [
     "-p",
     "atlas",
@@ -36,7 +36,8 @@ const WITH_LLVM: [&str; 10] = [
     "atlas/jit,atlas/verify,atlas-cli/jit",
 ];
 
-/// The same with known mistakes that a test can plant; without that the compiler is the same, and no crate is built twice.
+/// The same with known mistakes that a test can plant. Without a planted mistake the compiler is the same, so no crate
+/// is built twice.
 const WITH_MUTATIONS: [&str; 10] = [
     "-p",
     "atlas",
@@ -58,7 +59,7 @@ const STEPS: [(&str, Check); 13] = [
     ("tidy", tidy::run),
     ("fmt", |root| command::run(command::cargo(root).args(["fmt", "--all", "--check"]))),
     ("clippy", |root| clippy(root, &[&["--all-targets"][..], &WHOLE].concat())),
-    // What a user of the library builds, alone.
+    // Exactly what a user of the library builds.
     ("clippy-default", |root| clippy(root, &["-p", "atlas", "-p", "atlas-runtime", "-p", "atlas-ops"])),
     ("clippy-llvm", |root| clippy(root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
     ("test", |root| command::run(command::cargo(root).args(["test", "--quiet"]).args(WHOLE))),
@@ -89,7 +90,7 @@ fn clippy(root: &Path, packages: &[&str]) -> Result<()> {
     command::run(clippy.args(["--", "-D", "warnings"]))
 }
 
-/// Runs each example; it compares its results with a plain loop and fails if they differ.
+/// Runs each example. It compares its results with a plain loop and fails if they differ.
 fn examples(root: &Path) -> Result<()> {
     let entries = std::fs::read_dir(root.join("examples")).context("cannot read the folder examples")?;
     let files = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));
@@ -102,7 +103,7 @@ fn examples(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds and runs the lesson of a program without a compiler, whose build script has one.
+/// Builds and runs the example of a program without a compiler. Its build script has one.
 fn shipping(root: &Path) -> Result<()> {
     let manifest = root.join("examples/shipping/Cargo.toml").display().to_string();
     let target = root.join("target/shipping").display().to_string();
@@ -116,7 +117,7 @@ fn shipping(root: &Path) -> Result<()> {
     command::run(tools.args(["--", "tune", "--check", "--records", &records, "--device", "cpu"]))
 }
 
-/// Runs every step; fails if one did.
+/// Runs every step. Fails if any step fails.
 pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| !STEPS.iter().any(|(step, _)| step == name)) {
         let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();

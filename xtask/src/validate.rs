@@ -1,7 +1,8 @@
-//! `cargo xtask validate`: every shipped kernel through ptxas, against the committed table of resources.
+//! `cargo xtask validate`: assembles every shipped kernel with ptxas, and compares the resources with the committed
+//! table.
 //!
-//! Spills and serialisation advice always fail. The table may only improve: more registers, stack or shared
-//! memory than recorded fails, and so does a table that is out of date.
+//! Spills and serialisation advice always fail. The table may only improve: more registers, stack or shared memory than
+//! recorded is a failure, and so is an outdated table.
 
 use crate::resources::{Key, Row, Table, Verdict};
 use crate::{command, ptxas, setup};
@@ -12,7 +13,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the user typed.
+/// The arguments of the task.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// Rewrite the table with what was measured. Refused for a row that got worse.
@@ -38,7 +39,7 @@ const TABLE: &str = "snapshots/resources.txt";
 struct Job {
     path: PathBuf,
     key: Key,
-    /// Shared memory asked for at launch, which ptxas does not see.
+    /// Bytes of shared memory that the launch requests, which ptxas does not see.
     dynamic_shared: u32,
 }
 
@@ -98,14 +99,14 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds the command line with LLVM as a shared library; where it is.
+/// Builds the command line with LLVM as a shared library, and returns its path.
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     setup::llvm()?;
     command::run(command::cargo(root).args(["build", "-p", "atlas-cli", "--bin", "atlas", "--features", "jit"]))?;
     Ok(command::target_dir(root)?.join("debug/atlas"))
 }
 
-/// Has a command line compile every kernel for every arch into an emptied folder.
+/// Compiles every kernel for every arch into an emptied folder.
 pub(crate) fn compile(root: &Path, atlas: &Path, folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
@@ -118,7 +119,7 @@ pub(crate) fn compile(root: &Path, atlas: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The kernels that an index.json lists. Every PTX file in the folder must be listed, and the reverse.
+/// The kernels in an index.json. It must list exactly the PTX files in the folder.
 fn read_index(dir: &Path) -> Result<Vec<Job>> {
     let index = dir.join("index.json");
     let text = std::fs::read_to_string(&index).with_context(|| format!("cannot read {}", index.display()))?;
@@ -194,7 +195,7 @@ fn assemble(assembler: &Path, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
     (rows, failures)
 }
 
-/// What no table can excuse.
+/// Faults that no entry in the table can excuse.
 fn faults(key: &Key, report: &ptxas::Report) -> Vec<String> {
     let spills = (report.spills > 0).then(|| format!("{key}: spills {} bytes", report.spills));
     spills.into_iter().chain(report.warnings.iter().map(|w| format!("{key}: {w}"))).collect()

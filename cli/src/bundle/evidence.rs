@@ -1,5 +1,5 @@
-//! What a bundle's kernels were tried on: each variant in the simulator, on a small ragged problem of its class, under
-//! three orders of its warps, beside the interpreter. `atlas verify --bundle` does the same again.
+//! The evidence for a bundle's kernels: each variant runs in the simulator on a small ragged problem of its class,
+//! under three orders of its warps, and is compared with the interpreter. `atlas verify --bundle` repeats this.
 
 use super::super::arguments::Output;
 use super::super::input;
@@ -24,11 +24,11 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Orders of warps, by their names in a file.
+/// The orders of warps, with their names in a file.
 const SCHEDULES: [(&str, Policy); 3] =
     [("round-robin", Policy::RoundRobin), ("adversarial", Policy::Adversarial), ("random 1", Policy::Random)];
-/// Warp instructions of one run, after which a problem is too large to try. They are counted and not timed: what a bundle says does not
-/// depend on how busy a machine is.
+/// The most warp instructions of one run. A larger problem is not tried. Instructions are counted and time is not, so
+/// the evidence does not depend on the load of the machine.
 const BUDGET: u64 = 20_000_000;
 
 /// One variant to try.
@@ -38,25 +38,25 @@ struct Trial<'a> {
     class: usize,
     variant: usize,
     of: &'a Variant,
-    /// The usual GPU of its target; none if this program knows no such target.
+    /// The usual GPU of its target. `None` if this program does not know the target.
     machine: Option<Machine>,
-    /// Numbers given by value, but for usual ones.
+    /// Numbers passed by value, other than the defaults.
     scalars: Scalars,
     /// The smallest sizes of its class that were asked for.
     asked: Option<Vec<u64>>,
-    /// The sizes that its evidence names.
+    /// The sizes in its existing evidence.
     claimed: Option<Vec<u64>>,
 }
 
 /// Why there is no evidence.
 enum Lack {
-    /// The variant cannot be tried, and may be right.
+    /// The variant cannot be tried, and may be correct.
     Untried(String),
-    /// It is wrong, or not what the bundle says it is.
+    /// The variant is wrong, or not what the bundle claims.
     Wrong(String),
 }
 
-/// The entries of a bundle with the evidence that its bytes give.
+/// The entries of a bundle, with the evidence from running its bytes.
 pub(super) fn gather(
     bytes: Vec<u8>,
     entries: &[(&'static KernelDef, KernelEntry)],
@@ -95,7 +95,7 @@ pub(super) fn gather(
     Ok(whole)
 }
 
-/// Tries every variant of a bundle again, and prints what came of it; whether all are as they should be.
+/// Tries every variant of a bundle again, and prints the results. Returns whether all are as they should be.
 pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
     let bundle = Bundle::open(path)?;
     bundle.check()?;
@@ -103,7 +103,8 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
     let names: Vec<String> = bundle.kernels().map(str::to_owned).collect();
     for name in names {
         let Some(entry) = bundle.entry(&name).transpose()? else { continue };
-        // Of kernels of one name, the one that was compiled; if it is none, the one that the name means here.
+        // If several kernels have the name, the one that was compiled. If that is none of them, the one that the name
+        // means here.
         let named = || atlas_dsl::registry().into_iter().filter(|d| d.name == name);
         match named().find(|def| is_of(def, &entry)).or_else(|| input::kernel(&name).ok()).or_else(|| named().next()) {
             Some(def) => entries.push((def, entry)),
@@ -129,7 +130,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
     Ok(failed == 0 && passed > 0)
 }
 
-/// Whether some variant of an entry was compiled from this kernel as it is.
+/// Whether some variant of an entry was compiled from the current version of this kernel.
 fn is_of(def: &'static KernelDef, entry: &KernelEntry) -> bool {
     let is_own = |spec: &Specialization, v: &Variant| {
         let kernel = v.config.parse::<Config>().ok().and_then(|config| build_kernel(def, spec, &config).ok());
@@ -139,7 +140,7 @@ fn is_of(def: &'static KernelDef, entry: &KernelEntry) -> bool {
     classes.any(|(spec, class)| class.variants.iter().any(|v| is_own(&spec, v)))
 }
 
-/// What a trial found, beside what the bundle says.
+/// The result of a trial, compared with the bundle's evidence.
 fn row(trial: &Trial<'_>, found: Result<Vec<Evidence>, Lack>) -> Value {
     let claimed = &trial.of.evidence;
     let what = match &found {
@@ -160,7 +161,7 @@ fn row(trial: &Trial<'_>, found: Result<Vec<Evidence>, Lack>) -> Value {
     })
 }
 
-/// Numbers lose a digit in a file.
+/// Equality up to the digit that numbers may lose in a file.
 fn is_same(a: &[Evidence], b: &[Evidence]) -> bool {
     let same = |(a, b): (&Evidence, &Evidence)| {
         a.schedule == b.schedule && a.sizes == b.sizes && (a.error - b.error).abs() <= 1e-9 * b.error
@@ -179,7 +180,8 @@ fn print(rows: &[Value]) {
     say!("{table}");
 }
 
-/// The variants of an entry, each with the usual GPU of its target, which has the most memory of those that it is compiled for.
+/// The variants of an entry, each with the usual GPU of its target, which has the most memory among the machines that
+/// it is compiled for.
 fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a>> {
     let mut trials = Vec::new();
     for (at, class) in entry.classes.iter().enumerate() {
@@ -209,7 +211,7 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
     trials
 }
 
-/// What each trial finds, or why it found nothing.
+/// The result of each trial, or why there is none.
 fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>> {
     let _paused = atlas_runtime::sizes::pause();
     let progress = Mutex::new(Progress::new(trials.len()));
@@ -221,7 +223,7 @@ fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>
     trials.par_iter().map(one).collect()
 }
 
-/// Whatever is an error is the variant's, but for what is told as a reason not to try it.
+/// Any error counts against the variant, except the reasons for not trying it.
 fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, Lack>> {
     let Trial { def, spec, of, scalars, .. } = trial;
     let untried = |why: String| Ok(Err(Lack::Untried(why)));
@@ -256,7 +258,7 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
         device.add_bundle(Bundle::read("being tried", alone.clone())?);
         Ok(device)
     };
-    // What it wrote; nothing if it was given up.
+    // The outputs; `None` if the run exceeded its budget.
     let run = |policy: Policy, budget: u64| -> Result<Option<(Device, Vec<Output>)>> {
         let device = simulator(policy, budget)?;
         match small.outputs(&device, values) {
@@ -286,7 +288,7 @@ fn is_too_long(e: &anyhow::Error) -> bool {
     matches!(e.downcast_ref(), Some(RuntimeError::Fault(f)) if f.fault.kind == FaultKind::Budget)
 }
 
-/// A bundle of one variant, for its own target: nothing else can be what runs.
+/// A bundle of only this variant, for its own target, so that nothing else can run.
 fn alone(bundle: &Bundle, trial: &Trial<'_>, machine: Machine) -> Result<Vec<u8>> {
     let mut writer = BundleWriter::new();
     let mut class = ClassEntry::new(trial.def, &trial.spec);
@@ -303,7 +305,7 @@ fn alone(bundle: &Bundle, trial: &Trial<'_>, machine: Machine) -> Result<Vec<u8>
 mod tests {
     use super::*;
 
-    /// What faults in the simulator is not made: no bundle has it without a word.
+    /// No bundle contains a kernel that faults in the simulator without saying so.
     #[test]
     fn a_fault_ends_the_making() {
         let folder = tempfile::tempdir().unwrap();
@@ -317,7 +319,7 @@ mod tests {
         let mut writer = BundleWriter::new();
         for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
             let mut image = bundle.image(variant).unwrap();
-            // Nothing ends the kernel.
+            // The kernel does not end normally.
             image.ptx = image.ptx.replace("ret;", "trap;");
             variant.image = writer.image(&image);
         }

@@ -1,4 +1,4 @@
-//! How a bundle is made: classes of problems, configs for each, compiled and assembled.
+//! Makes a bundle: classes of problems, configs for each class, compiled and assembled.
 
 use super::super::jobs::Job;
 use super::super::show::Progress;
@@ -15,10 +15,10 @@ use atlas_runtime::{Choices, ConfigSource, choose_with, regions};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Rounds in which configs that cannot be compiled, or spill, are left out and others chosen.
+/// The most rounds in which configs that do not compile, or spill, are replaced by others.
 const ROUNDS: usize = 8;
 
-/// What a bundle is made with.
+/// The options of a bundle.
 pub(super) struct Recipe {
     pub(super) platforms: Vec<(Platform, Records)>,
     pub(super) variants: usize,
@@ -33,7 +33,7 @@ struct SpecializationClass {
     sizes: Vec<Vec<u64>>,
 }
 
-/// The record of a problem, if it has another config than the bundle, and why.
+/// A warning if a problem's record has another config than the bundle chooses, with the reason.
 fn dropped(job: &Job, on: Platform, records: &Records, choices: &Choices) -> Option<String> {
     let (types, tensors) = class_text(job.def, &job.spec);
     let row = records.of_kernel(job.def.name)?.at(&types, &tensors, &job.dims_text())?;
@@ -52,7 +52,7 @@ fn dropped(job: &Job, on: Platform, records: &Records, choices: &Choices) -> Opt
 }
 
 impl Recipe {
-    /// The file.
+    /// The bytes of the file.
     pub(super) fn make(&self, jobs: &[Job], warn: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
         if !stages::CAN_COMPILE {
             bail!(
@@ -98,14 +98,14 @@ impl Recipe {
         if !self.evidence {
             return Ok(writer.finish());
         }
-        // What is tried is the file, as programs will read it.
+        // The trials read the file itself, as programs will.
         for (name, entry) in evidence::gather(writer.finish(), &entries, jobs)? {
             writer.kernel(name, &entry);
         }
         Ok(writer.finish())
     }
 
-    /// The specializations of the problems of a kernel, and one for all sizes of each list of types and whole dims.
+    /// The specializations of a kernel's problems, and one for all sizes for each combination of types and whole dims.
     fn classes(&self, jobs: &[&Job]) -> Vec<SpecializationClass> {
         let mut classes: Vec<SpecializationClass> = Vec::new();
         let mut add = |spec: Specialization, dims: &[u64]| match classes.iter_mut().find(|c| c.spec == spec) {
@@ -129,7 +129,7 @@ impl Recipe {
         classes
     }
 
-    /// The configs of a class, compiled. Configs that cannot be compiled, or spill, are left out, and others chosen.
+    /// The compiled configs of a class. Configs that do not compile, or spill, are replaced by others.
     fn compile(
         &self,
         def: &'static KernelDef,

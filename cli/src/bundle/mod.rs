@@ -1,9 +1,9 @@
-//! `atlas bundle`: kernels compiled ahead of time into one file, with the choices between them and the evidence that they
-//! are right.
+//! `atlas bundle`: compiles kernels ahead of time into one file, with the tables that choose between them and evidence
+//! of their correctness.
 //!
-//! Problems are brought into classes, one for each specialization and one more for all sizes of a kernel's element types
-//! and whole dims. For each class and machine a few configs are chosen (`atlas_runtime::regions`), compiled, assembled if
-//! NVIDIA's assembler is at hand, and run in the simulator out of the file itself.
+//! Problems are grouped into classes: one for each specialization, and one more for all sizes of a kernel's element
+//! types and whole dims. For each class and machine a few configs are chosen (`atlas_runtime::regions`), compiled,
+//! assembled if NVIDIA's assembler is available, and run in the simulator from the file itself.
 
 mod evidence;
 mod make;
@@ -24,19 +24,19 @@ use atlas_runtime::files;
 use atlas_runtime::records::Records;
 use std::path::{Path, PathBuf};
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     asked: jobs::Asked,
-    /// What to compile for: archs, of which code runs on later GPUs too, or targets such as sm_90a. An arch may name the GPU
-    /// whose tuning records decide, `sm_90:NVIDIA H200`.
+    /// What to compile for: archs, whose code runs on later GPUs too, or targets such as sm_90a. An arch may name the
+    /// GPU whose tuning records decide, `sm_90:NVIDIA H200`.
     #[arg(long, value_delimiter = ',', value_name = "ARCH[:GPU],..", default_value = "sm_80,sm_89,sm_90")]
     arch: Vec<String>,
     /// The file to write.
     #[arg(long, value_name = "FILE", default_value = "kernels.atlas")]
     out: PathBuf,
-    /// Where tuning records are, beside those that this program carries.
+    /// A folder with tuning records, in addition to those that this program carries.
     #[arg(long, value_name = "FOLDER")]
     records: Option<PathBuf>,
     /// Configs of each class and machine, beside those that records chose.
@@ -48,10 +48,10 @@ pub(super) struct Args {
     /// Machine code beside the PTX, for exactly these archs; needs NVIDIA's assembler.
     #[arg(long)]
     cubin: bool,
-    /// Do not run what was compiled in the simulator.
+    /// Do not run the compiled kernels in the simulator.
     #[arg(long)]
     no_evidence: bool,
-    /// Print what a bundle has, and make none.
+    /// Print the content of a bundle, and make none.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "dims", "dtype", "set", "sizes", "arch", "out", "records",
         "variants", "only_these", "cubin", "no_evidence"])]
     show: Option<PathBuf>,
@@ -92,12 +92,12 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     let bytes = recipe.make(&args.asked.jobs()?, warn)?;
     files::write(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
     let size = bytes.len() as u64;
-    // Not read again: a pipe gives nothing back.
+    // The bytes are reused, because a pipe cannot be read again.
     let bundle = Bundle::read(&args.out.display().to_string(), bytes)?;
     for what in report::untried(&bundle)? {
         warn(&what);
     }
-    // The report would stand behind the bundle.
+    // Otherwise the report would follow the bundle on stdout.
     if !files::is_stdout(&args.out) {
         report::print(&bundle, size, args.json)?;
     }
@@ -108,7 +108,7 @@ fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
-/// A machine to compile for, and the records of a GPU of its kind: those of the folder that the user named come first.
+/// A machine to compile for, and the records of its GPU. Those in the user's folder come first.
 fn platform(text: &str, folder: Option<&Path>, warn: &mut dyn FnMut(&str)) -> Result<(Platform, Records)> {
     if text.ends_with(':') {
         bail!("--arch {text} names no GPU: leave the colon out, or write such as \"{text}NVIDIA H200\"");

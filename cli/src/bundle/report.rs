@@ -1,4 +1,4 @@
-//! What a bundle has, for people and as JSON.
+//! The content of a bundle, as text and as JSON.
 
 use super::super::print::say;
 use super::super::show;
@@ -14,7 +14,7 @@ fn entries(bundle: &Bundle) -> Result<Vec<(String, Arc<KernelEntry>)>> {
     names.into_iter().filter_map(|name| entry(name).transpose()).collect()
 }
 
-/// A line for each reason that variants of a class have no evidence.
+/// A line for each reason why variants of a class have no evidence.
 pub(super) fn untried(bundle: &Bundle) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for (name, entry) in entries(bundle)? {
@@ -64,12 +64,12 @@ pub(super) fn print(bundle: &Bundle, bytes: u64, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Reasons of this program may be longer than a word of a file.
+/// A reason from this program may be longer than a word from a file.
 fn shown_line(text: &str) -> String {
     text.lines().map(shown).collect::<Vec<_>>().join(" ")
 }
 
-/// Whose choices they are, and the target of their code where that says something else: `sm_90`, `NVIDIA H200 (sm_90a)`.
+/// The machine of a table, with the target of its code if that differs: `sm_90`, `NVIDIA H200 (sm_90a)`.
 fn machine(of: &MachineTable) -> String {
     let MachineTable { target, table } = of;
     if *target == table.machine { target.clone() } else { format!("{} ({target})", table.machine) }
@@ -81,7 +81,7 @@ fn spills(class: &ClassEntry) -> String {
     all.and_then(|all| all.into_iter().max()).map_or_else(|| "?".to_owned(), |n| n.to_string())
 }
 
-/// How many variants were run in the simulator, and the largest share of a bound that an error came to; why others were not.
+/// How many variants ran in the simulator, the largest ratio of an error to its bound, and why the others did not run.
 fn evidence(class: &ClassEntry) -> String {
     let tried = class.variants.iter().filter(|v| !v.evidence.is_empty()).count();
     let share = class.variants.iter().flat_map(|v| &v.evidence).map(|e| e.error / e.bound).fold(0.0, f64::max);

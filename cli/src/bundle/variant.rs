@@ -1,4 +1,4 @@
-//! One config of a class, compiled for a platform, and its place in a bundle.
+//! One config of a class, compiled for a platform and added to a bundle.
 
 use super::super::ptxas;
 use super::super::stages::{self, Failure};
@@ -10,7 +10,7 @@ use atlas_runtime::bundle::{BundleWriter, ClassEntry, MachineTable, Resources, T
 use atlas_runtime::records::tile_ir_hash;
 use std::path::PathBuf;
 
-/// A config, compiled.
+/// A compiled config.
 pub(in super::super) struct Compiled {
     config: Config,
     tile_ir: String,
@@ -19,7 +19,7 @@ pub(in super::super) struct Compiled {
     cubin: Option<Vec<u8>>,
 }
 
-/// NVIDIA's assembler, where it is at hand, and whether its code is kept.
+/// NVIDIA's assembler, if available, and whether its code is kept.
 #[derive(Default)]
 pub(in super::super) struct Assembler {
     pub(in super::super) ptxas: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(in super::super) struct Assembler {
 }
 
 impl Assembler {
-    /// One config, unless the compiler refuses it or its registers spill; `spills` admits the latter.
+    /// Compiles one config. `None` if the compiler refuses it or its registers spill; `spills` allows the latter.
     pub(in super::super) fn compile(
         &self,
         def: &'static KernelDef,
@@ -59,14 +59,14 @@ impl Assembler {
         Ok(Some(Compiled { config: config.clone(), tile_ir, image, resources, cubin }))
     }
 
-    /// The CUDA version whose drivers take the machine code.
+    /// The lowest CUDA version whose drivers load the machine code.
     fn driver(&self) -> i32 {
         let version = self.ptxas.as_deref().and_then(ptxas::version).unwrap_or_default();
         let mut parts = version.split('.').map(|p| p.parse().unwrap_or(0));
         parts.next().unwrap_or(0) * 1000 + parts.next().unwrap_or(0) * 10
     }
 
-    /// Adds the variants for one machine to a class, and the table that names them by their place in `compiled`.
+    /// Adds the variants for one machine to a class, and the table that refers to them by their index in `compiled`.
     pub(in super::super) fn add(
         &self,
         class: &mut ClassEntry,

@@ -1,4 +1,4 @@
-//! The programs of the instruction forms on a GPU.
+//! Runs the programs of the instruction forms on a GPU.
 
 use super::gpu;
 use super::verdict::Verdict;
@@ -7,9 +7,9 @@ use atlas_runtime::{Device, FormPrograms};
 use atlas_sim::forms::Case;
 use serde_json::{Value, json};
 
-/// Disagreements that are shown of a program.
+/// The most disagreements to show for a program.
 const EXAMPLES: usize = 3;
-/// What the output holds before: no program makes it of every element.
+/// The initial content of the output. No program writes it to every element.
 const UNWRITTEN: u8 = 0xa5;
 
 /// Runs every program.
@@ -34,7 +34,7 @@ pub(super) fn run(device: &Device, programs: &FormPrograms) -> Section {
     section
 }
 
-/// What an output says of the simulator's arithmetic.
+/// Compares an output with the simulator's arithmetic.
 fn compare(case: &Case, output: &[u8]) -> Row {
     let name = case.name.clone();
     let bytes = case.result_bytes.max(1) as usize;

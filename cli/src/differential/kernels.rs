@@ -1,4 +1,4 @@
-//! The kernels that ship, on a GPU and in the simulator, from the same PTX and the same bytes.
+//! Runs the shipped kernels on a GPU and in the simulator, with the same PTX and the same bytes.
 
 use super::super::print::tell;
 use super::gpu;
@@ -20,14 +20,14 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 
-/// Operations of the largest problem that is simulated.
+/// The most operations of a problem that is simulated.
 const MOST_FLOPS: f64 = 4e6;
-/// Problems of a kernel in one element type.
+/// The most problems of a kernel in one element type.
 const PROBLEMS: usize = 4;
-/// Bytes between the elements of a view; of floats, a NaN.
+/// The bytes between the elements of a view. As floats they are NaNs.
 const PADDING: u8 = 0xff;
 
-/// Small problems of every kernel in every element type, ragged and strided ones among them.
+/// Small problems of every kernel in every element type, including ragged and strided ones.
 pub(super) fn problems() -> Vec<Problem> {
     let mut chosen: Vec<Problem> = Vec::new();
     for p in cases::verification() {
@@ -39,7 +39,7 @@ pub(super) fn problems() -> Vec<Problem> {
     chosen
 }
 
-/// A kernel, compiled for a problem, and what the simulator makes of it.
+/// A kernel compiled for a problem, and the simulator's result.
 pub(super) struct Trial {
     name: String,
     bound: f64,
@@ -49,14 +49,14 @@ pub(super) struct Trial {
 struct Ready {
     compiled: CompiledLaunch,
     program: Program,
-    /// One for each argument; empty for numbers.
+    /// One buffer per argument; empty for numbers.
     buffers: Vec<Vec<u8>>,
     output: View,
     /// The output as the simulator leaves it.
     simulated: Vec<u8>,
 }
 
-/// Where the elements of an argument lie in its buffer.
+/// The positions of an argument's elements in its buffer.
 struct View {
     arg: usize,
     dtype: DType,
@@ -65,7 +65,7 @@ struct View {
 
 /// Compiles and simulates every problem, for each target that runs on the device and with several configs.
 pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
-    // The simulator has what the target's own machine has, which is no more than the device.
+    // The simulator uses the target's own machine, which is no larger than the device.
     let newest = device.target().map_or(0, |t| t.sm);
     let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0);
     let machines = targets.map(Machine::from);
@@ -87,7 +87,7 @@ fn trials_of(p: &Problem, machine: Machine) -> Vec<Trial> {
     configs.iter().map(|config| trial(ready(p, machine, config), &config.to_string())).collect()
 }
 
-/// The config that the cost model prefers and the one that it likes least.
+/// The configs that the cost model ranks first and last.
 fn configs(p: &Problem, machine: Machine) -> Result<Vec<Config>> {
     let bound = p.bind(&Device::cpu())?;
     let selection = choose_for(p.kernel, &specialize(&bound), bound.dims(), Some(machine));
@@ -123,7 +123,7 @@ fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<Ready> {
     Ok(ready)
 }
 
-/// Offsets in bytes of a tensor's elements from its first, row-major.
+/// The offsets in bytes of a tensor's elements from the first, in row-major order.
 fn offsets(tensor: &Tensor) -> Vec<usize> {
     let axes = || tensor.shape().iter().zip(tensor.strides()).rev();
     let offset = |mut i: usize| {
@@ -137,7 +137,7 @@ fn offsets(tensor: &Tensor) -> Vec<usize> {
     (0..tensor.len()).map(offset).collect()
 }
 
-/// The bytes that a tensor touches, with padding between its elements.
+/// The bytes that a tensor covers, with padding between its elements.
 fn buffer(tensor: &Tensor, offsets: &[usize]) -> Result<Vec<u8>> {
     let bits: Vec<u64> = match tensor.dtype() {
         DType::Bf16 => tensor.to_vec::<bf16>()?.iter().map(|v| v.to_bits().into()).collect(),
@@ -154,7 +154,7 @@ fn buffer(tensor: &Tensor, offsets: &[usize]) -> Result<Vec<u8>> {
 }
 
 impl View {
-    /// The elements in a buffer.
+    /// The values of the elements in a buffer.
     fn values(&self, bytes: &[u8]) -> Vec<f64> {
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -166,7 +166,7 @@ impl View {
         self.offsets.iter().map(value).collect()
     }
 
-    /// How many elements two buffers have in common, and whether all between them is.
+    /// How many elements of two buffers are equal, and whether all bytes between the elements are.
     fn equal(&self, one: &[u8], other: &[u8]) -> (usize, bool) {
         let size = self.dtype.bytes() as usize;
         let mut between = vec![true; one.len()];
@@ -200,7 +200,7 @@ impl Ready {
         Ok(memory.read(addresses[self.output.arg], self.buffers[self.output.arg].len() as u64)?.to_vec())
     }
 
-    /// Judges the output that the GPU leaves.
+    /// Compares the GPU's output with the simulator's.
     fn compare(&self, found: &[u8], of_op: f64) -> (Verdict, Value) {
         let bound = verdict::bound(&self.compiled.image().ptx, of_op);
         let (equal, padding) = self.output.equal(&self.simulated, found);

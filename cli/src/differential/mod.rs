@@ -1,11 +1,11 @@
-//! `atlas verify --differential`: the same PTX on a GPU and in the simulator, bit by bit.
+//! `atlas verify --differential`: compares the same PTX on a GPU and in the simulator, bit by bit.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `instructions` | a program for each instruction form, against what the simulator's arithmetic makes of it |
-//! | `kernels` | the kernels that ship, in every element type and for several targets, on both |
-//! | `gpu` | what a failed launch on the GPU means for the rest |
-//! | `verdict` | bit-equal, near enough, or not |
+//! | `instructions` | a program for each instruction form, against the simulator's arithmetic |
+//! | `kernels` | the shipped kernels, in every element type and for several targets, on both |
+//! | `gpu` | the consequences of a failed launch on the GPU |
+//! | `verdict` | bit-equal, within the bound, or not |
 
 mod gpu;
 mod instructions;
@@ -20,16 +20,16 @@ use atlas_runtime::{Device, DeviceId, FormPrograms};
 use serde_json::{Value, json};
 use verdict::Verdict;
 
-/// What was compared, and how it came out.
+/// One comparison and its result.
 struct Row {
     /// An instruction with its modifiers, or a kernel with its problem, target and config.
     name: String,
     verdict: Verdict,
-    /// What there is to say.
+    /// Details for the report.
     details: Value,
 }
 
-/// Rows, and what ended them early.
+/// Rows, and why they ended early, if they did.
 #[derive(Default)]
 struct Section {
     rows: Vec<Row>,
@@ -37,13 +37,13 @@ struct Section {
     stopped: Option<String>,
 }
 
-/// What `--only` chooses.
+/// The items that `--only` selects.
 struct Chosen {
     instructions: FormPrograms,
     kernels: Vec<Problem>,
 }
 
-/// Compares.
+/// Runs the comparison.
 pub(super) fn run(device: &str, only: Option<&str>, as_json: bool) -> Result<bool> {
     let chosen = Chosen::new(only)?;
     let device = super::input::device(device)?;
@@ -99,7 +99,7 @@ impl Section {
         self.stopped.is_none() && self.count(Verdict::Disagrees) == 0
     }
 
-    /// Counts, and all but the rows that are bit-equal and say nothing.
+    /// Counts, and all rows except bit-equal ones without details.
     fn json(&self) -> Value {
         let told = self.rows.iter().filter(|row| row.verdict != Verdict::Equal || !row.details.is_null());
         let rows: Vec<Value> = told
@@ -148,7 +148,7 @@ fn print(what: &str, section: &Section) {
     }
 }
 
-/// Progress that names one step in so many, so that a log stays short.
+/// A progress callback that prints only some steps, to keep a log short.
 fn every(count: usize, total: usize) -> impl FnMut(&str) {
     let mut progress = Progress::new(total.div_ceil(count));
     let mut done = 0;

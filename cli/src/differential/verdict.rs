@@ -1,20 +1,20 @@
-//! What two executions of the same PTX may differ in, and how a difference is judged.
+//! In what two executions of the same PTX may differ, and how a difference is judged.
 
 use atlas_ops::Comparison;
 
-/// How a comparison came out.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The same bits.
     Equal,
-    /// As near as the instructions promise.
+    /// Within the precision that the instructions guarantee.
     Within,
-    /// Neither.
+    /// Outside of it.
     Disagrees,
 }
 
 impl Verdict {
-    /// Its name in reports.
+    /// The name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Verdict::Equal => "bit-equal",
@@ -24,12 +24,12 @@ impl Verdict {
     }
 }
 
-/// Instructions whose results the ISA does not fix to the bit: the order and the rounding of the sums in a matrix
+/// Instructions whose results the ISA does not define to the bit: the order and the rounding of sums in a matrix
 /// product, and approximations.
 const LOOSE: [&str; 3] = ["mma.sync", "wgmma.mma_async", ".approx"];
 
-/// How far results of this PTX may be from one another: not at all where every instruction is fixed to the bit, else
-/// as far as either may be from the exact result.
+/// The largest difference between two results of this PTX: 0 if every instruction is defined to the bit, else the bound
+/// for either result against the exact one.
 pub(super) fn bound(ptx: &str, of_op: f64) -> f64 {
     if LOOSE.iter().any(|word| ptx.contains(word)) { of_op } else { 0.0 }
 }

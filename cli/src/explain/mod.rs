@@ -1,4 +1,4 @@
-//! `atlas explain`: the chosen config and why, the grid, placement and resources.
+//! `atlas explain`: the chosen config and the reason for it, the grid, placement and resources.
 
 mod plot;
 mod time;
@@ -21,28 +21,28 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A kernel's name.
     kernel: String,
-    /// The GPU, such as sm_86, whose code is made for the best target that runs on it and on later ones; or a target such
-    /// as sm_90a. That of --gpu unless given, where it is known, else sm_80.
+    /// The GPU, such as sm_86 (code is for the best target that runs on it and on later ones), or a target such as
+    /// sm_90a. Without it, the arch of --gpu if that is known, else sm_80.
     #[arg(long)]
     arch: Option<String>,
-    /// Choose by the tuning records of this GPU, named as its driver does, such as "NVIDIA H200"; those that this program carries,
-    /// and those in the folders of ATLAS_RECORDS. Its data sheet gives the bound.
+    /// Choose by the tuning records of this GPU, such as "NVIDIA H200" (its name in the driver): those that this
+    /// program carries, and those in the folders of ATLAS_RECORDS. Its data sheet gives the bound.
     #[arg(long, value_name = "NAME")]
     gpu: Option<String>,
     #[command(flatten)]
     problem: ProblemArgs,
-    /// Explain the times at sizes of one dim too, such as N=1..65536: each twice the one before.
+    /// Also explain the times at sizes of one dim, such as N=1..65536: each twice the one before.
     #[arg(long, value_name = "DIM=FIRST..LAST")]
     sweep: Option<Sweep>,
-    /// Draw these times against the size, as SVG.
+    /// Plot these times against the size, as SVG.
     #[arg(long, value_name = "FILE", requires = "sweep")]
     plot: Option<PathBuf>,
-    /// Run the kernel on a few tiles in the simulator, and count what it does.
+    /// Run the kernel on a few tiles in the simulator, and count instructions, accesses and conflicts.
     #[arg(long)]
     simulate: bool,
     /// Print JSON.
@@ -50,7 +50,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Explains.
+/// Explains and prints.
 pub(super) fn run(args: &Args) -> Result<bool> {
     check_plot(args)?;
     let (on, card) = place(args)?;
@@ -154,17 +154,17 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// Fails if the plot could not be written, before anything is computed for it.
+/// Fails if the plot could not be written, before its data are computed.
 fn check_plot(args: &Args) -> Result<()> {
     let Some(file) = &args.plot else { return Ok(()) };
     files::check(file).with_context(|| format!("--plot: cannot write {}", file.display()))?;
     input::spare_records("--plot", file, None)
 }
 
-/// Of which registers the ranking speaks.
+/// A note about the registers in the ranking.
 const REGISTERS: &str = "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses";
 
-/// What is explained for: the GPU of `--arch` or `--gpu`, and the card whose data sheet bounds it.
+/// The platform of `--arch` or `--gpu`, and the card whose data sheet gives the bound.
 fn place(args: &Args) -> Result<(Platform, &'static Card)> {
     let named = args.gpu.as_deref().and_then(Card::named);
     let on = match (&args.arch, named.and_then(Card::machine)) {
@@ -184,7 +184,7 @@ fn place(args: &Args) -> Result<(Platform, &'static Card)> {
     Ok((on, card.with_context(|| format!("no GPU like {on} is in the table of cards"))?))
 }
 
-/// Times at the sizes of a sweep.
+/// The times at the sizes of a sweep.
 fn swept(
     def: &'static KernelDef,
     types: &input::Types,
@@ -208,7 +208,7 @@ fn swept(
     if !def.dims.iter().any(|d| d.name == sweep.dim) {
         bail!("`{}` has no dim `{}`", def.name, sweep.dim);
     }
-    // Sizes that the kernel does not take are left out.
+    // Sizes that the kernel does not support are left out.
     let sizes = sweep.sizes.iter().map(at).filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
     if sizes.is_empty() {
         bail!("--sweep: the `require` of `{}` holds for none of its sizes", def.name);
@@ -243,7 +243,7 @@ fn notes(explained: &Explained) -> Vec<serde_json::Value> {
     explained.notes.iter().map(row).collect()
 }
 
-/// Bytes of a tensor that is not read, and, where it is named first, not written.
+/// The bytes saved by removing a tensor: it is not read, and, at its first occurrence, not written either.
 fn saved(removed: &[Removed], at: usize, dims: &BTreeMap<String, u64>) -> Option<u64> {
     let r = &removed[at];
     let elements = r.dims.iter().try_fold(1, |n, d| dims.get(d).map(|size| n * size));
@@ -259,7 +259,7 @@ fn removed_json(removed: &[Removed], at: usize, dims: &BTreeMap<String, u64>) ->
     })
 }
 
-/// A line for each tensor that a fused kernel does not have.
+/// A line for each tensor that fusion removed.
 fn removed_text(removed: &[Removed], dims: &BTreeMap<String, u64>) -> String {
     let line = |(at, r): (usize, &Removed)| {
         let saved = saved(removed, at, dims).map_or_else(|| "?".to_owned(), |n| n.to_string());
@@ -293,7 +293,7 @@ fn grid(kernel: &Kernel, dims: &BTreeMap<String, u64>) -> (String, Option<u64>) 
                 axes.push(format!("tiles({}, {tile})", kernel.dims[dim].name));
                 size(dim).map(|n| n.div_ceil(u64::from(tile)))
             }
-            // Tiles of the same, so that the count before is one factor of two.
+            // Tiles of the same dim, so the count before is one factor of two.
             GridExtent::UpTo { dim, size: tile } => {
                 axes.pop();
                 axes.push(format!("pairs(tiles({}, {tile}))", kernel.dims[dim].name));

@@ -1,4 +1,4 @@
-//! `atlas explain --sweep N=1..65536 --plot FILE`: time against size as SVG.
+//! `atlas explain --sweep N=1..65536 --plot FILE`: plots time against size as SVG.
 
 use super::time::Time;
 use anyhow::{Context, Result, anyhow};
@@ -6,8 +6,8 @@ use atlas_runtime::files;
 use plotters::prelude::*;
 use std::path::Path;
 
-/// Draws the chosen config's time, that of records where there are some, and the bound, on logarithmic axes. Without records of the
-/// kernel there are the model's cycles alone, which are no time.
+/// Draws the chosen config's predicted time, the recorded times if there are any, and the bound, on logarithmic axes.
+/// Without records of the kernel it draws only the model's cycles, which are not times.
 pub(super) fn draw(file: &Path, title: &str, dim: &str, times: &[(u64, Time)]) -> Result<()> {
     let in_us = times.iter().all(|(_, t)| t.predicted_us().is_some());
     let predicted = |t: &Time| t.predicted_us().filter(|_| in_us).unwrap_or(t.cycles());

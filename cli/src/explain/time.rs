@@ -1,8 +1,9 @@
-//! What a launch is expected to take: by the cost model, by a record, and at the least.
+//! The expected time of a launch: by the cost model, by a record, and the lower bound.
 //!
-//! The cost model ranks configs, and its cycles are no time: over the sizes measured on an H200 one factor for all kernels is off by
-//! 1.6 in the middle and by 5 for one in ten. Where the GPU's records have measured the kernel itself they say what a cycle of it takes,
-//! and microseconds are told: off by 1.3 in the middle and by 2.5 for one in ten (`tests/roofline.rs`).
+//! The cost model ranks configs, and its cycles are not times: with one factor for all kernels, the predictions for the
+//! sizes measured on an H200 are off by a factor of 1.6 in the median and of 5 for one in ten. If the GPU has records
+//! of the kernel itself, they give the microseconds per cycle, and times are printed. These are off by a factor of 1.3
+//! in the median and of 2.5 for one in ten (`tests/roofline.rs`).
 
 use super::super::jobs::Job;
 use atlas_codegen::{Card, Machine};
@@ -11,23 +12,23 @@ use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, is_simulat
 use atlas_runtime::{ConfigSource, Cost, Outcome, Roofline, Selection, Unit, build_kernel, roofline};
 use serde_json::{Value, json};
 
-/// The config that runs a problem, what it takes, and the one behind it.
+/// The config that runs a problem, its expected time, and the next config.
 pub(super) struct Time {
     config: Config,
     cost: Cost,
-    /// Threads that an SM can hold.
+    /// The most threads of an SM.
     most_threads: u32,
-    /// The next config and its cycles over those of the first.
+    /// The next config, and the ratio of its cycles to those of the first.
     next: Option<(Config, f64)>,
-    /// What was measured at these sizes, or why that is passed over.
+    /// The measurement at these sizes, or why it is not used.
     recorded: Option<Result<TunedSize, String>>,
-    /// Microseconds of a cycle of the model, of each of the kernel's records, rising.
+    /// Microseconds per cycle of the model, for each of the kernel's records, ascending.
     us: Vec<f64>,
-    /// What it takes at the least.
+    /// The lower bound.
     roofline: Option<Roofline>,
 }
 
-/// Where kernels run.
+/// The platform, card and records to explain for.
 #[derive(Clone, Copy)]
 pub(super) struct On<'a> {
     pub(super) machine: Machine,
@@ -36,7 +37,7 @@ pub(super) struct On<'a> {
 }
 
 impl Time {
-    /// Of the problem that a selection is for; none where it has no cost.
+    /// The expected time for the problem of a selection. `None` if the selection has no cost.
     pub(super) fn of(
         def: &'static KernelDef,
         spec: &Specialization,
@@ -59,12 +60,12 @@ impl Time {
         let row = record.and_then(|r| r.at(&types, &tensors, &def.dims_text(dims))).cloned();
         let recorded = row.map(|row| match selection.source {
             ConfigSource::Record if is_own && is_fresh(def, &row) => Ok(row),
-            // A later record of these sizes is followed.
+            // The record was followed, but this row is stale: a later record of these sizes decided.
             ConfigSource::Record => Err("it is of another kernel than this is now".to_owned()),
             _ => Err(selection.notes.first().cloned().unwrap_or_default()),
         });
-        // What a cycle takes is the GPU's: of a kernel that has changed, and of another of its name, it is not known.
-        // Nor is it where instructions were counted.
+        // The time of a cycle depends on the kernel and the GPU. A changed kernel, or another one of the same name,
+        // gives no information. Neither do instruction counts.
         let of_now = record
             .into_iter()
             .filter(|r| is_own && !is_simulated(&r.gpu))
@@ -89,23 +90,23 @@ impl Time {
         &self.config
     }
 
-    /// Microseconds that the model predicts, where records of the kernel say what its cycles are; none is below the bound.
+    /// The predicted microseconds, if records of the kernel give the time of a cycle. Never below the lower bound.
     pub(super) fn predicted_us(&self) -> Option<f64> {
         let n = self.us.len();
         self.by_record((self.us.get(n.saturating_sub(1) / 2)? * self.us.get(n / 2)?).sqrt())
     }
 
-    /// By a record that had so many microseconds for a cycle.
+    /// The prediction with `us` microseconds per cycle.
     fn by_record(&self, us: f64) -> Option<f64> {
         Some((self.cost.cycles * us).max(self.bound_us().unwrap_or(0.0)))
     }
 
-    /// By the records that had the fewest microseconds for a cycle, and the most.
+    /// The predictions with the fewest and the most microseconds per cycle among the records.
     fn predicted_range(&self) -> Option<(f64, f64)> {
         self.by_record(*self.us.first()?).zip(self.by_record(*self.us.last()?))
     }
 
-    /// Microseconds of the bound.
+    /// The microseconds of the lower bound.
     pub(super) fn bound_us(&self) -> Option<f64> {
         self.roofline.map(|r| r.us)
     }
@@ -115,12 +116,12 @@ impl Time {
         self.cost.cycles
     }
 
-    /// The time of a record of these sizes.
+    /// The recorded microseconds of these sizes.
     pub(super) fn recorded_us(&self) -> Option<f64> {
         Some(self.recorded.as_ref()?.as_ref().ok()?.chosen().us)
     }
 
-    /// The share of the bound that a measured time comes to.
+    /// The lower bound as a share of a measured time.
     fn of_bound(&self, us: f64) -> Option<f64> {
         self.bound_us().filter(|bound| *bound > 0.0).map(|bound| bound / us)
     }
@@ -144,13 +145,13 @@ impl Time {
         })
     }
 
-    /// The time of a record of these sizes that a GPU took.
+    /// The recorded microseconds of these sizes, if a real GPU was measured.
     fn measured_us(&self) -> Option<f64> {
         let size = self.recorded.as_ref()?.as_ref().ok()?;
         (size.of_copy > 0.0).then(|| size.chosen().us)
     }
 
-    /// A few lines, each under a word.
+    /// A few lines, each with a label.
     pub(super) fn text(&self) -> String {
         let c = &self.cost;
         let time = match (self.predicted_us(), self.predicted_range()) {
@@ -196,7 +197,7 @@ impl Time {
         }
         if let Some(Ok(r)) = &self.recorded {
             let first = r.chosen();
-            // The simulator has no time, and counts.
+            // A simulated GPU has instruction counts, not times.
             let took = match r.of_copy {
                 0.0 => format!("{} warp instructions in the simulator", first.us),
                 share => format!("{:.2} us, {share:.2} of a copy", first.us),
@@ -212,7 +213,7 @@ impl Time {
     }
 }
 
-/// Whether a size was measured of the kernel as it is.
+/// Whether the measurement is of the kernel's current version.
 fn is_fresh(def: &'static KernelDef, size: &TunedSize) -> bool {
     let is_own = |config: Config| {
         let job = Job::of_class(def.name, &size.types, &size.dims, &size.tensors, None).ok()?;
@@ -221,7 +222,7 @@ fn is_fresh(def: &'static KernelDef, size: &TunedSize) -> bool {
     size.chosen().config.parse().ok().and_then(is_own).unwrap_or(false)
 }
 
-/// Times at each of some sizes; sizes at which nothing is legal are left out.
+/// The times at several sizes. Sizes without a legal config are left out.
 pub(super) fn along(
     def: &'static KernelDef,
     sizes: &[(u64, Specialization, Vec<u64>)],

@@ -1,9 +1,10 @@
-//! `atlas fuzz --configs`: random kernels that say the same whatever the size of their tiles, each in several configs.
+//! `atlas fuzz --configs`: random kernels whose meaning does not depend on tile sizes, each compared in several
+//! configs.
 //!
-//! An axis is counted by the grid or by a loop, in tiles whose size a config chooses, or it is whole. Values have axes by
-//! name: tiles of the grid's axes are stored where they were counted, those of the loop's are reduced, and what begins
-//! elsewhere than a tile does says so by the size of the tile. So an element of an output is the same sum in any config, in
-//! another order; tiles of one element are among the configs always.
+//! An axis is counted by the grid or by a loop, in tiles whose size the config chooses, or it is used whole. Values
+//! have named axes. Tiles along axes of the grid are stored at the position where they are counted, and tiles along the
+//! loop's axis are reduced. Slices that do not start at a tile give their start in terms of the tile size. So each
+//! output element is the same sum in any config, in another order. Tiles of one element are always among the configs.
 
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
@@ -13,23 +14,23 @@ use atlas_codegen::Target;
 use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Schedule};
 
-/// Extents: of the tiles of the grid's axes and of the loop's, and of the whole axis.
+/// Extents: tiles of the grid's axes, tiles of the loop's axis, and the whole axis.
 const BN: Ext = 1;
 const BM: Ext = 2;
 const BK: Ext = 3;
 const W: Ext = 4;
-/// The dims of these, and one that the grid counts element by element.
+/// The dims of these extents, and a dim that the grid counts element by element.
 const N: usize = 0;
 const M: usize = 1;
 const K: usize = 2;
 const WHOLE: usize = 3;
 const G: usize = 4;
-/// What a tile may be in a config.
+/// The tile sizes that a config may have.
 const SIZES: [u32; 8] = [1, 2, 3, 4, 5, 8, 16, 7];
-/// Tensors that are read, at most.
+/// The most tensors that are read.
 const MOST_INPUTS: usize = 6;
 
-/// A kernel as it is drawn, in one config.
+/// Draws a kernel, in one config.
 pub(super) fn draw(seed: u64, attempt: u64) -> Recipe {
     let mut rng = Rng::new(seed.wrapping_mul(64).wrapping_add(attempt) ^ 0x5151);
     let whole = rng.of(&[1, 2, 4, 8, 8]);
@@ -59,7 +60,8 @@ pub(super) fn draw(seed: u64, attempt: u64) -> Recipe {
     g.recipe
 }
 
-/// The same kernel in other configs: all tiles of one element, those of one axis alone, and some others.
+/// The same kernel in other configs: with all tiles of one element, with those of a single axis of one element, and
+/// some others.
 pub(super) fn others(recipe: &Recipe) -> Vec<Recipe> {
     let mut rng = Rng::new(recipe.seed);
     let with = |sizes: &[(Ext, u32)]| {
@@ -81,7 +83,8 @@ pub(super) fn others(recipe: &Recipe) -> Vec<Recipe> {
     kept
 }
 
-/// Runs a kernel in all its configs: each is what the interpreter says, and they are the same. Gives the config that fails.
+/// Runs a kernel in all its configs. Each must agree with the interpreter, and all with each other. The error has the
+/// failing config.
 pub(super) fn run(recipe: &Recipe, target: Target) -> Result<Vec<Passed>, Box<(Recipe, Failure)>> {
     let fail = |config: &Recipe, message: String| {
         let failure = Failure { kind: Kind::Config, target, schedule: None, message };
@@ -108,7 +111,7 @@ struct Generator {
     recipe: Recipe,
     rng: Rng,
     names: Name,
-    /// What counts the tiles of the loop's axis, in the loop.
+    /// The variable that counts tiles of the loop's axis, in the loop.
     index: Option<Name>,
     budget: usize,
 }
@@ -169,7 +172,7 @@ impl Generator {
         self.recipe.params.len() - 1
     }
 
-    /// A loop over the tiles of an axis, and what it leaves, with the extents of a shape.
+    /// A loop over the tiles of an axis, and its result, with the extents of `shape`.
     fn fold_in_loop(&mut self, shape: &[Ext]) -> (Stmt, Expr) {
         let (index, inner, outer) = (self.name(), self.name(), self.name());
         self.index = Some(index);
@@ -180,7 +183,7 @@ impl Generator {
             let factors = Box::new([self.anchored(&[shape[0], BK]), self.anchored(&[BK, shape[1]])]);
             (shape.to_vec(), 0.0, Expr::Dot { factors, acc: Some(Box::new(me)), tf32: false })
         } else {
-            // The axis that is reduced stands before that of the shape, or behind it.
+            // The reduced axis comes before the axis of the shape, or after it.
             let (tile, folded) = match self.rng.percent(50) {
                 true => ([shape[axis], BK], 1),
                 false => ([BK, shape[axis]], 0),
@@ -212,7 +215,7 @@ impl Generator {
         (Stmt::Loop(Box::new(body)), made)
     }
 
-    /// A tile of one axis as an axis of a shape, repeated along the other.
+    /// A one-dimensional tile as an axis of a shape, repeated along the other axis.
     fn along(&mut self, line: Expr, shape: &[Ext], axis: usize) -> Expr {
         if shape.len() == 1 {
             return line;
@@ -225,7 +228,8 @@ impl Generator {
         Expr::Broadcast(Box::new(line), shape.to_vec())
     }
 
-    /// What is valid at most where the tiles of the loop's axis are: else what a tile reaches past its end would count.
+    /// A value that is valid only where tiles of the loop's axis are. Otherwise elements past the end of the axis would
+    /// count.
     fn anchored(&mut self, shape: &[Ext]) -> Expr {
         let (dims, cuts) = shape.iter().map(|&e| (dim_of(e), self.cut(e, false))).unzip();
         let tile = self.loaded(dims, cuts);
@@ -236,7 +240,7 @@ impl Generator {
         }
     }
 
-    /// A cut of an axis, as it is counted or moved.
+    /// A cut of an axis, at the counted tile or shifted.
     fn cut(&mut self, e: Ext, moved: bool) -> Cut {
         let by = Expr::int(self.rng.of(&[-1, 1, -2, 3]));
         match (self.coordinate(dim_of(e)), moved) {
@@ -277,7 +281,7 @@ impl Generator {
         let (mut dims, mut cuts, mut moves) = (Vec::new(), Vec::new(), false);
         for &e in shape {
             if e == ONE {
-                // One element that is counted, the one beside it, or a certain one.
+                // The counted element, the next one, or a constant one.
                 let (dim, at) = match self.coordinate(G) {
                     Some(g) if self.rng.percent(60) => {
                         let by = Expr::int(self.rng.of(&[0, 1, -1]));
@@ -296,14 +300,14 @@ impl Generator {
             cuts.push(self.cut(e, moved));
         }
         let tile = self.loaded(dims, cuts);
-        // In a loop a place that is computed there counts as moved by the loop.
+        // In a loop, an index that is computed there counts as moved by the loop.
         match moves && (self.index.is_some() || self.rng.percent(50)) {
             true => Expr::Other(self.rng.of(&[0.0, 5.0, -2.0]), Box::new(tile)),
             false => tile,
         }
     }
 
-    /// A value of some extents, in f32.
+    /// A value with some extents, in f32.
     fn express(&mut self, shape: &[Ext], depth: usize) -> Expr {
         if depth == 0 || self.budget == 0 {
             return match self.rng.percent(85) {
@@ -370,7 +374,7 @@ impl Generator {
     }
 }
 
-/// The dim that an extent is of.
+/// The dim of an extent.
 fn dim_of(e: Ext) -> usize {
     match e {
         BN => N,

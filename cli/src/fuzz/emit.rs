@@ -1,7 +1,7 @@
-//! Tile IR of a recipe; with noise, of a kernel whose inexact operations are off by as much as a device's may be.
+//! Builds the Tile IR of a recipe. With noise, its inexact operations are off by as much as a device's may be.
 //!
-//! The noise makes the interpreter show how far a right result may lie from its own: a sum in another order, a function
-//! that is some ulp off, and after them a rounding to 16 bits that falls on the other side.
+//! The noise makes the interpreter show how far a correct result may differ from its own: sums in another order,
+//! functions that are some ulp off, and a following rounding to 16 bits that falls on the other side.
 
 use super::recipe::{Cut, DimRecipe, Expr, Ext, GridRecipe, Loop, Name, ParamRecipe, Recipe, Rng, Stmt, TABLE};
 use super::values::Placed;
@@ -14,34 +14,34 @@ use atlas_dsl::specialization::largest_class;
 use atlas_dsl::{Block, DType, Diagnostic, Dim, Kernel, Param, Table, TileType, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A relative error of sums and products in f32, above that of any order of so few terms.
+/// The relative error of sums and products in f32. It exceeds that of any order of so few terms.
 const OF_SUMS: f64 = 1.0 / (1 << 20) as f64;
-/// A relative error of functions in f32.
+/// The relative error of functions in f32.
 const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
-/// The same of approximate functions, which serve where 16 bits are written.
+/// The relative error of approximate functions, which are used if 16 bits are written.
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
 
 /// The absolute error of the short forms of gelu and its slope.
 const OF_SHORT_GELU: f64 = 1.0 / (1 << 24) as f64;
 
-/// An absolute error of what is near 0.
+/// The absolute error of values near 0.
 const LEAST_PUSH: f64 = 1e-6;
 
 /// How a kernel is made inexact.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Noise {
-    /// Of the errors.
+    /// The seed of the errors.
     pub(super) seed: u64,
     /// 1 or -1.
     pub(super) sign: f64,
 }
 
-/// A kernel and what is known of it.
+/// A built kernel and its properties.
 pub(super) struct Emitted {
     pub(super) kernel: Kernel,
     /// The type of each expression, in the order of [`super::recipe::visit_exprs`].
     pub(super) types: Vec<TileType>,
-    /// For each parameter: whether what is written there depends on an inexact operation.
+    /// For each parameter, whether a value stored to it depends on an inexact operation.
     pub(super) inexact: Vec<bool>,
 }
 
@@ -50,13 +50,14 @@ pub(super) fn emit(recipe: &Recipe, noise: Option<Noise>) -> Result<Emitted, Dia
     emit_judged(recipe, noise, false)
 }
 
-/// The same for those outputs alone that have 16 bits, or that have more: functions that wide ones depend on are precise.
+/// The same, but storing only the outputs of 16 bits, or only the others. Functions that wide outputs depend on are
+/// precise.
 pub(super) fn emit_judged(recipe: &Recipe, noise: Option<Noise>, halves: bool) -> Result<Emitted, Diagnostics> {
     let mut emitter = Emitter::new(recipe, noise, halves);
     emitter.signature();
     let body = emitter.kernel.body;
     emitter.block(&recipe.body, body)?;
-    // What is read of an output may be what was written there.
+    // A value that is read from an output may have been written there.
     let any = emitter.any_inexact;
     let inexact = emitter.stored.iter().map(|&stored| stored && any).collect();
     Ok(Emitted { kernel: emitter.kernel, types: emitter.types, inexact })
@@ -70,14 +71,14 @@ struct Emitter<'r> {
     at: Block,
     env: BTreeMap<Name, Value>,
     types: Vec<TileType>,
-    /// Values that depend on an inexact operation.
+    /// The values that depend on an inexact operation.
     off: BTreeSet<Value>,
-    /// Whole numbers as coordinates, so that equal ones are one value.
+    /// Whole numbers that serve as coordinates, so that equal ones are the same value.
     numbers: BTreeMap<i64, Value>,
     any_inexact: bool,
-    /// Parameters that something inexact is stored to.
+    /// For each parameter, whether an inexact value is stored to it.
     stored: Vec<bool>,
-    /// Functions may be approximate.
+    /// Whether functions may be approximate.
     approximate: bool,
     table: Option<Table>,
 }
@@ -167,7 +168,7 @@ impl<'r> Emitter<'r> {
 
     fn loop_(&mut self, l: &Loop) -> Result<(), Diagnostics> {
         let (lo, hi) = (self.expr(&l.lo)?, self.expr(&l.hi)?);
-        // The order of `visit_exprs`: an initial value, then what follows it. The latter is emitted in the body.
+        // The order of `visit_exprs`: the initial value, then the next value, which is emitted in the body.
         let mut inits = Vec::new();
         let mut places = Vec::new();
         for c in &l.carried {
@@ -220,7 +221,8 @@ impl<'r> Emitter<'r> {
         cuts.iter().map(each).collect()
     }
 
-    /// A coordinate. Numbers stand before all loops: what is made in a loop's body counts as depending on its index.
+    /// A coordinate. Numbers are placed before all loops, because a value in a loop's body counts as depending on its
+    /// index.
     fn coordinate(&mut self, e: &Expr) -> R<Value> {
         let Expr::Splat(x, DType::I32, shape) = e else { return self.expr(e) };
         if let Some(&v) = self.numbers.get(&(*x as i64)).filter(|_| shape.is_empty()) {
@@ -381,14 +383,14 @@ impl<'r> Emitter<'r> {
         let wide = self.widened(a)?;
         let y = self.push(Op::Unary(op, wide))?;
         let size = match op {
-            // Near their zeros these are as exact as their arguments.
+            // Near their zeros, these are only as precise as their arguments.
             UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Log => {
                 let one = self.splat(1.0 / 8.0, &ty.shape)?;
                 let size = self.push(Op::Unary(UnaryOp::Abs, y))?;
                 let size = self.push(Op::Binary(BinaryOp::Max, size, one))?;
                 if op == UnaryOp::Log { size } else { self.grown_outside_of_domain(size, wide)? }
             }
-            // Its short form has an absolute error too, which what is near 0 consists of.
+            // Its short form also has an absolute error, which dominates near 0.
             UnaryOp::Gelu | UnaryOp::GeluSlope if self.approximate => {
                 let least = self.splat(OF_SHORT_GELU / relative, &ty.shape)?;
                 let size = self.push(Op::Unary(UnaryOp::Abs, y))?;
@@ -401,7 +403,7 @@ impl<'r> Emitter<'r> {
         Ok(self.marked(y))
     }
 
-    /// The error of a sine of `x`, which has no bound where periods are as short as the steps of f32.
+    /// The error of a sine of `x`. It is unbounded where periods are as short as the steps of f32.
     fn grown_outside_of_domain(&mut self, size: Value, x: Value) -> R<Value> {
         let shape = self.kernel.ty(x).shape.clone();
         let (domain, zero) = (self.splat(f64::from(SIN_COS_DOMAIN), &shape)?, self.splat(0.0, &shape)?);
@@ -467,7 +469,7 @@ impl<'r> Emitter<'r> {
         if self.kernel.ty(v).dtype.is_half() { self.push(Op::Cast(DType::F32, v)) } else { Ok(v) }
     }
 
-    /// Back in a narrow type, where the rounding may fall on the other side.
+    /// Converts back to a narrow type, where the rounding may fall on the other side.
     fn narrowed(&mut self, v: Value, dtype: DType) -> R<Value> {
         if !dtype.is_half() {
             return Ok(v);
@@ -476,7 +478,7 @@ impl<'r> Emitter<'r> {
         self.blur(v)
     }
 
-    /// A 16-bit tile, some of whose elements are one ulp off; other tiles as they are.
+    /// A 16-bit tile with some elements one ulp off. Other tiles are unchanged.
     fn blur(&mut self, v: Value) -> R<Value> {
         let dtype = self.kernel.ty(v).dtype;
         if self.noise.is_none() || !dtype.is_half() {
@@ -488,8 +490,8 @@ impl<'r> Emitter<'r> {
         self.push(Op::Cast(dtype, wide))
     }
 
-    /// An inexact tile of floats about to be cut to whole numbers or compared: all of it as far off to one side as a
-    /// device's may be, so that of two runs with opposite signs one falls on the other side of a step.
+    /// An inexact tile of floats that is about to be truncated to whole numbers or compared. All of it is shifted by as
+    /// much as a device's error may be, so that of two runs with opposite signs, one falls on the other side of a step.
     fn pushed(&mut self, v: Value) -> R<Value> {
         let ty = self.kernel.ty(v).clone();
         let Some(Noise { sign, .. }) = self.noise.filter(|_| self.off.contains(&v) && ty.dtype.is_float()) else {
@@ -514,7 +516,7 @@ impl<'r> Emitter<'r> {
         self.push(Op::Splat { value, dtype: DType::F32, shape: shape.to_vec() })
     }
 
-    /// `v + size * noise`, the noise at most `most` and another for each element.
+    /// `v + size * noise`, with noise of at most `most`, different for each element.
     fn add_noise(&mut self, v: Value, size: Value, most: f64) -> R<Value> {
         let shape = self.kernel.ty(v).shape.clone();
         let sign = self.noise.map_or(1.0, |n| n.sign);
@@ -536,7 +538,7 @@ impl<'r> Emitter<'r> {
     }
 }
 
-/// Expressions in an expression, itself included.
+/// The number of expressions in an expression, including itself.
 fn count(e: &Expr) -> usize {
     let mut e = e.clone();
     fn of(e: &mut Expr) -> usize {

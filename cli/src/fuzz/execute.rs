@@ -1,4 +1,4 @@
-//! Compiles a kernel and runs it in the simulator, or on a GPU, and says what went wrong.
+//! Compiles a kernel, runs it in the simulator or on a GPU, and reports failures.
 
 use super::values::Argument;
 use atlas_codegen::{AbiParam, KernelImage};
@@ -11,9 +11,9 @@ use atlas_sim::memory::{Global, Permission};
 use atlas_sim::program::Program;
 use atlas_sim::{decode, launch, syntax};
 
-/// Warp instructions of one launch; the largest kernels take a tenth.
+/// The most warp instructions of one launch. The largest kernels use a tenth of it.
 const BUDGET: u64 = 1 << 22;
-/// The same for each program of a grid: tiles of one element make many.
+/// The same for each program of a grid, because tiles of one element give many programs.
 const PROGRAM_BUDGET: u64 = 1 << 15;
 
 /// The buffers after a launch on a GPU.
@@ -101,7 +101,7 @@ impl<'a> Ready<'a> {
         self.arguments.iter().zip(&addresses).map(read).collect()
     }
 
-    /// The parameters as the entry lays them out.
+    /// The parameters in the memory layout of the entry.
     fn params(&self, addresses: &[u64]) -> Vec<u8> {
         let mut block = vec![0; self.program.param_bytes as usize];
         for (slot, &param) in self.program.params.iter().zip(&self.image.params) {

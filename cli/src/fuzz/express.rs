@@ -1,15 +1,15 @@
-//! Random expressions of a wanted type.
+//! Draws random expressions of a given type.
 
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{Cut, Expr, Ext, Fill, Name, ONE, ParamRecipe};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
 
-/// Constants that arithmetic meets; the last ones tell roundings to 16 bits apart.
+/// Constants for arithmetic. The last ones expose differences in rounding to 16 bits.
 const CONSTANTS: [f64; 10] = [1.0, -1.0, 0.5, 0.75, 2.0, -0.25, 3.0, 1.0, 256.0, -258.0];
 
 impl Generator {
-    /// An expression of a type, of at most so many levels.
+    /// An expression of a type, with at most `depth` levels.
     pub(super) fn express(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
         if depth == 0 || self.budget == 0 {
             return self.leaf(scope, ty);
@@ -135,7 +135,7 @@ impl Generator {
         let common = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max];
         let op = match self.rng.below(10) {
             0 if ty.dtype.is_int() => {
-                // By 0 it is 0; the least number by -1 is no number of the type.
+                // Division by 0 gives 0; the least number divided by -1 does not fit the type.
                 let by = match self.rng.percent(50) {
                     true => Expr::unary(UnaryOp::Abs, b),
                     false => Expr::Splat(3.0, ty.dtype, ty.shape.clone()),
@@ -184,7 +184,7 @@ impl Generator {
         let inner = if from == DType::Bool {
             self.condition(scope, &ty.shape, depth - 1)
         } else if from == ty.dtype || self.rng.percent(30) {
-            // There and back: what a narrow type drops is gone.
+            // To a narrow type and back, which loses precision.
             let between = self.rng.of(&[DType::I32, DType::F16, DType::Bf16, DType::I64]);
             Expr::cast(between, self.express(scope, ty, depth - 1))
         } else {
@@ -213,7 +213,7 @@ impl Generator {
         Expr::binary(op, self.express(scope, ty, depth - 1), wide)
     }
 
-    /// A reduction of a larger tile: along an axis of extent 1, else along any, and then broadcast.
+    /// A reduction of a larger tile: along an axis of extent 1, otherwise along any axis followed by a broadcast.
     fn reduce(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
         let op = self.fold_op();
         if ty.shape.is_empty() {
@@ -237,7 +237,7 @@ impl Generator {
         if ones.is_empty() { Expr::Broadcast(Box::new(folded), ty.shape.clone()) } else { folded }
     }
 
-    /// A tile that a reduction takes: often a ragged one, of whose zeros a few operations make something else.
+    /// The operand of a reduction: often a ragged tile whose zeros are changed by a few operations.
     fn folded_tile(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
         if self.rng.percent(45) {
             return self.express(scope, ty, depth);
@@ -274,13 +274,13 @@ impl Generator {
         e
     }
 
-    /// What seems to leave a 0 as it is, and does not where functions have domains and types round.
+    /// Operations that seem to leave a 0 unchanged, but do not, because functions have domains and types round.
     pub(super) fn cancelled(&mut self, e: Expr, ty: &Type) -> Expr {
         let number = |x| Expr::Splat(x, ty.dtype, ty.shape.clone());
         let add = |e, x| Expr::binary(BinaryOp::Add, e, number(x));
         match self.rng.below(4) {
             0 | 1 => {
-                // Of numbers above 1 all is well; of what is not valid a NaN.
+                // For numbers above 1 this is defined; for invalid elements it is a NaN.
                 if let Expr::Load(p, _) = e
                     && let Some(ParamRecipe::Tensor { fill, .. }) = self.recipe.params.get_mut(p)
                 {
@@ -293,7 +293,7 @@ impl Generator {
                 let whole = Expr::cast(self.rng.of(&[DType::I32, DType::I64]), add(e, 0.75));
                 add(Expr::cast(ty.dtype, whole), -0.75)
             }
-            // Where 257 is no number of the type, what is lost depends on the order.
+            // If the type does not have 257, the rounding error depends on the order.
             _ => add(add(add(add(e, 256.0), 1.0), 1.0), -258.0),
         }
     }
@@ -316,12 +316,12 @@ impl Generator {
         Expr::Dot { factors: Box::new(factors), acc: acc.map(Box::new), tf32 }
     }
 
-    /// A value of the scope brought to a type: cast, reduced, broadcast, transposed.
+    /// A value in scope converted to a type: cast, reduced, broadcast, transposed.
     pub(super) fn adapted(&mut self, scope: &Scope, ty: &Type) -> Option<Expr> {
         if scope.values.is_empty() {
             return None;
         }
-        // Later values depend on earlier ones.
+        // Later values are preferred, because they depend on earlier ones.
         let at = scope.values.len() - 1 - self.rng.below(scope.values.len()).min(self.rng.below(scope.values.len()));
         let (name, from) = scope.values[at].clone();
         let (mut e, mut shape) = (Expr::Var(name), from.shape);
@@ -352,7 +352,7 @@ impl Generator {
         Some(e)
     }
 
-    /// A load of a type, from a parameter that is there or from a new one; none where there are many.
+    /// A load of a type, from an existing parameter or from a new one. `None` if there are too many.
     pub(super) fn load(&mut self, scope: &Scope, ty: &Type) -> Option<Expr> {
         let mut dims = Vec::new();
         let mut cuts = Vec::new();
@@ -362,7 +362,7 @@ impl Generator {
             dims.push(d);
             cuts.push(Cut::At(Expr::Var(coord)));
         } else if self.rng.percent(6) {
-            // An element of another dim, perhaps outside.
+            // An element of another dim, possibly out of range.
             let e = self.any_extent();
             let d = self.dim_of(e);
             let at = self.rng.of(&[0, 1, -1, self.recipe.size(d) as i64]);
@@ -390,7 +390,7 @@ impl Generator {
         Some(Expr::Load(param, cuts))
     }
 
-    /// A dim and a cut of it with an extent.
+    /// A dim and a cut of it with extent `e`.
     pub(super) fn axis(&mut self, scope: &Scope, e: Ext) -> (usize, Cut) {
         let counted: Vec<(Name, usize)> =
             scope.tiles.iter().copied().filter(|&(_, d)| self.recipe.dims[d].tile == e).collect();
@@ -399,14 +399,14 @@ impl Generator {
             if self.rng.percent(85) {
                 return (d, Cut::Tile(Expr::Var(coord), e));
             }
-            // The tile, moved.
+            // The tile, shifted.
             let len = i64::from(self.recipe.extents[e]);
             let start = Expr::binary(BinaryOp::Mul, Expr::Var(coord), Expr::int(len));
             let by = self.rng.of(&[0, 1, -3, len / 2, -len]);
             return (d, Cut::Span(Expr::binary(BinaryOp::Add, start, Expr::int(by)), e));
         }
         if e == ONE && !scope.points.is_empty() && self.rng.percent(40) {
-            // One element that is counted, or the one beside it.
+            // The counted element, or the next one.
             let (coord, d) = self.rng.of(&scope.points);
             let at = match self.rng.of(&[0, 0, 0, 1, -1]) {
                 0 => Expr::Var(coord),

@@ -1,4 +1,5 @@
-//! A random recipe from a seed: the dims, the grid, the statements and the schedule. Expressions are drawn elsewhere.
+//! Generates a random recipe from a seed: the dims, the grid, the statements and the schedule. `express` draws
+//! expressions.
 
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{
@@ -9,14 +10,14 @@ use atlas_dsl::config::{Order, WarpGrid};
 use atlas_dsl::op::{BinaryOp, ReduceOp};
 use atlas_dsl::{DType, Schedule};
 
-/// A tensor that is written, and where.
+/// A tensor that is written, and the position of the store.
 struct Output {
     param: usize,
     cuts: Vec<Cut>,
     shape: Vec<Ext>,
 }
 
-/// The recipe of a seed. An `attempt` above 0 is another one, for where the one before is not well formed.
+/// The recipe of a seed. Each `attempt` gives another recipe, because some are not well formed.
 pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
     let mut rng = Rng::new(seed.wrapping_mul(64).wrapping_add(attempt));
     let dtype = rng.of(&[DType::F32, DType::F32, DType::F16, DType::Bf16, DType::Bf16]);
@@ -50,7 +51,7 @@ impl Generator {
         };
     }
 
-    /// What the compiler would else decide.
+    /// Draws decisions that the compiler would otherwise make.
     fn decisions(&mut self) {
         let warps = self.recipe.schedule.warps;
         let rows = self.rng.of(&[1, 2, 3, 4, 8]);
@@ -82,7 +83,7 @@ impl Generator {
         self.extent_of(e)
     }
 
-    /// The row of an extent. Squares and equal shapes come from equal extents.
+    /// The row of an extent in the table. Squares and equal shapes use the same row.
     pub(super) fn extent_of(&mut self, e: u32) -> Ext {
         let known = self.recipe.extents.iter().skip(1).position(|&k| k == e);
         if let Some(at) = known {
@@ -92,7 +93,7 @@ impl Generator {
         self.recipe.extents.len() - 1
     }
 
-    /// A dim with tiles of an extent; a constant, one tile large, if it is to be used whole.
+    /// A new dim with tiles of an extent. If it is used whole, it is a constant of the size of one tile.
     fn dim(&mut self, tile: Ext, whole: bool) -> usize {
         let e = u64::from(self.recipe.extents[tile]);
         let ragged = [1, e + 1, e.saturating_sub(1).max(1), 2 * e - e / 2 + 1, 13, 2 * e + 3, 29];
@@ -106,7 +107,7 @@ impl Generator {
         self.recipe.dims.len() - 1
     }
 
-    /// A dim with tiles of an extent that is not of the grid: one that is there, or a new one.
+    /// A dim with tiles of an extent that is not in the grid: an existing one, or a new one.
     pub(super) fn dim_of(&mut self, tile: Ext) -> usize {
         let gridded = |d: usize| self.recipe.grid.iter().any(|g| g.dim() == d);
         let all: Vec<usize> =
@@ -145,7 +146,7 @@ impl Generator {
             self.recipe.grid.push(axis);
         }
         if let ([.., true], Some(&GridRecipe::Tiles(d)), false) = (axes, self.recipe.grid.last(), self.states)
-            // Apart from the stream of the rest, which kernels without pairs keep.
+            // Drawn from a separate random stream, so that kernels without pairs do not change.
             && self.recipe.seed.is_multiple_of(8)
             && axes != [true, true]
         {
@@ -165,7 +166,7 @@ impl Generator {
         }
     }
 
-    /// Some extent.
+    /// A random extent.
     pub(super) fn any_extent(&mut self) -> Ext {
         if self.recipe.extents.len() < 3 || (self.recipe.extents.len() < 5 && self.rng.percent(10)) {
             return self.extent();
@@ -235,7 +236,7 @@ impl Generator {
         }
     }
 
-    /// A sum of what seems to leave the zeros past an edge as they are.
+    /// A sum of a tile whose zeros past an edge only seem to stay zero.
     fn ragged_sum(&mut self, scope: &mut Scope, body: &mut Vec<Stmt>) {
         let dtype = self.rng.of(&[self.dtype, DType::F32, DType::Bf16]);
         let mut ty = Type { dtype, shape: vec![self.any_extent(), self.any_extent()] };
@@ -275,7 +276,7 @@ impl Generator {
         Type { dtype, shape }
     }
 
-    /// A tensor to write: the dims of the grid and perhaps others, in some order.
+    /// A tensor to write: the dims of the grid and possibly others, in a random order.
     fn output(&mut self, scope: &Scope) -> Output {
         let mut axes: Vec<(usize, Cut, Option<Ext>)> = Vec::new();
         for (coord, axis) in self.recipe.grid.clone().into_iter().enumerate() {
@@ -317,7 +318,7 @@ impl Generator {
         self.dim_of(e)
     }
 
-    /// A cut of a dim whose coordinate is no loop's and not of the grid.
+    /// A cut of a dim whose coordinate belongs to no loop and not to the grid.
     pub(super) fn free_cut(&mut self, d: usize, e: Ext) -> Cut {
         let (whole, tile) = (self.recipe.dims[d].whole, self.recipe.dims[d].tile);
         if whole && tile == e && self.rng.percent(85) {
@@ -347,11 +348,11 @@ impl Generator {
             _ => self.express(scope, &ty, 4),
         };
         if let Some(name) = self.shown.take() {
-            // Of all that is made of states nothing is lost in reductions.
+            // No value derived from states is lost in reductions.
             value = Expr::cast(dtype, Expr::Var(name));
         }
         if self.rng.percent(15) {
-            // In place.
+            // An update in place.
             let old = Expr::Load(to.param, to.cuts.clone());
             let op = self.rng.of(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max]);
             value = Expr::binary(op, value, old);
@@ -372,7 +373,7 @@ impl Generator {
             let ty = self.carried_type(shape, counted, types.last());
             self.budget = 5;
             if self.rng.percent(25) {
-                // What a loop starts with may be used again, in the loop and after it.
+                // The initial value of a loop may be used again, in the loop and after it.
                 let (name, e) = (self.name(), self.start(scope, &ty));
                 made.push(Stmt::Let(name, e));
                 scope.values.push((name, ty.clone()));
@@ -419,7 +420,7 @@ impl Generator {
         if self.rng.percent(65) {
             let e = self.any_extent();
             let d = if self.rng.percent(16) {
-                // No tiles at all.
+                // A dim without tiles.
                 self.recipe.dims.push(DimRecipe { size: 0, whole: false, tile: e });
                 self.recipe.dims.len() - 1
             } else {
@@ -431,7 +432,7 @@ impl Generator {
         }
         inside.counts.push(index);
         if self.rng.percent(20) {
-            // The elements of a dim, one by one.
+            // The elements of a dim, one at a time.
             let size = self.rng.below(4) as u64;
             self.recipe.dims.push(DimRecipe { size, whole: false, tile: ONE });
             let d = self.recipe.dims.len() - 1;
@@ -450,7 +451,7 @@ impl Generator {
         (Expr::int(lo), hi, None)
     }
 
-    /// The type of a carried value; rarely one whose edge depends on the loop's index.
+    /// The type of a carried value, rarely one with an edge that depends on the loop's index.
     fn carried_type(&mut self, shape: &[Ext], counted: Option<usize>, last: Option<&Type>) -> Type {
         if let Some(last) = last
             && self.rng.percent(50)
@@ -480,7 +481,7 @@ impl Generator {
         Type { dtype, shape }
     }
 
-    /// What a loop starts with.
+    /// The initial value of a loop.
     fn start(&mut self, scope: &Scope, ty: &Type) -> Expr {
         match self.rng.below(10) {
             0..4 => Expr::Splat(self.rng.of(&[0.0, 0.0, 1.0, -2.0]), ty.dtype, ty.shape.clone()),
@@ -489,7 +490,7 @@ impl Generator {
         }
     }
 
-    /// What follows a carried value: a sum, a product, a reduction, another carried value.
+    /// The next value of a carried value: a sum, a product, a reduction, another carried value.
     fn next(&mut self, inside: &Scope, carried: &[Carried], types: &[Type], i: usize) -> Expr {
         let (me, ty) = (Expr::Var(carried[i].inner), &types[i]);
         self.budget = 8;
@@ -506,7 +507,7 @@ impl Generator {
                 self.dot(inside, &ty.shape, Some(me))
             }
             60..72 if ty.shape.len() == 2 && ty.shape[1] != ONE && float => {
-                // An iteration of a matrix.
+                // An iteration with a matrix product.
                 let (m, n) = (ty.shape[0], ty.shape[1]);
                 let (left, shape) = if self.rng.percent(50) { (true, [n, n]) } else { (false, [m, m]) };
                 let other = match m == n && self.rng.percent(50) {
@@ -528,13 +529,13 @@ impl Generator {
         }
     }
 
-    /// A reduction of a dim that a scope's coordinate counts, or any other.
+    /// The operation of a reduction.
     pub(super) fn fold_op(&mut self) -> ReduceOp {
         self.rng.of(&[ReduceOp::Sum, ReduceOp::Sum, ReduceOp::Max, ReduceOp::Min])
     }
 }
 
-/// A value of a type in a scope, the latest first.
+/// A value of a type in a scope, preferring later ones.
 fn inside_of(scope: &Scope, ty: &Type) -> Option<Name> {
     scope.values.iter().rev().find(|(_, t)| t == ty).map(|(name, _)| *name)
 }

@@ -1,4 +1,4 @@
-//! What a random recipe is drawn with: the recipe so far, the random numbers, and what may be named at a place.
+//! The state of the random generator: the recipe so far, the random numbers, and the variables in scope.
 
 use super::recipe::{Ext, Name, Recipe, Rng};
 use atlas_dsl::DType;
@@ -10,25 +10,25 @@ pub(super) struct Generator {
     /// The element type of most tensors.
     pub(super) dtype: DType,
     pub(super) names: Name,
-    /// Nodes of expressions that may still be drawn.
+    /// The number of expression nodes that may still be drawn.
     pub(super) budget: usize,
-    /// Extents that rows may have, and those of matrix products.
+    /// Whether extents are those of matrix products.
     pub(super) matrices: bool,
-    /// Loops carry matrices through products.
+    /// Whether loops carry matrices through products.
     pub(super) states: bool,
-    /// What they come to, which is stored.
+    /// The result of these loops, which is stored.
     pub(super) shown: Option<Name>,
     pub(super) wild: bool,
 }
 
-/// A tile type by extents of the recipe.
+/// A tile type, with extents as rows of the recipe's table.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Type {
     pub(super) dtype: DType,
     pub(super) shape: Vec<Ext>,
 }
 
-/// What may be named at a place.
+/// The variables in scope.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     pub(super) values: Vec<(Name, Type)>,
@@ -36,6 +36,6 @@ pub(super) struct Scope {
     pub(super) tiles: Vec<(Name, usize)>,
     /// Coordinates that count elements of a dim.
     pub(super) points: Vec<(Name, usize)>,
-    /// All coordinates; none is below 0.
+    /// All coordinates. None is negative.
     pub(super) counts: Vec<Name>,
 }

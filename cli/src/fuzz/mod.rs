@@ -1,22 +1,22 @@
-//! `atlas fuzz`: random kernels, compiled and executed, against the interpreter.
+//! `atlas fuzz`: compiles and executes random kernels, and compares them with the interpreter.
 //!
-//! A seed gives a kernel, its problem and its schedule, the same wherever it is drawn. What fails is made smaller for
-//! as long as it fails in the same way, and shown as the text of its kernel with what it takes to see it again.
+//! A seed determines a kernel, its problem and its schedule, on every machine. A failing kernel is shrunk for as long
+//! as it fails in the same way. It is shown as text, with the command that reproduces the failure.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `recipe` | a kernel and its problem as a small tree |
 //! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
-//! | `generator` | what it is drawn with, and what may be named at a place |
+//! | `generator` | the state of the generator, and the variables in scope |
 //! | `state` | loops that carry matrices through products |
-//! | `configs` | kernels that mean the same in every config, and their comparison |
-//! | `emit` | Tile IR of a recipe, and of one whose operations are a little off |
-//! | `values` | the arguments: where their elements lie, and what they are |
-//! | `oracle` | what the outputs should hold, and how far a right device may be from it |
+//! | `configs` | kernels with the same meaning in every config, and their comparison |
+//! | `emit` | the Tile IR of a recipe, also with slightly inexact operations |
+//! | `values` | the arguments: the positions and the values of their elements |
+//! | `oracle` | the expected outputs, and how far a correct device may differ |
 //! | `execute` | one launch in the simulator, or on a GPU |
 //! | `trial` | a recipe compiled, run under every schedule and compared |
 //! | `shrink` | the smallest recipe that fails in the same way |
-//! | `report` | what is printed |
+//! | `report` | the output |
 
 mod configs;
 mod emit;
@@ -49,43 +49,43 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use trial::{Failure, Passed, SCHEDULES, Trial};
 
-/// The error of a store that writes what is not valid.
+/// The error for a store that writes invalid elements.
 const WRITES_INVALID: Code = Code(227);
 
-/// Kernels that a seed may draw before one is well formed.
+/// The most kernels that a seed may draw until one is well formed.
 const ATTEMPTS: u64 = 16;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds from there on.
+    /// How many seeds to run.
     #[arg(long, default_value_t = 100)]
     count: u64,
     /// The architectures to compile for.
     #[arg(long, value_delimiter = ',', value_name = "ARCH,..", default_value = "sm_80,sm_89,sm_90")]
     arch: Vec<String>,
-    /// Runs each kernel on this GPU too, such as cuda:0, for its own architecture alone.
+    /// Also run each kernel on this GPU, such as cuda:0, compiled only for its own architecture.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
-    /// Draw kernels that mean the same whatever the size of their tiles, and compare each in several configs.
+    /// Draw kernels whose meaning does not depend on tile sizes, and compare each in several configs.
     #[arg(long, conflicts_with = "device")]
     configs: bool,
-    /// Leave what fails as it was drawn.
+    /// Do not shrink failing kernels.
     #[arg(long)]
     no_shrink: bool,
     /// Print the kernel of each seed and run nothing.
     #[arg(long)]
     list: bool,
-    /// Stop where the first kernel fails.
+    /// Stop at the first failing kernel.
     #[arg(long)]
     first: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// Put a known mistake back into the compiler, which the kernels should show.
+    /// Put a known mistake back into the compiler, which the kernels should reveal.
     #[cfg(feature = "mutations")]
     #[arg(long, value_name = "NAME", value_parser = mutation)]
     mutation: Option<Mutation>,
@@ -97,16 +97,16 @@ fn mutation(name: &str) -> std::result::Result<Mutation, String> {
     Mutation::from_name(name).ok_or_else(|| format!("there is no mutation `{name}`; they are {}", known()))
 }
 
-/// Draws a recipe of a seed.
+/// Draws a recipe from a seed and an attempt.
 type Draw = fn(u64, u64) -> Recipe;
 
 impl Args {
-    /// How kernels are drawn.
+    /// The function that draws kernels.
     fn drawn(&self) -> Draw {
         if self.configs { configs::draw } else { generate::generate }
     }
 
-    /// Runs `f` with the mistake that was asked for.
+    /// Runs `f` with the requested mistake.
     #[cfg(feature = "mutations")]
     fn mutated<T>(&self, f: impl FnOnce() -> T) -> T {
         match self.mutation {
@@ -121,7 +121,7 @@ impl Args {
     }
 }
 
-/// Runs the kernels of some seeds; whether none fails.
+/// Runs the kernels of some seeds. Returns whether none fails.
 pub(super) fn run(args: &Args) -> Result<bool> {
     let left = u64::MAX - args.seed;
     if args.count == 0 || args.count - 1 > left {
@@ -159,7 +159,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         failed.fetch_or(!report.found.is_empty(), Ordering::Relaxed);
         report
     };
-    // One kernel at a time on a GPU: a fault there is not to be blamed on another kernel.
+    // One kernel at a time on a GPU, so that a fault is attributed to the right kernel.
     let reports: Vec<Report> = match device {
         Some(_) => seeds.map(one).collect(),
         None => seeds.into_par_iter().map(one).collect(),
@@ -183,7 +183,7 @@ fn gpu(name: &str) -> Result<Device> {
     Ok(device)
 }
 
-/// The first recipe of a seed whose kernel is well formed, and the codes for which others were refused.
+/// The first well-formed recipe of a seed, and the codes for which earlier ones were refused.
 fn well_formed(seed: u64, draw: Draw) -> (Recipe, Vec<String>) {
     let mut refused = Vec::new();
     for attempt in 0.. {
@@ -219,7 +219,7 @@ fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool
             Err(failure) => {
                 let drawn = recipe.clone();
                 report.found.push(found(seed, drawn, failure, shrinks && device.is_none(), false));
-                // Other targets most often fail in the same way.
+                // Other targets usually fail in the same way.
                 break;
             }
         }
@@ -227,7 +227,7 @@ fn of_seed(seed: u64, targets: &[Target], device: Option<&Device>, shrinks: bool
     report
 }
 
-/// Draws the kernel of a seed that means the same in every config, and compares its configs for each target.
+/// Draws the config-independent kernel of a seed, and compares its configs for each target.
 fn in_configs(seed: u64, targets: &[Target], shrinks: bool) -> Report {
     let (recipe, refused) = well_formed(seed, configs::draw);
     let mut report = Report::default();
@@ -241,7 +241,7 @@ fn in_configs(seed: u64, targets: &[Target], shrinks: bool) -> Report {
             Ok(passed) => passed.iter().for_each(|passed| report.pass(passed)),
             Err(failed) => {
                 let (config, failure) = *failed;
-                // What shows in two configs alone does not shrink in one.
+                // A failure that needs two configs cannot be shrunk in one.
                 let shrinks = shrinks && failure.kind != trial::Kind::Config;
                 report.found.push(found(seed, config, failure, shrinks, true));
                 break;

@@ -1,10 +1,10 @@
-//! What a kernel should leave in its outputs, by the interpreter, and how far a right device may be from that.
+//! The expected outputs of a kernel by the interpreter, and how far a correct device may differ from them.
 //!
-//! The interpreter in its native mode is the reference: the language says where f16 and bf16 round. A device may add in
-//! another order, and its functions may be some ulp off. How far the outputs move then is measured: the interpreter
-//! runs kernels in which every such operation is off by a little ([`super::emit::Noise`]), in pairs of opposite signs.
-//! An element that is an infinity or a NaN in some runs and not in others is not judged, nor one that leaps. A kernel
-//! without inexact operations must be met exactly.
+//! The interpreter in its native mode is the reference: the language defines where f16 and bf16 round. A device may add
+//! in another order, and its functions may be some ulp off. The effect on the outputs is measured: the interpreter runs
+//! kernels in which every such operation is slightly off ([`super::emit::Noise`]), in pairs of opposite signs. An
+//! element that is an infinity or a NaN in some runs and not in others is not judged, and neither is one that changes
+//! discontinuously. Kernels without inexact operations must match exactly.
 
 use super::emit::{Noise, emit_judged};
 use super::recipe::Recipe;
@@ -12,21 +12,21 @@ use super::values::Argument;
 use atlas_dsl::{DType, Kernel};
 use atlas_tile_interp::{Arg, InterpError, Mode, Scalar, TensorView, TensorViewMut, run};
 
-/// Runs with noise; half of them have the signs of the other half turned.
+/// Runs with noise. Half of them have the opposite signs of the other half.
 const NOISY: u64 = 6;
-/// Times what the runs with noise are off that a device may be.
+/// A device may differ by this factor times the effect of the noise.
 const SLACK: f64 = 4.0;
 
-/// What one output should hold.
+/// The expected content of one output.
 pub(super) struct Expected {
     /// Index of the parameter.
     pub(super) param: usize,
     pub(super) values: Vec<f64>,
-    /// How far off each element may be; infinite for one that is not judged.
+    /// The largest difference of each element; infinite for an element that is not judged.
     pub(super) bounds: Vec<f64>,
 }
 
-/// Runs a kernel; the buffers afterwards, empty ones for numbers.
+/// Runs a kernel. Returns the buffers afterwards, with empty ones for numbers.
 pub(super) fn interpret(
     kernel: &Kernel,
     dims: &[u64],
@@ -53,7 +53,7 @@ pub(super) fn interpret(
     Ok(buffers)
 }
 
-/// What the outputs of a recipe's kernel should hold.
+/// The expected outputs of a recipe's kernel.
 pub(super) fn expected(recipe: &Recipe, dims: &[u64], arguments: &[Argument]) -> Result<Vec<Expected>, String> {
     let mut all = Vec::new();
     for halves in [false, true] {
@@ -63,7 +63,7 @@ pub(super) fn expected(recipe: &Recipe, dims: &[u64], arguments: &[Argument]) ->
     Ok(all)
 }
 
-/// The same of the outputs of 16 bits, or of the others.
+/// The same for only the outputs of 16 bits, or only the others.
 fn expected_of(recipe: &Recipe, dims: &[u64], arguments: &[Argument], halves: bool) -> Result<Vec<Expected>, String> {
     let is_judged =
         |a: &Argument| matches!(a, Argument::Tensor { placed, out: true, .. } if placed.dtype.is_half() == halves);
@@ -119,7 +119,7 @@ impl Output {
 
     fn bounds(&self) -> Vec<f64> {
         let moved: Vec<f64> = (0..self.values.len()).map(|i| self.moved(i)).collect();
-        // One element may stand still by chance where its neighbours move.
+        // A single element may be unaffected by chance while its neighbours change.
         let mut finite: Vec<f64> = moved.iter().copied().filter(|m| m.is_finite()).collect();
         finite.sort_unstable_by(f64::total_cmp);
         let usual = finite.get(finite.len() * 4 / 5).copied().unwrap_or(0.0);
@@ -138,7 +138,7 @@ impl Output {
         moved.iter().zip(&self.values).map(bound).collect()
     }
 
-    /// How far an element is off in the runs with noise; infinite where that is no number.
+    /// How far an element moves in the runs with noise; infinite if it is not a number in one of them.
     fn moved(&self, i: usize) -> f64 {
         let value = self.values[i];
         let distance = |noisy: &Vec<f64>| match (value, noisy[i]) {
@@ -152,7 +152,7 @@ impl Output {
 }
 
 impl Argument {
-    /// What the argument's buffer holds before a launch; nothing for a number.
+    /// The initial content of the argument's buffer; empty for a number.
     pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Argument::Tensor { bytes, .. } => bytes.clone(),

@@ -1,7 +1,7 @@
-//! A random kernel and its problem as a small tree, from which Tile IR is built and which shrinks.
+//! A random kernel and its problem as a small tree. Tile IR is built from it, and it can be shrunk.
 //!
-//! Extents, dims, parameters and variables are numbers into tables, so that one change of a table changes the whole
-//! kernel and most changes leave it well formed. Nothing here is checked: what is not well formed fails to build.
+//! Extents, dims, parameters and variables are indices into tables. So one change of a table changes the whole kernel,
+//! and most changes leave it well formed. Nothing is checked here: an ill-formed recipe fails to build.
 
 use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Schedule};
@@ -13,7 +13,7 @@ pub(super) type Name = usize;
 
 /// The extent of one element.
 pub(super) const ONE: Ext = 0;
-/// Values of the constant table.
+/// The values of the constant table.
 pub(super) const TABLE: [f32; 4] = [0.5, -1.25, 2.0, 0.75];
 
 /// A kernel, its problem and its schedule.
@@ -26,16 +26,16 @@ pub(super) struct Recipe {
     pub(super) grid: Vec<GridRecipe>,
     pub(super) body: Vec<Stmt>,
     pub(super) schedule: Schedule,
-    /// Of the values of the arguments.
+    /// The seed of the arguments' values.
     pub(super) seed: u64,
 }
 
 /// A dim, and the extent of its tiles.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DimRecipe {
-    /// Of a dim that is no constant.
+    /// The size of a dim that is not a constant.
     pub(super) size: u64,
-    /// A constant of the specialization, as large as one tile.
+    /// Whether it is a constant of the specialization, of the size of one tile.
     pub(super) whole: bool,
     pub(super) tile: Ext,
 }
@@ -47,22 +47,22 @@ pub(super) enum ParamRecipe {
     Scalar { dtype: DType, value: f64 },
 }
 
-/// How a tensor lies in its buffer; the default is contiguous.
+/// The layout of a tensor in its buffer. The default is contiguous.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct View {
-    /// Elements before the first.
+    /// Elements before the first one.
     pub(super) offset: u32,
-    /// Elements after each row.
+    /// Padding elements after each row.
     pub(super) pad: u32,
-    /// Every second element alone.
+    /// Only every second element is used.
     pub(super) spread: bool,
-    /// The first axis is the innermost.
+    /// The first axis is innermost.
     pub(super) reversed: bool,
-    /// One row serves for all of the first axis.
+    /// All indices of the first axis share one row.
     pub(super) expanded: bool,
 }
 
-/// What an argument holds.
+/// The values of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Fill {
     /// 1 everywhere.
@@ -75,16 +75,16 @@ pub(super) enum Fill {
     Positive,
     /// Numbers above 1.
     Large,
-    /// Among quarters some infinities, NaNs, large and tiny numbers.
+    /// Quarters, with some infinities, NaNs, large and tiny numbers among them.
     Wild,
 }
 
-/// An axis of the grid; its coordinate is the variable of the same number.
+/// An axis of the grid. Its coordinate is the variable with the same index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum GridRecipe {
     Points(usize),
     Tiles(usize),
-    /// Tiles up to the coordinate before, which counts the same.
+    /// Tiles up to the previous coordinate, which counts the same dim.
     UpTo(usize),
 }
 
@@ -118,21 +118,21 @@ pub(super) enum Expr {
     /// The number of tiles of a dim.
     Tiles(usize),
     Scalar(usize),
-    /// An element of [`TABLE`], counted around.
+    /// An element of [`TABLE`], with the index taken modulo its length.
     Table(Box<Expr>),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<[Expr; 2]>),
     Compare(Predicate, Box<[Expr; 2]>),
     Select(Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
-    /// A tile, and what stands where it is not valid.
+    /// A tile, and the value of its invalid elements.
     Other(f64, Box<Expr>),
     Broadcast(Box<Expr>, Vec<Ext>),
-    /// A tile, and of each axis of the result the axis that it is.
+    /// A tile, and for each axis of the result the axis of the tile that it comes from.
     Reshape(Box<Expr>, Vec<Option<u8>>),
     Transpose(Box<Expr>),
     Reduce(ReduceOp, Box<Expr>, Vec<u8>),
-    /// Two factors, and what is added.
+    /// Two factors and an optional addend.
     Dot {
         factors: Box<[Expr; 2]>,
         acc: Option<Box<Expr>>,
@@ -201,7 +201,7 @@ impl Expr {
         Expr::Splat(x as f64, DType::I32, Vec::new())
     }
 
-    /// The expressions inside this one, cuts of a load among them.
+    /// The direct subexpressions, including those in cuts of a load.
     pub(super) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match self {
             Expr::Var(_)
@@ -228,7 +228,7 @@ impl Expr {
 }
 
 impl Cut {
-    /// The coordinate.
+    /// The expression of the coordinate.
     pub(super) fn expr_mut(&mut self) -> Option<&mut Expr> {
         match self {
             Cut::At(e) | Cut::Tile(e, _) | Cut::Span(e, _) => Some(e),
@@ -238,7 +238,7 @@ impl Cut {
 }
 
 impl Stmt {
-    /// The expressions of this statement but for those of statements inside it.
+    /// The expressions of this statement, without those of nested statements.
     pub(super) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
         match self {
             Stmt::Let(_, e) => vec![e],
@@ -251,7 +251,7 @@ impl Stmt {
     }
 }
 
-/// Says what every store of a tile writes where nothing is valid.
+/// Gives every store of a tile a value for invalid elements.
 pub(super) fn make_stores_valid(body: &mut [Stmt]) {
     for stmt in body {
         match stmt {
@@ -266,7 +266,7 @@ pub(super) fn make_stores_valid(body: &mut [Stmt]) {
     }
 }
 
-/// Visits every expression of some statements, outer ones before those inside them.
+/// Visits every expression of some statements, outer ones before nested ones.
 pub(super) fn visit_exprs(body: &mut [Stmt], f: &mut impl FnMut(&mut Expr)) {
     fn deep(e: &mut Expr, f: &mut impl FnMut(&mut Expr)) {
         f(e);
@@ -280,7 +280,7 @@ pub(super) fn visit_exprs(body: &mut [Stmt], f: &mut impl FnMut(&mut Expr)) {
     }
 }
 
-/// Random numbers, the same for a seed wherever they are drawn.
+/// A random number generator whose sequence depends only on its seed.
 #[derive(Clone, Debug)]
 pub(super) struct Rng(u64);
 
@@ -302,12 +302,12 @@ impl Rng {
         (self.next() % n.max(1) as u64) as usize
     }
 
-    /// True in so many of 100 cases.
+    /// True in `p` of 100 cases.
     pub(super) fn percent(&mut self, p: usize) -> bool {
         self.below(100) < p
     }
 
-    /// One of some.
+    /// A random element of a list.
     pub(super) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }

@@ -1,4 +1,4 @@
-//! What a run of random kernels found, as text and as JSON.
+//! The results of a fuzz run, as text and as JSON.
 
 use super::super::print::say;
 use super::recipe::{ParamRecipe, Recipe};
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A failure and its smallest kernel.
+/// A failure and the smallest kernel found for it.
 pub(super) struct Found {
     pub(super) seed: u64,
     pub(super) recipe: Recipe,
     pub(super) failure: Failure,
-    /// Found by comparing configs.
+    /// Whether it was found by comparing configs.
     pub(super) configs: bool,
 }
 
-/// Counts, and what failed.
+/// Counts and failures.
 #[derive(Default)]
 pub(super) struct Report {
     /// Well formed kernels.
     pub(super) programs: usize,
-    /// Kernels and targets that were compiled.
+    /// Pairs of a kernel and a target that were compiled.
     pub(super) compiled: usize,
-    /// Launches that were right.
+    /// Launches with correct results.
     pub(super) launches: usize,
-    /// Compiled kernels that ran in the ring too.
+    /// Compiled kernels that also ran in the ring.
     pub(super) in_ring: usize,
     /// Elements of outputs, and how many of them were judged.
     pub(super) elements: usize,
@@ -42,7 +42,7 @@ impl Report {
         *self.refused.entry(why).or_default() += 1;
     }
 
-    /// Adds what another run found.
+    /// Adds the results of another run.
     pub(super) fn merge(&mut self, other: Report) {
         self.programs += other.programs;
         self.compiled += other.compiled;
@@ -104,7 +104,7 @@ impl Found {
         })
     }
 
-    /// What shows the failure again.
+    /// The command that reproduces the failure.
     fn command(&self) -> String {
         let configs = if self.configs { " --configs" } else { "" };
         format!("atlas fuzz{configs} --seed {} --count 1 --arch {}", self.seed, self.failure.target)
@@ -144,7 +144,7 @@ pub(super) fn text(recipe: &Recipe) -> String {
     text + &trial.kernel.to_string()
 }
 
-/// A reason without its numbers, so that equal ones are counted together.
+/// A reason without its numbers, so that equal reasons are counted together.
 pub(super) fn without_numbers(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Makes a failing recipe smaller for as long as it fails in the same way.
+//! Shrinks a failing recipe for as long as it fails in the same way.
 
 use super::emit::emit;
 use super::recipe::{DimRecipe, Expr, Fill, Loop, ParamRecipe, Recipe, Stmt, View, visit_exprs};
@@ -6,7 +6,7 @@ use super::trial::{Failure, Trial};
 use atlas_dsl::{DType, Schedule, TileType};
 use std::time::{Duration, Instant};
 
-/// Kernels that are tried for one failure, and for how long.
+/// The most kernels to try for one failure, and the time limit.
 const TRIES: usize = 600;
 const TIME: Duration = Duration::from_secs(60);
 
@@ -16,7 +16,7 @@ pub(super) struct Shrunk {
     pub(super) failure: Failure,
 }
 
-/// The smallest recipe found that fails as this one does.
+/// The smallest recipe found that fails in the same way.
 pub(super) fn shrink(recipe: Recipe, failure: Failure) -> Shrunk {
     let mut best = Shrinker { best: Shrunk { recipe, failure }, tries: 0, until: Instant::now() + TIME };
     loop {
@@ -43,7 +43,7 @@ impl Shrinker {
         self.tries >= TRIES || Instant::now() >= self.until
     }
 
-    /// Takes a smaller recipe if it fails in the same way.
+    /// Accepts a smaller recipe if it fails in the same way.
     fn take(&mut self, recipe: Recipe) -> bool {
         if recipe == self.best.recipe || self.is_spent() {
             return false;
@@ -78,7 +78,7 @@ impl Shrinker {
         }
     }
 
-    /// Smaller extents and dims, a plain schedule.
+    /// Tries smaller extents and dims, and the default schedule.
     fn tables(&mut self) {
         self.edited(|r| r.schedule = Schedule { stages: 1, warps: 1, ..Schedule::default() });
         self.edited(|r| r.schedule.occupancy = 1);
@@ -111,7 +111,7 @@ impl Shrinker {
         }
     }
 
-    /// Replaces expressions by what they are made of, or by a number.
+    /// Replaces expressions by their operands, or by a number.
     fn expressions(&mut self) {
         let mut at = 0;
         while let Some(ty) = self.type_of(at) {
@@ -132,7 +132,7 @@ impl Shrinker {
     }
 
     fn number(&mut self, at: usize, ty: &TileType, x: f64) -> bool {
-        // Extents by their values: some table has them.
+        // Extents are compared by value: each is in some table.
         let of = |extents: &[u32], e: u32| extents.iter().position(|&known| known == e);
         let shape: Option<Vec<usize>> = ty.shape.iter().map(|&e| of(&self.best.recipe.extents, e)).collect();
         let Some(shape) = shape else { return false };
@@ -152,7 +152,7 @@ impl Shrinker {
         emit(&self.best.recipe, None).ok()?.types.get(at).cloned()
     }
 
-    /// Plain views and values, parameters in f32, and none that is not used.
+    /// Tries plain views and values and f32 parameters, and removes unused parameters.
     fn params(&mut self) {
         self.edited(|r| {
             r.params.iter_mut().for_each(|p| {
@@ -198,7 +198,7 @@ fn set_fill(r: &mut Recipe, at: usize, to: Fill) {
     }
 }
 
-/// Every 16-bit type replaced by another type.
+/// Replaces every 16-bit type by another type.
 fn retype(r: &mut Recipe, to: DType) {
     let set = |d: &mut DType| {
         if d.is_half() {
@@ -216,13 +216,13 @@ fn retype(r: &mut Recipe, to: DType) {
     });
 }
 
-/// Statements, those inside loops among them.
+/// The number of statements, including nested ones.
 fn count(body: &[Stmt]) -> usize {
     let inside = |s: &Stmt| if let Stmt::Loop(l) = s { count(&l.body) } else { 0 };
     body.iter().map(|s| 1 + inside(s)).sum()
 }
 
-/// Goes to the statement of a number and edits it where it stands.
+/// Finds a statement by its number and edits it in place.
 fn edit_at(body: &mut Vec<Stmt>, at: &mut usize, edit: &mut impl FnMut(&mut Vec<Stmt>, usize)) -> bool {
     let mut i = 0;
     while i < body.len() {
@@ -245,7 +245,7 @@ fn without(body: &mut Vec<Stmt>, at: &mut usize) {
     edit_at(body, at, &mut |body, i| drop(body.remove(i)));
 }
 
-/// One iteration of a loop in place of the loop, or what it starts with.
+/// Replaces a loop by one iteration, or by its initial values.
 fn without_loop(body: &mut Vec<Stmt>, at: &mut usize) {
     let empty = !at.is_multiple_of(2);
     *at /= 2;
@@ -265,7 +265,7 @@ fn without_loop(body: &mut Vec<Stmt>, at: &mut usize) {
     });
 }
 
-/// A loop without one of the values that it carries, which keeps what it starts with.
+/// Removes one carried value from a loop. It keeps its initial value.
 fn without_carried(body: &mut Vec<Stmt>, at: &mut usize) {
     let which = *at % 2;
     *at /= 2;
@@ -280,7 +280,7 @@ fn without_carried(body: &mut Vec<Stmt>, at: &mut usize) {
     });
 }
 
-/// Puts something in place of an expression, if there is something.
+/// Replaces an expression, if `by` gives a replacement.
 fn replace(r: &mut Recipe, at: usize, by: impl FnOnce(&mut Expr) -> Option<Expr>) {
     let (mut i, mut by) = (0, Some(by));
     visit_exprs(&mut r.body, &mut |e| {
@@ -337,7 +337,7 @@ fn visit_stores(body: &mut [Stmt], f: &mut impl FnMut(&mut usize)) {
     }
 }
 
-/// Drops the dims that nothing names, from the last on.
+/// Drops the dims that are not used, starting with the last.
 fn compact(r: &mut Recipe) {
     let mut used = vec![false; r.dims.len()];
     for p in &r.params {

@@ -1,5 +1,5 @@
-//! Loops that carry matrices through products: tiles that are handed on, swapped, squared, started from one tile, of
-//! several widths, and read again when the loop is over.
+//! Loops that carry matrices through products: tiles that are passed on, swapped, squared, started from a common tile,
+//! in several widths, and read again after the loop.
 
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{Carried, Expr, Ext, Loop, Name, ONE, Stmt};
@@ -10,14 +10,14 @@ use atlas_dsl::op::{BinaryOp, ReduceOp};
 pub(super) const EXTENTS: [u32; 8] = [16, 16, 32, 32, 32, 48, 64, 64];
 /// An extent that makes the fragments of one warp too large to hold at once.
 const WIDE: u32 = 128;
-/// What a product is scaled by, so that powers stay small.
+/// The factor that products are scaled by, so that powers stay small.
 const SCALE: f64 = 1.0 / 16.0;
 
-/// A matrix that a name stands for.
+/// A variable that holds a matrix.
 type Matrix = (Name, Type);
 
 impl Generator {
-    /// A loop that carries matrices of some rows, and what precedes it.
+    /// A loop that carries matrices of `shape`, and the statements before it.
     pub(super) fn state(&mut self, scope: &mut Scope, shape: [Ext; 2]) -> Vec<Stmt> {
         let mut made = Vec::new();
         let dtype = match self.rng.percent(80) {
@@ -50,7 +50,7 @@ impl Generator {
         let pipeline = self.rng.percent(40);
         let (ends, body): (Vec<Name>, _) = (carried.iter().map(|c| c.outer).collect(), Vec::new());
         made.push(Stmt::Loop(Box::new(Loop { pipeline, lo: Expr::int(0), hi, index, carried, body })));
-        // What is left is read by products, and where it lies; all of it shows.
+        // The results are read by products and element-wise, so all of them affect the output.
         let mut all: Option<Expr> = None;
         for (outer, (_, ty)) in ends.into_iter().zip(states) {
             let mut read = self.read_state(outer, &ty, left.0, first.0, first.1 == ty);
@@ -76,7 +76,7 @@ impl Generator {
         self.let_(scope, ty, e, made)
     }
 
-    /// What loops start from: a loaded matrix, or what is made of one element by element.
+    /// The initial value of a loop: a loaded matrix, or an element-wise function of one.
     fn started(&mut self, scope: &mut Scope, ty: &Type, made: &mut Vec<Stmt>) -> Matrix {
         let mut e = self.load(scope, ty).unwrap_or_else(|| Expr::Splat(0.5, ty.dtype, ty.shape.clone()));
         if self.rng.percent(75) {
@@ -101,7 +101,7 @@ impl Generator {
         self.extent_of(e)
     }
 
-    /// What follows a state: a product, or another state as it is.
+    /// The next value of a state: a product, or another state unchanged.
     fn next_state(&mut self, states: &[Matrix], i: usize, left: Name, right: Name) -> Expr {
         let (me, ty) = (states[i].0, &states[i].1);
         let same: Vec<Name> = states.iter().filter(|(n, t)| t == ty && *n != me).map(|(n, _)| *n).collect();
@@ -117,7 +117,7 @@ impl Generator {
         }
     }
 
-    /// What is made of a state after its loop, in f32.
+    /// A value computed from a state after its loop, in f32.
     fn read_state(&mut self, state: Name, ty: &Type, left: Name, first: Name, like_first: bool) -> Expr {
         let wide = |name: Name| Expr::cast(DType::F32, Expr::Var(name));
         let state_and = |e: Expr| Expr::binary(BinaryOp::Add, wide(state), e);
@@ -138,7 +138,7 @@ fn scaled(e: Expr, by: f64, ty: &Type) -> Expr {
     Expr::binary(BinaryOp::Mul, e, Expr::Splat(by, ty.dtype, ty.shape.clone()))
 }
 
-/// A scaled product in the type of the state that it follows.
+/// A scaled product in the type of the state.
 fn product(factors: [Name; 2], ty: &Type) -> Expr {
     let factors = Box::new(factors.map(Expr::Var));
     let product = Expr::Dot { factors, acc: None, tf32: false };

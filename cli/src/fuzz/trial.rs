@@ -1,4 +1,5 @@
-//! One recipe, tried: verified, compiled for a target, executed under schedules, compared with the oracle.
+//! Tries one recipe: verifies it, compiles it for a target, runs it under several schedules, and compares it with the
+//! oracle.
 
 use super::emit::emit;
 use super::execute::{self, Ready};
@@ -20,10 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(super) const SCHEDULES: [(Policy, u64); 3] =
     [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)];
 
-/// A kind of failure. One that shrinks keeps its kind.
+/// The kind of a failure. Shrinking keeps the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// The compiler says that it has a defect.
+    /// The compiler reports a defect of its own.
     Defect,
     /// Something panicked.
     Panic,
@@ -31,19 +32,19 @@ pub(super) enum Kind {
     Fault(FaultKind),
     /// An element is off by more than its bound.
     Wrong,
-    /// A byte between the elements has changed.
+    /// A byte between the elements changed.
     Padding,
-    /// Bits differ in the ring.
+    /// The results in the ring differ.
     Ring,
     /// The interpreter does not run the kernel.
     Oracle,
     /// The GPU does not run the kernel.
     Gpu,
-    /// A config changes what is computed, or whether it may be.
+    /// A config changes the result, or whether the kernel is legal.
     Config,
 }
 
-/// A failure and where it shows.
+/// A failure and where it occurred.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) kind: Kind,
@@ -52,20 +53,20 @@ pub(super) struct Failure {
     pub(super) message: String,
 }
 
-/// What there was to say of a recipe that did not fail.
+/// Facts about a recipe that did not fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passed {
     /// Why the compiler refused the config.
     pub(super) refused: Option<String>,
     pub(super) launches: usize,
-    /// Whether it ran in the ring too.
+    /// Whether it also ran in the ring.
     pub(super) ring: bool,
     /// Elements of the outputs, and how many of them were judged.
     pub(super) elements: usize,
     pub(super) judged: usize,
 }
 
-/// A recipe whose kernel is well formed, and what it should do.
+/// A recipe with a well-formed kernel, and its expected outputs.
 pub(super) struct Trial<'r> {
     recipe: &'r Recipe,
     pub(super) kernel: Verified<Kernel>,
@@ -74,7 +75,7 @@ pub(super) struct Trial<'r> {
     expected: Option<Vec<Expected>>,
 }
 
-/// What went wrong, without its place.
+/// A failure without its location.
 type Wrong = (Kind, String);
 
 impl<'r> Trial<'r> {
@@ -85,7 +86,7 @@ impl<'r> Trial<'r> {
         Ok(Trial { recipe, kernel, dims, arguments: arguments(recipe), expected: None })
     }
 
-    /// Compiles for a target and runs under some schedules, and on a GPU if one is given.
+    /// Compiles for a target and runs under several schedules, and on a GPU if one is given.
     pub(super) fn run(
         &mut self,
         target: Target,
@@ -128,7 +129,8 @@ impl<'r> Trial<'r> {
             self.compare(&after, &mut passed)?;
             passed.launches += 1;
         }
-        // LLVM negates what goes from memory to memory by its sign bit alone, which is no negation in the ring.
+        // LLVM negates values that go from memory to memory by flipping the sign bit, which is not negation in the
+        // ring.
         let negates = self.kernel.insts.values().any(|op| matches!(op, Op::Unary(UnaryOp::Neg, _)));
         if !negates && check_ring(&self.kernel).is_ok() {
             *at = schedules.first().copied();
@@ -144,7 +146,7 @@ impl<'r> Trial<'r> {
         Ok(passed)
     }
 
-    /// What the outputs should hold.
+    /// The expected outputs.
     pub(super) fn expected(&mut self) -> Result<&[Expected], String> {
         if self.expected.is_none() {
             self.expected = Some(oracle::expected(self.recipe, &self.dims, &self.arguments)?);
@@ -152,8 +154,8 @@ impl<'r> Trial<'r> {
         Ok(self.expected.as_deref().unwrap_or_default())
     }
 
-    /// Where another trial's outputs, of the same arguments, should hold other elements than this one's: further off than
-    /// devices may be from both.
+    /// The first element that differs between the expected outputs of this trial and of another one with the same
+    /// arguments by more than both of their bounds.
     pub(super) fn differs(&self, other: &Trial<'_>) -> Option<String> {
         let of = |trial: &'_ Trial<'_>| trial.expected.as_deref().unwrap_or_default().len();
         if of(self) != of(other) {
@@ -199,7 +201,7 @@ impl<'r> Trial<'r> {
         Ok(())
     }
 
-    /// Bits of a finite ring, in which the order of sums changes nothing.
+    /// Compares bits in a finite ring, in which the order of sums has no effect.
     fn in_ring(&self, image: &atlas_codegen::KernelImage) -> Result<(), Wrong> {
         let arguments = ring_arguments(self.recipe);
         let wanted = oracle::interpret(&self.kernel, &self.dims, &arguments, Mode::Ring);
@@ -215,7 +217,7 @@ impl<'r> Trial<'r> {
     }
 }
 
-/// True if an element is as it should be.
+/// True if an element is within its bound.
 fn within(found: f64, wanted: f64, bound: f64) -> bool {
     if bound == f64::INFINITY || found == wanted || (found.is_nan() && wanted.is_nan()) {
         return true;

@@ -1,4 +1,4 @@
-//! The arguments of a recipe: where the elements of each tensor lie, and what they are.
+//! The arguments of a recipe: the positions and the values of each tensor's elements.
 
 use super::recipe::{Fill, ParamRecipe, Recipe, Rng, View};
 use atlas_dsl::DType;
@@ -7,12 +7,12 @@ use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::specialization::{DimFact, Specialization, largest_class};
 use half::{bf16, f16};
 
-/// Elements after the last one of a tensor that belong to its buffer.
+/// Elements after the last one of a tensor that are part of its buffer.
 const BEHIND: u64 = 3;
-/// What lies between elements: of floats a NaN, which spoils what touches it.
+/// The bytes between elements. As floats they are NaNs, which spoil every result that uses them.
 const PADDING: u8 = 0xff;
 
-/// A tensor's place in its buffer, in elements.
+/// The position of a tensor in its buffer, in elements.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) dtype: DType,
@@ -22,7 +22,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Places a tensor as its view says.
+    /// Places a tensor according to its view.
     pub(super) fn new(recipe: &Recipe, dtype: DType, dims: &[usize], view: View) -> Placed {
         let dims: Vec<u64> = dims.iter().map(|&d| recipe.size(d)).collect();
         let mut strides = vec![0; dims.len()];
@@ -39,7 +39,7 @@ impl Placed {
         Placed { dtype, dims, strides, offset: u64::from(view.offset) }.with_contiguous_ones()
     }
 
-    /// The stride of an axis of at most one element is that of a contiguous tensor, as the runtime has it.
+    /// Gives axes of at most one element the stride of a contiguous tensor, as the runtime does.
     fn with_contiguous_ones(mut self) -> Placed {
         let contiguous = self.contiguous();
         for (axis, &contiguous) in contiguous.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Placed {
         (0..self.dims.len()).map(|axis| self.dims[axis + 1..].iter().map(|&n| n as i64).product()).collect()
     }
 
-    /// What a specialization says of the strides.
+    /// The facts of a specialization about the strides.
     pub(super) fn facts(&self, recipe: &Recipe, dims: &[usize]) -> Vec<Stride> {
         let fact = |&d: &usize| {
             let n = recipe.size(d);
@@ -76,13 +76,13 @@ impl Placed {
         (1 << (self.offset * u64::from(bytes)).trailing_zeros().min(4)).max(bytes)
     }
 
-    /// Elements of the buffer.
+    /// The size of the buffer in elements.
     fn held(&self) -> u64 {
         let reach: u64 = self.dims.iter().zip(&self.strides).map(|(&n, &s)| n.saturating_sub(1) * s as u64).sum();
         self.offset + reach + 1 + BEHIND
     }
 
-    /// Offsets in bytes of the elements, row-major.
+    /// The offsets of the elements in bytes, in row-major order.
     pub(super) fn offsets(&self) -> Vec<usize> {
         let count: u64 = self.dims.iter().product();
         let offset = |mut i: u64| {
@@ -96,7 +96,7 @@ impl Placed {
         (0..count).map(offset).collect()
     }
 
-    /// The buffer, with its elements filled.
+    /// The buffer with its elements filled in.
     pub(super) fn filled(&self, fill: Fill, seed: u64) -> Vec<u8> {
         let mut bytes = vec![PADDING; self.held() as usize * self.dtype.bytes() as usize];
         let mut rng = Rng::new(seed);
@@ -184,7 +184,7 @@ pub(super) fn arguments(recipe: &Recipe) -> Vec<Argument> {
     recipe.params.iter().enumerate().map(argument).collect()
 }
 
-/// The same arguments with random bits for floats, which mean something in the ring alone.
+/// The same arguments with random bits for floats, which only have a meaning in the ring.
 pub(super) fn ring_arguments(recipe: &Recipe) -> Vec<Argument> {
     let mut all = arguments(recipe);
     let mut rng = Rng::new(recipe.seed ^ 0x5eed);

@@ -1,4 +1,5 @@
-//! `atlas tune --check`: records that are stale or of no use, and, where their GPU is at hand, those that no longer tell its times.
+//! `atlas tune --check`: finds records that are stale or useless, and, if their GPU is present, those whose times no
+//! longer hold.
 
 use super::super::jobs::Job;
 use super::super::print::say;
@@ -14,14 +15,15 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Configs of each size that are measured again: the one that is chosen, and those behind it.
+/// The number of configs of each size that are measured again: the chosen one and the next ones.
 const MEASURED: usize = 3;
-/// How much slower than its record a config is regressed, and how much faster than the chosen one another has to be; where the
-/// times of the record lie further apart, twice their spread.
+/// A config has regressed if it is slower than its record by more than this fraction, and another one is better than
+/// the chosen one if it is faster by more. If the times of the record vary more, the limit is twice their spread.
 const SLOWER: f64 = 0.05;
 const FASTER: f64 = 0.03;
 
-/// Checks all records below a folder; `tuner` has the GPU that is here. Configs of others must be legal for the `usual` machine.
+/// Checks all records below a folder. `tuner` has the GPU of this machine. Configs of other GPUs must be legal for the
+/// `usual` machine.
 pub(super) fn run(
     folder: &Path,
     kernels: &[String],
@@ -100,12 +102,12 @@ pub(super) fn run(
     Ok(problems.is_empty())
 }
 
-/// The machine of a simulated GPU's name.
+/// The machine of a simulated GPU, from its name.
 pub(super) fn simulated(gpu: &str) -> Option<Machine> {
     gpu.strip_prefix("simulator ")?.parse().ok()
 }
 
-/// The problem of a size, if its record is of the kernel as it is and has a config that runs.
+/// The problem of a size, if its record matches the kernel's current version and has a config that runs.
 fn healthy(record: &Record, size: &TunedSize, machine: Machine) -> Result<Job> {
     let job = Job::of_class(&record.kernel, &size.types, &size.dims, &size.tensors, None)?;
     ensure!(record.tune == tune_hash(job.def), "stale: the kernel's tune space has changed");
@@ -118,14 +120,14 @@ fn healthy(record: &Record, size: &TunedSize, machine: Machine) -> Result<Job> {
     Ok(job)
 }
 
-/// What times of now say against a record, if they do.
+/// Why the current times contradict a record, if they do.
 fn again(job: &Job, size: &TunedSize, tuner: &mut Tuner<'_>) -> Result<Option<String>> {
     let candidates = ranked(job, tuner.machine, &Records::none(&tuner.gpu))?;
     let recorded: Vec<_> = size.configs.iter().take(MEASURED).collect();
     let at = |text: &str| candidates.iter().position(|c| c.config.to_string() == text);
     let which: Vec<usize> = recorded.iter().filter_map(|t| at(&t.config)).collect();
     let (mut times, mut failed) = (BTreeMap::new(), Vec::new());
-    // There is no budget here, so that all are tried.
+    // There is no time limit here, so all of them are tried.
     tuner.measure(job, &candidates, &which, &mut times, &mut failed)?;
     let now = |config: &str| at(config).and_then(|at| times.get(&at)).map(|t| t.median).filter(|us| us.is_finite());
     let chosen = recorded[0];

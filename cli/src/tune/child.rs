@@ -1,4 +1,4 @@
-//! The parent's side of a worker: requests with a time limit, and a new process where the old one hung or died.
+//! The parent's side of a worker: requests with a time limit, and a new process if the old one hung or died.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -8,15 +8,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long one request may take, in seconds, unless the environment says otherwise.
+/// The time limit for one request in seconds, unless the environment sets another.
 const LIMIT: u64 = 60;
-/// How many times that a problem may take to be made.
+/// Making a problem may take this many times the limit.
 const OPENING: u32 = 10;
 const LIMIT_VARIABLE: &str = "ATLAS_TUNE_LIMIT";
-/// What stands before an answer, wherever in a line: the program may print on its own account.
+/// The text before an answer, anywhere in a line, because the program may print text of its own.
 const MARK: &str = "atlas-tune-worker answers ";
 
-/// A worker process; none until it is asked.
+/// A worker process, which is started by the first request.
 pub(super) struct Worker {
     args: Vec<String>,
     limit: Duration,
@@ -27,18 +27,18 @@ struct Running {
     child: Child,
     input: ChildStdin,
     answers: Receiver<Value>,
-    /// The last line that it wrote on its standard error.
+    /// The last line that it wrote to stderr.
     said: Arc<Mutex<String>>,
-    /// Of the last request.
+    /// The number of the last request.
     number: u64,
 }
 
-/// What came of a request.
+/// The result of a request.
 pub(super) enum Answer {
     Done(Value),
-    /// The worker said no; it lives.
+    /// The worker refused; it is still alive.
     Refused(String),
-    /// It hung or died, and is gone with all it held.
+    /// The worker hung or died, and everything that it held is lost.
     Lost(String),
 }
 
@@ -48,7 +48,7 @@ impl Worker {
         Worker { args, limit: Duration::from_secs(limit), running: None }
     }
 
-    /// Asks, starting the process if there is none.
+    /// Sends a request, starting the process if there is none.
     ///
     /// # Errors
     /// If no process can be started.
@@ -64,7 +64,7 @@ impl Worker {
         if let Err(e) = writeln!(running.input, "{request}").and_then(|()| running.input.flush()) {
             return Ok(Answer::Lost(self.end(&format!("its process ended: {e}"))));
         }
-        // Tensors are made on the host, and so is what they should give.
+        // Tensors and their expected results are made on the host, which takes longer.
         let limit = if request["verb"] == "open" { self.limit.saturating_mul(OPENING) } else { self.limit };
         let start = Instant::now();
         loop {
@@ -85,10 +85,10 @@ impl Worker {
         }
     }
 
-    /// Ends the process, and says how it ended.
+    /// Ends the process, and returns how it ended.
     fn end(&mut self, why: &str) -> String {
         let Some(mut running) = self.running.take() else { return why.to_owned() };
-        // One that is stuck in the driver may not be ended; nothing more can be done about it.
+        // A process that is stuck in the driver may not end, and nothing more can be done about it.
         let _ = running.child.kill();
         let said = || running.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for _ in 0..100 {
@@ -115,14 +115,14 @@ impl Drop for Worker {
 impl Running {
     fn start(args: &[String]) -> Result<Running> {
         let exe = std::env::current_exe().context("cannot find this program")?;
-        // A program that is built anew while it runs leaves a name behind that no file has.
+        // If the program is rebuilt while it runs, its file's old name no longer exists.
         if !exe.exists() {
             bail!("this program was replaced while it ran, and starts no more workers: run it again");
         }
         let mut child = Command::new(exe)
             .arg("tune-worker")
             .args(args)
-            // What it launches are no sizes of a program.
+            // Its launches are not part of the user's program.
             .env_remove(atlas_runtime::sizes::SIZES_VARIABLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -154,24 +154,24 @@ impl Running {
     }
 }
 
-/// Lines, whatever bytes they are of.
+/// Lines of arbitrary bytes, as text.
 fn lines(of: impl std::io::Read) -> impl Iterator<Item = String> {
     let lines = BufReader::new(of).split(b'\n').map_while(|line| line.ok());
     lines.map(|line| String::from_utf8_lossy(&line).into_owned())
 }
 
-/// An answer as a worker prints it.
+/// An answer in the form that a worker prints.
 pub(super) fn line_of(answer: &Value) -> String {
     format!("{MARK}{answer}")
 }
 
-/// The answer that a line has, behind whatever else the program printed.
+/// The answer in a line, after any other text that the program printed.
 fn answer_in(line: &str) -> Option<Value> {
     let (_, answer) = line.split_once(MARK)?;
     serde_json::from_str(answer).ok().filter(Value::is_object)
 }
 
-/// Workers that build, each in a thread of its own.
+/// Workers that build kernels, each with a thread of its own.
 pub(super) struct Pool {
     tasks: mpsc::Sender<(Value, mpsc::Sender<Result<Answer>>)>,
 }
@@ -186,7 +186,7 @@ impl Pool {
                 loop {
                     let task = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                     let Ok((request, reply)) = task else { return };
-                    // Who asked may have left.
+                    // The receiver may have stopped waiting.
                     let _ = reply.send(worker.ask(&request));
                 }
             });
@@ -194,13 +194,13 @@ impl Pool {
         Pool { tasks }
     }
 
-    /// The answers to some requests, in their order, worked on at once.
+    /// The answers to several requests, in their order. The requests run concurrently.
     pub(super) fn ask_all(&self, requests: Vec<Value>) -> Result<Vec<Answer>> {
         let replies: Vec<_> = requests
             .into_iter()
             .map(|request| {
                 let (reply, answer) = channel();
-                // If all workers are gone, `answer` says so below.
+                // If all workers are gone, `answer` reports it below.
                 let _ = self.tasks.send((request, reply));
                 answer
             })

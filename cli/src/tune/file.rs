@@ -1,4 +1,4 @@
-//! Record files in a folder: `FOLDER/GPU/KERNEL.toml`, read, changed and written whole under a lock of the folder.
+//! Record files in a folder, `FOLDER/GPU/KERNEL.toml`: read, changed and written whole under a lock of the folder.
 
 use super::super::gpu_lock::slug;
 use super::super::print::tell;
@@ -9,12 +9,13 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the record of a kernel stands.
+/// The path of a kernel's record.
 pub(super) fn path(folder: &Path, gpu: &str, kernel: &str) -> PathBuf {
     folder.join(slug(gpu)).join(format!("{kernel}.toml"))
 }
 
-/// Each record in a folder and in those within it, or why it is none; `flag` is what the user gave the folder with.
+/// Each record in a folder and its subfolders, or why the file is not a record. `flag` is the option that named the
+/// folder.
 ///
 /// # Errors
 /// If there are none, or the folder cannot be read.
@@ -31,7 +32,7 @@ pub(super) fn records(folder: &Path, flag: &str) -> Result<Vec<(PathBuf, Result<
     Ok(files.into_iter().map(|path| (path.clone(), read(&path))).collect())
 }
 
-/// All records in a folder and those within it.
+/// The paths of all records in a folder and its subfolders.
 fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let list =
         |path: &Path| -> std::io::Result<Vec<PathBuf>> { fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect() };
@@ -44,7 +45,7 @@ fn list(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The record of a kernel; none if there is no file, or one that cannot be used, of which the reason is told.
+/// The record of a kernel. `None` if there is no file or it cannot be used, in which case the reason is printed.
 pub(super) fn read(folder: &Path, gpu: &str, kernel: &str) -> Option<Record> {
     known(&path(folder, gpu, kernel)).unwrap_or_else(|e| {
         tell!("warning: {e:#}");
@@ -60,10 +61,10 @@ fn known(path: &Path) -> Result<Option<Record>> {
     }
 }
 
-/// Finds out whether records of kernels on a GPU can be written, before anything is measured.
+/// Checks that records of kernels on a GPU can be written, before anything is measured.
 ///
 /// # Errors
-/// If not.
+/// If they cannot be written.
 pub(super) fn probe<'a>(folder: &Path, gpu: &str, kernels: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let own = folder.join(slug(gpu));
     let cannot = || format!("cannot write records into {}", own.display());
@@ -78,7 +79,7 @@ pub(super) fn probe<'a>(folder: &Path, gpu: &str, kernels: impl IntoIterator<Ite
     Ok(())
 }
 
-/// Puts a size into the record of a kernel, in place of the one that was there. What was measured on another tune space goes.
+/// Puts a size into the record of a kernel, replacing an existing one. Measurements of another tune space are removed.
 /// Processes that tune into one folder wait for each other here.
 ///
 /// # Errors
@@ -90,7 +91,7 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
     let lock = files::lock_file(&folder.join(".lock")).with_context(cannot)?;
     lock.lock().with_context(cannot)?;
     let before = known(&path).or_else(|e| {
-        // Somebody may want to mend it.
+        // The user may want to repair it.
         let aside = keep_aside(&path).with_context(cannot)?;
         tell!("warning: {e:#}; it is kept as {}", aside.display());
         anyhow::Ok(None)
@@ -107,12 +108,12 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
     }
     size.configs.truncate(MOST_CONFIGS);
     record.sizes.push(size.rounded());
-    // In an order of their own, so that files of one content are one text.
+    // In a canonical order, so that files with the same content have the same text.
     record.sizes.sort_by_cached_key(|s| (s.types.clone(), s.tensors.clone(), numbers(&s.dims)));
     replace(&path, &record.to_string())
 }
 
-/// Writes a record whole: who reads it meanwhile has the old text or the new one.
+/// Writes a record whole: a concurrent reader gets the old text or the new one.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -120,7 +121,7 @@ pub(super) fn replace(path: &Path, text: &str) -> Result<()> {
     files::write(path, text.as_bytes()).with_context(|| format!("cannot write the record {}", path.display()))
 }
 
-/// A copy of a file under a name that nothing has: `K.toml.bad`, then `K.toml.bad1` and so on.
+/// Copies a file to an unused name: `K.toml.bad`, then `K.toml.bad1` and so on.
 fn keep_aside(path: &Path) -> std::io::Result<PathBuf> {
     let content = files::read_regular(path, files::MOST_TEXT)?;
     let endings = std::iter::once("toml.bad".to_owned()).chain((1..).map(|n| format!("toml.bad{n}")));
@@ -158,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Neither what is locked, nor what was kept aside before, nor files of likely names.
+    /// Neither a locked file, nor earlier copies, nor files with predictable names are overwritten.
     #[test]
     fn no_other_file_is_written() {
         let folder = tempfile::tempdir().unwrap();
@@ -181,7 +182,7 @@ mod tests {
         assert_eq!(known(&record).unwrap().unwrap().sizes.len(), 1);
     }
 
-    /// Neither before measuring nor after it is a pipe waited for that nobody writes.
+    /// Neither before nor after measuring does it wait for a pipe without a writer.
     #[test]
     #[cfg(unix)]
     fn a_pipe_in_place_of_a_record_is_an_error() {
@@ -195,7 +196,7 @@ mod tests {
         assert!(put(folder.path(), "a gpu", "k", "tune", size()).is_err());
     }
 
-    /// A record that says what quotes of Rust and of TOML escape otherwise is kept with what is added.
+    /// A record with characters that Rust and TOML escape differently is kept when a size is added.
     #[test]
     fn a_record_stays_readable_when_a_size_is_added() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! `atlas tune`: measures the most promising configs of kernels, and records which is best.
+//! `atlas tune`: measures the most promising configs of kernels, and records the best ones.
 //!
-//! For each size the cost model, corrected by what the record has already, ranks the tune space; a share of it is compiled by
-//! workers, checked and timed by another, the slower half left out round by round. The record is written after each size, so that what is known is kept however this ends.
+//! For each size the cost model, corrected by the existing record, ranks the tune space. Workers compile a share of it.
+//! Another worker checks and times these configs, and drops the slower half in each round. The record is written after
+//! each size, so that nothing is lost however the search ends.
 
 mod check;
 mod child;
@@ -33,60 +34,61 @@ use std::time::Duration;
 
 pub(super) use self::worker::{Args as WorkerArgs, run as work};
 
-/// Processes that compile, unless the user says otherwise.
+/// The most processes that compile, unless the user gives another number.
 const MOST_JOBS: usize = 8;
-/// Configs of a size that are measured at the least.
+/// The least number of configs of a size that are measured.
 const LEAST: usize = 4;
 
-/// What the user typed.
+/// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     asked: jobs::Asked,
-    /// cuda:N. To try the search out without a GPU, sim or sim:ARCH: warp instructions that the simulator counts stand for time
-    /// there, and find no config for any GPU.
+    /// cuda:N. To try the search without a GPU, sim or sim:ARCH: there, warp instructions counted by the simulator
+    /// stand for time, and the results say nothing about a GPU.
     #[arg(long, default_value = "cuda:0", conflicts_with_all = ["pack", "replay", "recount"])]
     device: String,
-    /// Tune so many sizes drawn at random around each one given, in place of that one.
+    /// Instead of each given size, tune COUNT sizes drawn at random around it.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["replay", "recount"])]
     draw: Option<NonZeroUsize>,
-    /// Of the sizes drawn at random.
+    /// The seed for drawing sizes.
     #[arg(long, default_value_t = 1, conflicts_with_all = ["measure", "check", "recount"])]
     seed: u64,
     /// The share of a kernel's legal configs that is measured; 1 for all.
     #[arg(long, default_value_t = 0.11, conflicts_with_all = ["measure", "check", "recount"])]
     share: f64,
-    /// Where the records are: FOLDER/GPU/KERNEL.toml.
+    /// The folder of the records: FOLDER/GPU/KERNEL.toml.
     #[arg(long, value_name = "FOLDER", default_value = "records", conflicts_with_all = ["pack", "replay", "recount"])]
     records: PathBuf,
-    /// Measure sizes again that are recorded.
+    /// Measure recorded sizes again.
     #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     again: bool,
-    /// Stop after so many seconds; what is known by then is recorded.
+    /// Stop after this many seconds; the results so far are recorded.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["pack", "check", "replay", "recount"])]
     budget: Option<u64>,
     /// Compile the candidates for --arch into a file, and measure nothing: for a machine that has the GPU and no compiler.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["measure", "check", "replay", "json"])]
     pack: Option<PathBuf>,
-    /// Measure the candidates of a pack, which names the problems too.
+    /// Measure the candidates of a pack, which also names the problems.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "sizes", "dims", "dtype", "set", "draw", "check", "replay"])]
     measure: Option<PathBuf>,
-    /// Find records that are stale, whose config is not legal (for the GPU that is here, or for --arch), or that no launch finds;
-    /// and, of those of the GPU that is here, those whose times are no longer true.
+    /// Find records that are stale, whose config is not legal (for the GPU of this machine, or for --arch), or that no
+    /// launch finds; and, among those of the GPU of this machine, those whose times no longer hold.
     #[arg(long, conflicts_with_all = ["sizes", "dims", "dtype", "set", "draw", "replay"])]
     check: bool,
-    /// Tell from records of all configs, made with --share 1, how well tuned sizes and others are chosen for.
+    /// Evaluate, with records of all configs (made with --share 1), the choices for tuned sizes and for others.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kernels", "sizes", "dims", "dtype", "set"])]
     replay: Option<PathBuf>,
-    /// Have the records of a folder follow a change of the cost model: they say how it erred at what was measured.
+    /// Update the records of a folder after a change of the cost model, without measuring.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = [
         "kernels", "sizes", "dims", "dtype", "set", "pack", "measure", "check", "replay", "json",
     ])]
     recount: Option<PathBuf>,
-    /// The GPU that a pack is made for, or that records of others than the one here are checked, replayed or counted for.
+    /// The GPU that a pack is made for, or for which records of other GPUs than the one here are checked, replayed or
+    /// counted.
     #[arg(long, default_value = "sm_90")]
     arch: String,
-    /// Processes that compile, each of which takes a few hundred megabytes of the GPU; one a core and at most 8 unless given.
+    /// Processes that compile; each takes a few hundred megabytes of the GPU. One per core and at most 8 unless given.
     #[arg(long, conflicts_with_all = ["pack", "replay", "recount"])]
     jobs: Option<NonZeroUsize>,
     /// Print JSON.
@@ -95,13 +97,13 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Whether processes are started that measure.
+    /// Whether worker processes are started that measure.
     pub(super) fn has_workers(&self) -> bool {
         self.pack.is_none() && self.replay.is_none()
     }
 }
 
-/// Tunes.
+/// Runs the search, or one of the other modes.
 pub(super) fn run(args: &Args) -> Result<bool> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bail!("--share is more than 0 and at most 1");
@@ -144,7 +146,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
     tuner(args, &device)?.run(tasks)
 }
 
-/// What measures on a device.
+/// The tuner for a device.
 fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
     let machine = device.machine().with_context(|| {
         format!(
@@ -183,17 +185,17 @@ fn jobs(args: &Args) -> Result<Vec<Job>> {
     }
 }
 
-/// How many processes compile: one a core, but each takes some of the GPU's memory.
+/// The number of processes that compile: one per core, but bounded, because each uses some of the GPU's memory.
 fn workers(asked: Option<NonZeroUsize>, cores: usize) -> usize {
     asked.map_or(cores.clamp(1, MOST_JOBS), NonZeroUsize::get)
 }
 
-/// How many of so many legal configs are measured.
+/// How many of `legal` configs are measured.
 fn measured(legal: usize, share: f64) -> usize {
     ((legal as f64 * share) as usize).max(LEAST).min(legal)
 }
 
-/// The legal configs of a job, best first, with what the model says of them.
+/// The legal configs of a job, best first, with the model's costs.
 fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidate>> {
     let selection = choose_with(job.def, &job.spec, &job.dims, machine, records);
     let legal: Vec<Candidate> = selection.legal().cloned().collect();
@@ -203,7 +205,7 @@ fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidat
     }
 }
 
-/// The records of a folder without those of some jobs' sizes.
+/// The records of a folder without the sizes of some tasks.
 fn of_other_sizes(job: &Job, without: &[Task], folder: &Path, gpu: &str) -> Records {
     let mut records = Records::none(gpu);
     if let Some(mut record) = file::read(folder, gpu, job.def.name) {

@@ -1,5 +1,5 @@
-//! Packs: candidates compiled where there is a compiler, to be measured where there is a GPU. A pack is a bundle with all
-//! candidates of each class and a list of the problems to tune, each with its candidates.
+//! Packs: candidates that are compiled on a machine with a compiler, to be measured on a machine with a GPU. A pack is
+//! a bundle with all candidates of each class and a list of the problems to tune, each with its candidates.
 
 use super::super::bundle::{Assembler, Compiled};
 use super::super::jobs::{self, Job};
@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// A problem to tune, and the configs that alone are tried; whatever the model puts first without.
+/// A problem to tune, and the only configs to try. Without configs, those that the model ranks first are tried.
 #[derive(Clone)]
 pub(super) struct Task {
     pub(super) job: Job,
@@ -41,7 +41,8 @@ impl SpecializationClass {
     }
 }
 
-/// Compiles the first configs of each problem into a file. What the compiler refuses, or spills, is left out.
+/// Compiles the first configs of each problem into a file. Configs that the compiler refuses, or that spill, are left
+/// out.
 pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, share: f64) -> Result<bool> {
     if !stages::CAN_COMPILE {
         bail!(
@@ -123,7 +124,7 @@ pub(super) fn tasks(file: &Path) -> Result<Vec<Task>> {
     Ok(listed.into_iter().map(|(job, configs)| Task { job, only: Some(configs) }).collect())
 }
 
-/// Refuses a pack of which nothing runs on a GPU.
+/// Refuses a pack that has nothing that runs on a GPU of this machine description.
 pub(super) fn check_target(file: &Path, machine: Machine) -> Result<()> {
     let bundle = Bundle::open(file)?;
     let mut targets = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `atlas tune --recount`: what the cost model of now says of the configs in records, in place of what another one said.
+//! `atlas tune --recount`: replaces the cycles in records by those of the current cost model.
 
 use super::super::jobs::Job;
 use super::super::print::{say, tell};
@@ -13,8 +13,8 @@ use atlas_runtime::records::{MODEL, TunedSize, machine_of, tune_hash};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Rewrites all records of a folder; `usual` stands for GPUs that are none of the simulator's. Sizes of kernels that have changed
-/// stay as they are, and configs that are legal no longer go.
+/// Rewrites all records of a folder. `usual` stands for GPUs that are not simulated ones. Sizes of kernels that have
+/// changed are left unchanged, and configs that are no longer legal are removed.
 pub(super) fn run(folder: &Path, usual: Machine) -> Result<bool> {
     let (mut sizes, mut counted) = (0, 0);
     for (path, record) in file::records(folder, "--recount")? {

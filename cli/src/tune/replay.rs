@@ -1,8 +1,10 @@
-//! `atlas tune --replay`: how well sizes are tuned, and sizes that were not are chosen for, told from records of all configs.
+//! `atlas tune --replay`: evaluates, from records of all configs, how well sizes are tuned and how well configs are
+//! chosen for other sizes.
 //!
-//! Of each record, sizes in an order drawn at random: the first three fifths are tuned as `atlas tune` would, with the times of the
-//! record in place of runs; for the others the config is chosen as a launch would choose it, from the records so made and from
-//! the cost model alone. Regret is the time of what was chosen over that of the best config measured.
+//! The sizes of each record are put in a random order. The first three fifths are tuned as `atlas tune` would, with the
+//! recorded times instead of runs. For the others, the config is chosen as a launch would choose it, once from the
+//! resulting records and once from the cost model alone. Regret is the time of the chosen config divided by that of the
+//! best measured one.
 
 use super::super::jobs::Job;
 use super::super::print::say;
@@ -22,24 +24,24 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// The share of a record's sizes that is tuned.
+/// The share of a record's sizes that are tuned.
 const TUNED: f64 = 0.6;
 
-/// Variants of a class in a bundle, as `atlas bundle` has them unless told otherwise.
+/// The number of variants per class in a bundle, which is the default of `atlas bundle`.
 const VARIANTS: usize = 6;
 
-/// Regrets of one kind, each with what was chosen.
+/// Regrets of one kind, each with the chosen config.
 #[derive(Clone, Default)]
 struct Regrets(Vec<(f64, String)>);
 
 impl Regrets {
-    /// The geometric mean and the worst.
+    /// The geometric mean and the maximum.
     fn figures(&self) -> (f64, f64) {
         let mean = self.0.iter().map(|r| r.0.ln()).sum::<f64>() / self.0.len().max(1) as f64;
         (mean.exp(), self.0.iter().map(|r| r.0).fold(1.0, f64::max))
     }
 
-    /// As JSON, the worst first.
+    /// The regrets as JSON, largest first.
     fn json(&self) -> Value {
         let mut sorted = self.0.clone();
         sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -47,7 +49,7 @@ impl Regrets {
     }
 }
 
-/// Of one kernel, or of all.
+/// The regrets of one kernel, or of all.
 #[derive(Default)]
 struct Row {
     tuned: Regrets,
@@ -58,7 +60,7 @@ struct Row {
     legal: usize,
 }
 
-/// The times of one size.
+/// The recorded times of one size.
 struct Size {
     job: Job,
     size: TunedSize,
@@ -70,14 +72,14 @@ impl Size {
         self.us.values().map(|t| t.0).fold(f64::INFINITY, f64::min)
     }
 
-    /// The regret of a time, with what took it and what is best.
+    /// The regret of a time, with the config that took it and the best one.
     fn against_best(&self, us: f64, config: &str) -> (f64, String) {
         let best = &self.size.configs[0];
         let text = format!("{}: `{config}` {us:.2} us, `{}` {:.2} us", self.size.dims, best.config, best.us);
         (us / self.best(), text)
     }
 
-    /// The time of what a launch would run over the best: the first of a selection that did not fail.
+    /// The regret of the config that a launch would run: the first of a selection that did not fail.
     fn regret(&self, selection: &Selection) -> (f64, String) {
         let first = selection.legal().find_map(|c| Some((&c.config, self.us.get(&c.config)?.0)));
         let none = || self.against_best(f64::INFINITY, "none");
@@ -123,7 +125,7 @@ fn replay(record: &Record, machine: Machine, share: f64, seed: u64) -> Result<Ro
         configs.sort_by(|a, b| a.us.total_cmp(&b.us));
         let Some(best) = configs.first() else { continue };
         row.tuned.0.push(s.against_best(best.us, &best.config));
-        // The Tile IR that is hashed there is of the config that ran best then.
+        // The hash is of the Tile IR of the config that was best then.
         let ir = ir_of(&s.job, &best.config.parse().map_err(anyhow::Error::msg)?)?;
         so_far.sizes.push(TunedSize { configs, ir, model: MODEL, ..s.size.clone() });
         records.insert(so_far.clone());
@@ -138,8 +140,8 @@ fn replay(record: &Record, machine: Machine, share: f64, seed: u64) -> Result<Ro
     Ok(row)
 }
 
-/// What a bundle for the class of a size chooses that was made without this size: with the tuned sizes of the class, or where
-/// there are none with one that is up to twice as large in each dim.
+/// The choice of a bundle that was made without this size: from the tuned sizes of its class, or, if there are none,
+/// from a size that is up to twice as large in each dim.
 fn bundled(s: &Size, tuned: &[Size], machine: Machine, records: &Records) -> Result<(f64, String)> {
     let (def, spec, dims) = (s.job.def, &s.job.spec, &s.job.dims);
     let same = tuned.iter().filter(|t| t.job.spec == *spec).map(|t| t.job.dims.clone());
@@ -148,7 +150,7 @@ fn bundled(s: &Size, tuned: &[Size], machine: Machine, records: &Records) -> Res
         let nearby = |(d, n): (&DimDef, &u64)| if d.whole { *n } else { n.next_power_of_two() };
         sizes.push(def.dims.iter().zip(dims).map(nearby).collect());
     }
-    // What did not run, or spilled, is in no bundle.
+    // A bundle has no configs that did not run or that spilled.
     let failed: Vec<Config> = def.configs().into_iter().filter(|c| !s.us.contains_key(c)).collect();
     let made = regions(def, spec, &sizes, machine, records, VARIANTS, &failed).map_err(anyhow::Error::msg)?;
     let (table, configs) = (made.table, made.configs);
@@ -160,7 +162,7 @@ fn bundled(s: &Size, tuned: &[Size], machine: Machine, records: &Records) -> Res
 
 fn size(record: &Record, size: &TunedSize, machine: Machine) -> Result<Size> {
     let job = Job::of_class(&record.kernel, &size.types, &size.dims, &size.tensors, None)?;
-    // The model's cycles of now: those in the record may be of another model.
+    // The cycles of the current model; those in the record may be of another one.
     let selection = choose_for(job.def, &job.spec, &job.dims, Some(machine));
     let cycles: HashMap<&Config, f64> = selection.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
     let timed = size.configs.iter().filter_map(|t| {

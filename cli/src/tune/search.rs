@@ -1,20 +1,23 @@
-//! Successive halving: all candidates in turn, then the better half with more runs each, until what is left is known well.
+//! Successive halving: runs all candidates in turn, then the better half with more runs each, until the times of the
+//! remaining ones are known well.
 //!
-//! Source: Jamieson and Talwalkar, arXiv 1502.07943. Candidates are timed in turn, so that a clock that changes meets all of them.
+//! Source: Jamieson and Talwalkar, arXiv 1502.07943. Candidates are timed in turn, so that a changing clock affects all
+//! of them.
 
-/// Runs of each candidate in a round, and how much slower than the best it may be to see the next.
+/// For each round, the runs of each candidate, and how much slower than the best a candidate may be to stay.
 const ROUNDS: [(usize, f64); 4] = [(4, 0.30), (6, 0.12), (10, 0.05), (20, 0.02)];
-/// So many stay however slow they are: the runner-up is worth knowing.
+/// At least this many stay, however slow they are, because the runner-up is worth knowing.
 const LEAST: usize = 2;
-/// Microseconds from one step of a GPU's clock to the next, of which an H200's times are multiples: no two are known to be closer.
+/// The resolution of a GPU's clock in microseconds. An H200's times are multiples of it, so smaller differences cannot
+/// be measured.
 const STEP: f64 = 0.032;
 
 /// The times of a candidate in microseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Times {
-    /// Infinite where it could not be timed.
+    /// The median; infinite if it could not be timed.
     pub(super) median: f64,
-    /// Interquartile range over the median, at least a step of the clock.
+    /// The interquartile range divided by the median, at least one step of the clock.
     pub(super) spread: f64,
 }
 
@@ -23,7 +26,7 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted.get(at.round() as usize).copied().unwrap_or(f64::INFINITY)
 }
 
-/// Of some rounds.
+/// The sorted times of several rounds.
 fn sorted(rounds: &[Vec<f64>]) -> Vec<f64> {
     let mut all = rounds.concat();
     all.sort_by(f64::total_cmp);
@@ -34,11 +37,12 @@ fn median(rounds: &[Vec<f64>]) -> f64 {
     quantile(&sorted(rounds), 0.5)
 }
 
-/// Times `candidates` with `time`, which runs each of the given ones so often and gives their times, none for one that failed.
-/// The answer is in the candidates' order.
+/// Times `candidates` with `time`, which runs each of the given ones a number of times and returns its times, or none
+/// for one that failed. The result is in the candidates' order.
 ///
-/// A clock may change between rounds, so that times of one round are compared with times of the same rounds alone: the best is one
-/// that saw all rounds, and of one that was left out early what counts is by how much it was behind the best in those rounds.
+/// A clock may change between rounds, so times are only compared within the same rounds. The best candidate is one that
+/// took part in all rounds. For a candidate that was dropped early, what counts is how far it was behind the best one
+/// in its rounds.
 pub(super) fn halving<E>(
     candidates: usize,
     mut time: impl FnMut(&[usize], usize) -> Result<Vec<Vec<f64>>, E>,
@@ -50,7 +54,7 @@ pub(super) fn halving<E>(
             rounds[at].push(us);
         }
         alive.retain(|&at| rounds[at].last().is_some_and(|last| !last.is_empty()));
-        // All that are alive saw the same rounds.
+        // All remaining candidates took part in the same rounds.
         alive.sort_by(|&a, &b| median(&rounds[a]).total_cmp(&median(&rounds[b])));
         let Some(best) = alive.first().map(|&at| median(&rounds[at])) else { break };
         let near = alive.iter().filter(|&&at| median(&rounds[at]) <= best * (1.0 + slack)).count();
@@ -66,7 +70,7 @@ pub(super) fn halving<E>(
         let all = sorted(&rounds[at]);
         let spread = (quantile(&all, 0.75) - quantile(&all, 0.25)).max(STEP) / quantile(&all, 0.5);
         let behind = median(&rounds[at]) / median(&rounds[best][..rounds[at].len()]);
-        // What was left out was not ahead; were it so in those rounds, then by their noise.
+        // A dropped candidate was not ahead. If its times in those rounds say so, that is noise.
         Times { median: whole * if at == best { 1.0 } else { behind.max(1.0) }, spread }
     };
     Ok((0..candidates).map(one).collect())
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    /// Times a list of true costs with noise of 2 %, and counts the runs of each.
+    /// Times candidates with the given true costs and noise of 2 %, and counts the runs of each.
     fn run(costs: &[f64]) -> (Vec<Times>, Vec<usize>) {
         let mut runs = vec![0; costs.len()];
         let mut noise = 1_u64;
@@ -98,13 +102,13 @@ mod tests {
         let (times, runs) = run(&costs);
         let best = (0..32).min_by(|&a, &b| times[a].median.total_cmp(&times[b].median));
         assert_eq!(best, Some(0));
-        // The slowest of all is the 27th.
+        // The slowest one is the 27th.
         assert_eq!((runs[0], runs[27]), (40, 4));
         assert!(runs.iter().sum::<usize>() < 300);
     }
 
-    /// All equal but one that is the best by 3 %, on a clock that loses 3 % after the first round: the cool times of those that
-    /// were left out do not count against the hot ones.
+    /// All are equal except one that is best by 3 %, on a clock that slows down by 3 % after the first round. The
+    /// earlier, faster times of dropped candidates must not beat it.
     #[test]
     fn a_clock_that_slows_down_changes_no_choice() {
         let mut round = 0;
@@ -129,7 +133,7 @@ mod tests {
         assert_eq!(medians, [1.0, f64::INFINITY, 3.0]);
     }
 
-    /// Times that are all the same say so as far as the clock can.
+    /// Equal times are reported as equal up to the resolution of the clock.
     #[test]
     fn short_times_are_known_to_a_step_of_the_clock() {
         let times = halving(1, |alive, n| Ok::<_, Infallible>(alive.iter().map(|_| vec![4.0; n]).collect()));

@@ -1,7 +1,8 @@
-//! What a candidate is measured on: the arguments of one problem on a device, and what their results should be.
+//! The problem on which candidates are measured: its arguments on a device, and the expected results.
 //!
-//! A kernel that ships has inputs of its op and an f64 reference, of which a sample is compared. Any other kernel has small
-//! numbers: each candidate must agree with the interpreter on a small ragged problem, and with the first candidate on this one.
+//! A shipped kernel has the inputs of its op and an f64 reference, and a sample of the results is compared with it. Any
+//! other kernel gets small numbers: each candidate must agree with the interpreter on a small ragged problem, and with
+//! the first candidate on this problem.
 
 use super::super::arguments::{Arguments, Output, Values};
 use super::super::jobs::Job;
@@ -13,10 +14,10 @@ use atlas_ops::problem::{Inputs, Problem, TensorParam};
 use atlas_ops::run::{Prepared, Sample};
 use atlas_runtime::{Device, Launch, PreparedLaunch, build_kernel};
 
-/// Indices of the independent dim that are compared, and the operations that their references may take.
+/// The number of indices of the independent dim that are compared, and the most operations of their references.
 const CHECKED: usize = 8;
 const REFERENCE: f64 = 2e8;
-/// Elements of each output that are compared where there is no reference.
+/// The number of elements of each output that are compared if there is no reference.
 const COMPARED: usize = 1 << 18;
 
 /// The arguments of one problem, on a device.
@@ -31,7 +32,7 @@ impl Subject {
             .dtype()
             .filter(|_| job.spec.tensors.is_empty() && job.scalars.is_empty() && atlas_ops::op::ships(job.def));
         if let Some(problem) = of_ops.and_then(|dtype| cases::model_problem(job.def.name, dtype, &job.dims)) {
-            // A worker opens few problems, and ends with them.
+            // A worker opens few problems, and holds them until it exits.
             let problem: &'static Problem = Box::leak(Box::new(problem));
             let inputs = problem.inputs();
             let prepared = problem.prepare(device, &inputs)?;
@@ -51,7 +52,7 @@ impl Subject {
         }
     }
 
-    /// Compiles and loads a config, runs it once and compares what it gave.
+    /// Compiles and loads a config, runs it once and checks its results.
     pub(super) fn prepare(&mut self, config: &Config, device: &Device) -> Result<PreparedLaunch> {
         match self {
             Subject::Shipped { problem, inputs, prepared, sample } => {
@@ -60,7 +61,7 @@ impl Subject {
                         prepared.clear_outputs()?;
                         prepared
                     }
-                    // The old tensors go first: a problem may have room on the GPU for one set.
+                    // The old tensors are dropped first, because the GPU may have room for only one set.
                     _ => {
                         *prepared = None;
                         prepared.insert(problem.prepare(device, inputs)?)
@@ -83,7 +84,7 @@ impl Subject {
             Subject::Plain { job, arguments, first } => {
                 let values = oracle::check(job, config, device)?;
                 let kernel = build_kernel(job.def, &job.spec, config)?;
-                // All candidates have the same numbers.
+                // All candidates get the same inputs.
                 let values = first.as_ref().map_or(values, |(values, _)| *values);
                 arguments.renew(&kernel, values)?;
                 let launch = job.def.prepare_with(device, config, arguments.args())?;
@@ -116,7 +117,7 @@ impl Subject {
 mod tests {
     use super::*;
 
-    /// A problem may have room on the GPU for one set of tensors.
+    /// The GPU may have room for only one set of a problem's tensors.
     #[test]
     fn tensors_are_never_there_twice() {
         let in_place = atlas_ops::cases::verification().into_iter().find(|p| p.updates_in_place()).unwrap();
@@ -139,7 +140,7 @@ mod tests {
             assert_eq!(now, most, "{kernel}");
             assert!(now as f64 >= arguments.bytes(), "{kernel}");
             drop(subject);
-            // Beside a small problem, which is small.
+            // Compared on a small problem, which takes little memory.
             let device = Device::sim("sm_90").unwrap();
             let mut subject = plain(&device);
             subject.prepare(&config, &device).unwrap();

@@ -1,4 +1,4 @@
-//! The search itself: what is ready is measured, and the result is recorded.
+//! The search: measures the problems that are ready, and records the results.
 
 use super::super::gpu_lock;
 use super::super::jobs::Job;
@@ -21,34 +21,35 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Sizes that are compiled ahead of the one that is measured.
+/// The number of sizes that are compiled ahead of the one that is measured.
 const AHEAD: usize = 3;
-/// Problems before one whose records it does not see: those that may be measured while it is made ready.
+/// A problem does not see the records of this many problems before it, because they may still be measured while it is
+/// compiled.
 const LAG: usize = AHEAD + 2;
 
-/// A size whose candidates are compiled.
+/// A size with compiled candidates.
 struct Ready {
     job: Job,
     candidates: Vec<Candidate>,
-    /// Of these, those to measure, and those that failed to compile.
+    /// The indices of the candidates to measure, and of those that failed to compile.
     first: Vec<usize>,
     failed: Vec<(String, String)>,
 }
 
-/// A size that was measured, and whether the record could be written.
+/// A measured size, and whether the record could be written.
 struct Tuned {
     row: Value,
     recorded: Result<()>,
 }
 
-/// How a search ends.
+/// How a search ended.
 enum End {
     Done,
-    /// The time that the user gave is over.
+    /// The user's time limit is reached.
     Spent,
-    /// The device does not answer.
+    /// The device does not respond.
     Gone,
-    /// A record cannot be written, and no other could be.
+    /// A record cannot be written, and neither could any other.
     Unwritten(anyhow::Error),
 }
 
@@ -62,18 +63,18 @@ pub(super) struct Tuner<'a> {
     pub(super) measured: String,
     pub(super) pool: Arc<Pool>,
     pub(super) worker: Worker,
-    /// The job whose tensors the worker holds, and microseconds that a copy of as many bytes takes.
+    /// The job whose tensors the worker holds, and the microseconds that a copy of the same number of bytes takes.
     pub(super) opened: Option<(String, f64)>,
-    /// How long the worker that measures was busy.
+    /// The total time that the measuring worker was busy.
     pub(super) busy: Duration,
-    /// A worker could not so much as be started on the device.
+    /// Whether no worker could even be started on the device.
     pub(super) is_gone: bool,
-    /// When the time that the user gave is over.
+    /// The user's time limit.
     pub(super) deadline: Option<Instant>,
 }
 
 impl Tuner<'_> {
-    /// Tunes what is not recorded yet. False if some of it could not be.
+    /// Tunes the problems that are not recorded yet. Returns false if some could not be tuned.
     pub(super) fn run(&mut self, tasks: Vec<Task>) -> Result<bool> {
         let start = Instant::now();
         self.deadline = self.args.budget.and_then(|s| start.checked_add(Duration::from_secs(s)));
@@ -100,7 +101,7 @@ impl Tuner<'_> {
                     false => self.tune(&ready).with_context(|| ready.job.text()),
                 }
             });
-            // Who makes problems ready is gone after the last.
+            // The receiver is gone after the last problem.
             let _ = tell.send(at);
             match tuned {
                 Ok(Some(Tuned { row, recorded })) => {
@@ -124,7 +125,7 @@ impl Tuner<'_> {
         };
         drop(progress);
         match end {
-            // What made the problems ready has ended, and so it is known how.
+            // The thread that prepares problems has ended, so its result is available.
             End::Done if maker.join().is_err() => {
                 failures += 1;
                 tell!(
@@ -156,10 +157,11 @@ impl Tuner<'_> {
         Ok(failures == 0)
     }
 
-    /// Problems made ready in a thread of its own, a few ahead of the one that is measured, each with its place.
+    /// Prepares problems in a thread of its own, a few ahead of the one that is measured, and sends each with its
+    /// index.
     ///
-    /// Records correct the ranking of a problem: those of the problems before it but for the last few, however fast these are
-    /// measured, so that a search that was ended and started again ends with the same record.
+    /// Records correct the ranking of a problem: those of all earlier problems except the last few, however fast they
+    /// are measured. So a search that is interrupted and restarted ends with the same record.
     fn ready_ahead(
         &self,
         tasks: Vec<Task>,
@@ -181,7 +183,7 @@ impl Tuner<'_> {
                     }
                 }
                 let records = of_other_sizes(&tasks[at].job, &tasks[seen..], &folder, &gpu);
-                // The reader is gone once the budget is spent.
+                // The receiver is gone once the time limit is reached.
                 if sender.send((at, ready_up(tasks[at].clone(), machine, share, &records, &pool))).is_err() {
                     return;
                 }
@@ -190,7 +192,7 @@ impl Tuner<'_> {
         (maker, ready)
     }
 
-    /// The next problem that is ready, if one is before the time that the user gave is over.
+    /// The next problem that is ready, if there is one before the time limit.
     fn wait_for<T>(&self, ready: &Receiver<T>) -> std::result::Result<T, RecvTimeoutError> {
         match self.deadline {
             Some(deadline) => ready.recv_timeout(deadline.saturating_duration_since(Instant::now())),
@@ -198,12 +200,12 @@ impl Tuner<'_> {
         }
     }
 
-    /// Whether the time that the user gave is over.
+    /// Whether the time limit is reached.
     fn is_over(&self) -> bool {
         self.deadline.is_some_and(|d| Instant::now() >= d)
     }
 
-    /// True if the record of a job's sizes is there and of the kernel as it is.
+    /// True if a job's sizes are recorded for the kernel's current version.
     fn is_recorded(&self, job: &Job) -> bool {
         let (types, tensors) = class_text(job.def, &job.spec);
         let record = file::read(&self.args.records, &self.gpu, job.def.name).filter(|r| r.tune == tune_hash(job.def));
@@ -214,7 +216,7 @@ impl Tuner<'_> {
         })
     }
 
-    /// Measures a size and records it; none if the time was over before all that was to be tried of it was.
+    /// Measures a size and records it. `None` if the time limit was reached before all its candidates were tried.
     fn tune(&mut self, ready: &Ready) -> Result<Option<Tuned>> {
         let Ready { job, candidates, first, failed } = ready;
         let mut failed = failed.clone();
@@ -225,7 +227,8 @@ impl Tuner<'_> {
         }
     }
 
-    /// Times some candidates, past those that fail. False, and no times, if the time was over before all were known.
+    /// Times some candidates, skipping those that fail. Returns false, and no times, if the time limit was reached
+    /// before all times were known.
     pub(super) fn measure(
         &mut self,
         job: &Job,
@@ -253,13 +256,14 @@ impl Tuner<'_> {
             return Ok(true);
         }
         let mut lost: Vec<usize> = Vec::new();
-        // The simulator counts, the same each time.
+        // The simulator counts instructions, which are the same each time.
         let mut counted: BTreeMap<usize, f64> = BTreeMap::new();
         let mut is_cut = false;
         let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
             let mut all = vec![Vec::new(); alive.len()];
             for run in 0..runs {
-                // A request each, which has the time that one may take. None is always behind the same one.
+                // One request per candidate, each with its own time limit. The order rotates, so that no candidate
+                // always follows the same one.
                 for i in (0..alive.len()).map(|i| (i + run) % alive.len()) {
                     let at = good[alive[i]];
                     is_cut |= self.is_over();
@@ -287,7 +291,7 @@ impl Tuner<'_> {
                     };
                     failed.push((name(at), format!("while it was timed: {why}")));
                     lost.push(at);
-                    // The others are timed on.
+                    // The others continue to be timed.
                     let mut rest: Vec<usize> = alive.iter().map(|&i| good[i]).filter(|at| !lost.contains(at)).collect();
                     let before = rest.clone();
                     self.load(job, &mut rest, name, failed)?;
@@ -310,7 +314,8 @@ impl Tuner<'_> {
         Ok(true)
     }
 
-    /// Has the worker load candidates that it tried before, if it was lost since; takes those out that it is lost with.
+    /// Lets the worker reload candidates that it tried before, if it was lost since. Removes candidates whose reload
+    /// loses it again.
     fn load(
         &mut self,
         job: &Job,
@@ -318,7 +323,7 @@ impl Tuner<'_> {
         name: impl Fn(usize) -> String,
         failed: &mut Vec<(String, String)>,
     ) -> Result<()> {
-        // It may be lost again on the way, with all that it had loaded.
+        // It may be lost again during the reload, with everything that it had loaded.
         let mut lost = true;
         while lost {
             lost = false;
@@ -335,14 +340,14 @@ impl Tuner<'_> {
         Ok(())
     }
 
-    /// Asks the worker something of a job, whose tensors it is given first where it has them not.
+    /// Sends the worker a request about a job, after giving it the job's tensors if it does not have them.
     fn ask_opened(&mut self, job: &Job, request: &Value) -> Result<Answer> {
         let name = job.text();
         if self.opened.as_ref().is_none_or(|(n, _)| *n != name) {
             self.opened = None;
             let answer = self.ask(&job.request("open"))?;
             if let Answer::Lost(_) = answer {
-                // Too large for the host, or the GPU's end?
+                // Either the problem is too large for the host, or the GPU has failed.
                 self.is_gone = !matches!(self.ask(&json!({ "verb": "ping" }))?, Answer::Done(_));
             }
             match answer {
@@ -379,7 +384,7 @@ impl Tuner<'_> {
             bail!("no config could be measured: {}", why.join("; "));
         };
         let config = &candidates[best].config;
-        // What the model says without corrections: the candidates may have been ranked with some.
+        // The model's cycles without corrections, because the candidates may have been ranked with some.
         let plain = choose_for(job.def, &job.spec, &job.dims, Some(self.machine));
         let cycles: BTreeMap<&Config, f64> = plain.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
         let timed = order.iter().filter_map(|(at, t)| {
@@ -429,7 +434,7 @@ pub(super) fn ir_of(job: &Job, config: &Config) -> Result<String> {
     Ok(ir_hash(&*build_kernel(job.def, &job.spec, config)?))
 }
 
-/// What the model says of a legal config.
+/// The model's cycles of a legal config.
 pub(super) fn cost(c: &Candidate) -> Option<f64> {
     match &c.outcome {
         Outcome::Legal(cost) => cost.map(|c| c.cycles),
@@ -437,7 +442,7 @@ pub(super) fn cost(c: &Candidate) -> Option<f64> {
     }
 }
 
-/// Ranks a problem's configs and makes those ready that are measured: a share of the first, or those of a pack.
+/// Ranks a problem's configs and compiles those that are measured: a share of the first ones, or those of a pack.
 fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &Pool) -> Result<Ready> {
     let Task { job, only } = task;
     #[cfg(feature = "mutations")]
@@ -451,7 +456,7 @@ fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &
     let (mut first, mut failed) = (Vec::new(), Vec::new());
     for (at, answer) in places.into_iter().zip(pool.ask_all(requests)?) {
         match answer {
-            // Was it the config, or had the worker no memory? Who measures finds out.
+            // The cause may be the config, or a lack of memory in the worker. The measurement will show which.
             Answer::Done(_) | Answer::Lost(_) => first.push(at),
             Answer::Refused(why) => failed.push((candidates[at].config.to_string(), why)),
         }

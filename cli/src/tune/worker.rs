@@ -1,8 +1,9 @@
-//! The worker of `atlas tune`: a process that compiles, loads, runs and times candidates, and that may end badly.
+//! The worker of `atlas tune`: a process that compiles, loads, runs and times candidates, and that may crash.
 //!
-//! It reads requests and writes answers, a line of JSON each: `build` compiles a config and, on a GPU, lets the driver assemble
-//! it; `open` makes a problem's tensors; `try` runs a config and checks what it gave; `time` runs it once more. In the simulator
-//! warp instructions stand for microseconds: that tests the search, and finds no config for any GPU.
+//! It reads requests and writes answers, one line of JSON each. `build` compiles a config and, on a GPU, lets the
+//! driver assemble it. `open` makes a problem's tensors. `try` runs a config and checks its results. `time` runs it
+//! again and times it. In the simulator, warp instructions stand for microseconds. That tests the search, but finds no
+//! config for any GPU.
 
 use super::super::jobs::Job;
 use super::super::{input, sample, stages};
@@ -23,10 +24,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that are copied to measure bandwidth.
+/// The size of the copy that measures bandwidth, in bytes.
 const COPIED: usize = 1 << 29;
 
-/// What a parent says.
+/// The arguments that the parent passes.
 #[derive(clap::Args)]
 pub(in super::super) struct Args {
     /// cuda:N.
@@ -37,7 +38,8 @@ pub(in super::super) struct Args {
     pack: Option<PathBuf>,
 }
 
-/// Serves until its input ends. A device that has failed takes the process with it: nothing that is asked after that would be true.
+/// Serves requests until its input ends. If the device fails, the process exits, because no later answer would be
+/// reliable.
 pub(in super::super) fn run(args: &Args) -> Result<bool> {
     let mut worker = Worker::new(args)?;
     let mut out = std::io::stdout();
@@ -59,7 +61,7 @@ pub(in super::super) fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// The lines of the input. When it ends while one is being answered, the parent is gone, and so is this process.
+/// The lines of the input. If the input ends while a request is running, the parent is gone, and this process exits.
 fn requests() -> impl Iterator<Item = String> {
     let (sender, lines) = std::sync::mpsc::sync_channel(0);
     std::thread::spawn(move || {
@@ -69,7 +71,7 @@ fn requests() -> impl Iterator<Item = String> {
             }
         }
         drop(sender);
-        // Who waits for the next line ends by itself; who is busy would hold the GPU.
+        // A process that waits for the next line exits by itself. One that is busy would hold the GPU.
         std::thread::sleep(Duration::from_secs(1));
         std::process::abort();
     });
@@ -83,7 +85,7 @@ struct Worker {
     pack: Option<Bundle>,
     subject: Option<Subject>,
     launches: BTreeMap<String, PreparedLaunch>,
-    /// Bytes per second of a copy on the device, measured once.
+    /// The bytes per second of a copy on the device, measured once.
     copy: Option<f64>,
 }
 
@@ -95,7 +97,7 @@ impl Worker {
         }
         let device = input::device(&args.device)?;
         let machine = device.machine().context("a CPU is not tuned for")?;
-        // What is measured is what the compiler makes now, or what the pack has.
+        // The measured kernel is the one that the compiler makes now, or the one in the pack.
         device.set_bundles(Bundles::default());
         if let Some(pack) = &args.pack {
             device.set_compiling(false);
@@ -129,7 +131,7 @@ impl Worker {
             None => self.compiled(job, config)?,
         };
         if !self.device.simulates() {
-            // The driver keeps what it assembled for the worker that measures.
+            // The driver caches the assembled code for the worker that measures.
             RawKernel::load(&self.device, &image.ptx, &image.entry, image.shared_bytes)?;
         }
         Ok(json!({}))
@@ -179,7 +181,7 @@ impl Worker {
         Ok(json!({ "spills": spills }))
     }
 
-    /// Times a config that was tried once.
+    /// Times a config that was tried before.
     fn time(&mut self, request: &Value) -> Result<Value> {
         let (device, config) = (self.device.clone(), config(&request["config"])?.to_string());
         #[cfg(feature = "mutations")]
@@ -201,7 +203,7 @@ impl Worker {
         Ok(json!({ "us": start.elapsed_ms(&end)? * 1e3 }))
     }
 
-    /// Answers if the device does.
+    /// Answers if the device responds.
     fn ping(&self) -> Result<Value> {
         #[cfg(feature = "mutations")]
         if std::env::var_os("ATLAS_TUNE_GONE_AFTER").is_some() {
@@ -212,7 +214,7 @@ impl Worker {
     }
 }
 
-/// Ends or hangs this process at a config, as a bad kernel would: when it is tried, or when it is timed.
+/// Ends or hangs this process at a given config, as a bad kernel would: when it is tried, or when it is timed.
 #[cfg(feature = "mutations")]
 fn fault(config: &str, is_timed: bool) {
     let when = std::env::var_os("ATLAS_TUNE_FAULT_TIMED").is_some();
@@ -227,7 +229,7 @@ fn fault(config: &str, is_timed: bool) {
     }
 }
 
-/// Prints what the program of a user may.
+/// Prints text as the user's program might.
 #[cfg(feature = "mutations")]
 fn chatter() {
     if std::env::var("ATLAS_TUNE_FAULT").is_ok_and(|fault| fault == "chatter") {
@@ -236,7 +238,7 @@ fn chatter() {
     }
 }
 
-/// Ends this process at all problems but one, as if the GPU had gone after that.
+/// Ends this process at all problems after the first, as if the GPU had failed.
 #[cfg(feature = "mutations")]
 fn gone(job: &Job) {
     if std::env::var("ATLAS_TUNE_GONE_AFTER").is_ok_and(|dims| dims != job.dims_text()) {
@@ -249,7 +251,7 @@ fn config(text: &Value) -> Result<Config> {
     text.parse().map_err(|e: String| anyhow::anyhow!("{e}"))
 }
 
-/// Bytes read and written per second by the driver's own copy; endless in the simulator, which has no time.
+/// Bytes read and written per second by the driver's own copy; infinite in the simulator, which does not measure time.
 fn copy_rate(device: &Device) -> Result<f64> {
     if device.simulates() {
         return Ok(f64::INFINITY);

@@ -1,16 +1,16 @@
-//! A program that runs its kernels with the driver alone: no LLVM, no file beside it, nothing written.
+//! A program that runs its kernels with only the driver: no LLVM, no other file, and nothing written.
 //!
-//! `shipping [N [D]]` normalises N rows of D numbers, checks them and says what the first launch took and what later ones
-//! take.
+//! `shipping [N [D]]` normalises N rows of D numbers, checks the result, and prints the times of the first launch and
+//! of later ones.
 
 use atlas::prelude::*;
 use shipping_kernels::layer_norm;
 use std::time::{Duration, Instant};
 
-// What `build.rs` made.
+// The bundle that `build.rs` made.
 atlas::bundle!();
 
-/// Launches that are timed together: fewer than a stream holds.
+/// The number of launches that are timed together: fewer than a stream can queue.
 const TOGETHER: u32 = 200;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +52,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         rounds.sort();
         println!("warm launch {:.2?} of host time, the median of {} rounds", rounds[rounds.len() / 2], rounds.len());
-        // Sizes that are new: the bundle's table is asked, and what it names is loaded already, or is not.
+        // New sizes: the launch looks in the bundle's table, and the kernel that it finds may or may not be loaded
+        // already.
         let mut fresh: Vec<Duration> = Vec::new();
         for rows in (1..=64).map(|i| n.saturating_sub(i).max(1)) {
             let (dx, mut y) = (dx.slice(0, 0..rows)?, y.slice(0, 0..rows)?);
@@ -68,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The largest error of the first rows and the last, against plain loops in f64.
+/// The largest error of the first and the last rows, compared with plain loops in f64.
 fn check(x: &[bf16], y: &[bf16], d: usize, eps: f32) -> f64 {
     let rows = x.len() / d;
     let mut worst = 0.0_f64;

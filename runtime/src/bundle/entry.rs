@@ -1,4 +1,5 @@
-//! What a bundle says of one kernel: the classes of problems that it serves, the compiled variants, and how they are chosen.
+//! The entry of one kernel in a bundle: the classes of problems that it serves, its compiled variants, and how one is
+//! chosen.
 
 use super::table::Table;
 use crate::compile::specialization_class::{canonical, class_text, dims_text, parse_class};
@@ -6,17 +7,17 @@ use crate::error::{BundleError, shown};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use serde::{Deserialize, Serialize};
 
-/// What a file says of a kernel, at most.
+/// The most classes, variants and other items that a file may give for one kernel.
 const MOST_CLASSES: usize = 4096;
 const MOST_VARIANTS: usize = 4096;
-/// Characters of a text.
+/// The most characters of a text.
 const MOST_TEXT: usize = 4096;
 
 /// One kernel of a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KernelEntry {
-    /// What of its problems was compiled for.
+    /// The classes of problems that were compiled for.
     pub classes: Vec<ClassEntry>,
 }
 
@@ -26,7 +27,7 @@ pub struct KernelEntry {
 pub struct ClassEntry {
     /// Element types, `T=bf16`.
     pub types: String,
-    /// What is known of the dims, `N=*8 D=64`: `*8` is any multiple of 8.
+    /// The facts of the dims, `N=*8 D=64`: `*8` is any multiple of 8.
     pub dims: String,
     /// Tensors that are not contiguous or not aligned to 16 bytes, as a record names them.
     pub tensors: String,
@@ -36,11 +37,11 @@ pub struct ClassEntry {
     pub tables: Vec<MachineTable>,
 }
 
-/// The choices of a class on one machine, and the target of the variants that they name.
+/// The choices of a class on one machine, and the target of the variants that the table names.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineTable {
-    /// Such as `sm_90`.
+    /// The target, such as `sm_90`.
     pub target: String,
     /// The choices.
     pub table: Table,
@@ -54,47 +55,47 @@ pub struct Variant {
     pub config: String,
     /// SHA-256 of the Tile IR that it was compiled from.
     pub tile_ir: String,
-    /// What it was compiled for.
+    /// The target that it was compiled for, such as `sm_90`.
     pub target: String,
-    /// Its place among the bundle's images.
+    /// Its index in the bundle's list of images.
     pub image: usize,
-    /// What NVIDIA's assembler made of it, where there was one.
+    /// The resources that NVIDIA's assembler reported, if one was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
     /// Machine code for exactly this compute capability, beside the PTX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cubin: Option<Cubin>,
-    /// What it was tried on before it was shipped.
+    /// The runs in the simulator before it was shipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// Why it was not tried, where it should have been.
+    /// Why it was not run, if it should have been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_evidence: Option<String>,
 }
 
-/// What a kernel needs of a multiprocessor.
+/// The resources of a multiprocessor that a kernel needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// Registers of one thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Bytes of registers that one thread spills.
+    /// Spilled bytes per thread.
     pub spills: u32,
 }
 
-/// Machine code.
+/// The machine code of a variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cubin {
-    /// The compute capability, such as 90: it runs on no other.
+    /// The compute capability, such as 90. The code runs on no other.
     pub sm: u32,
-    /// The least CUDA version of a driver that takes it, such as 13000.
+    /// The lowest CUDA version whose driver loads it, such as 13000.
     pub driver: i32,
-    /// Its place among the bundle's images.
+    /// Its index in the bundle's list of images.
     pub image: usize,
 }
 
-/// One run in the simulator, beside the interpreter.
+/// One run in the simulator, compared with the interpreter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
@@ -102,9 +103,9 @@ pub struct Evidence {
     pub schedule: String,
     /// The sizes, `N=24 D=64`.
     pub sizes: String,
-    /// How far the results lay apart, relative to their size, and how far they may.
+    /// The largest difference of the results, relative to their size.
     pub error: f64,
-    /// The bound.
+    /// The largest difference that is allowed.
     pub bound: f64,
 }
 
@@ -115,12 +116,12 @@ impl ClassEntry {
         ClassEntry { types, dims: dims_text(def, spec), tensors, ..ClassEntry::default() }
     }
 
-    /// Its specialization, without the facts of usual tensors; `None` if its texts are none.
+    /// Its specialization, without the facts of usual tensors. `None` if its texts do not parse.
     pub fn spec(&self, def: &KernelDef) -> Option<Specialization> {
         parse_class(&self.types, &self.dims, &self.tensors).map(|spec| canonical(def, &spec))
     }
 
-    /// For messages.
+    /// The class as text, for messages.
     pub(super) fn text(&self) -> String {
         let parts = [&self.types, &self.dims, &self.tensors].map(String::as_str);
         parts.into_iter().filter(|p| !p.is_empty()).map(shown).collect::<Vec<_>>().join(" ")
@@ -128,7 +129,7 @@ impl ClassEntry {
 }
 
 impl KernelEntry {
-    /// Reads an entry, and checks that its parts are there.
+    /// Parses an entry, and checks that the variants and images that it names exist.
     pub(super) fn parse(
         bytes: &[u8],
         images: usize,

@@ -7,8 +7,9 @@
 //! sections                                                   LZ4 blocks, in any order
 //! ```
 //!
-//! Nothing is believed before its hash matched, and nothing is allocated that the file could not hold. A hash finds
-//! damage, not malice: who can write the file can write its hashes, and decides what runs, as with any program.
+//! Nothing is used before its hash has matched, and nothing is allocated that is larger than the file can contain. A
+//! hash finds damage, not malice: whoever can write the file can write its hashes too, and decides what runs, as with
+//! any program.
 
 use crate::error::BundleError;
 use serde::{Deserialize, Serialize};
@@ -22,15 +23,16 @@ pub(super) const VERSION: u32 = 2;
 /// Raised when the parameters of a compiled kernel, or how it is launched, change their meaning.
 pub(super) const ABI: u32 = 1;
 const HEADER: usize = MAGIC.len() + 4 + 4 + 8 + 8 + 32;
-/// A section's bytes once they are decompressed, at most. LZ4 makes no more than 255 bytes of one.
+/// The most bytes of a section after decompression. LZ4 expands one byte to at most 255.
 const MOST_RAW: u64 = 256 << 20;
 const MOST_RATIO: u64 = 255;
-/// Bytes of all sections once they are decompressed, each counted as often as it is named; of a section that is text; and sections.
+/// The most bytes of all sections after decompression (a section counts as often as it is named), of a section of text,
+/// and the most sections.
 const MOST_WHOLE: u64 = 1 << 30;
 pub(super) const MOST_TEXT: u64 = 16 << 20;
 const MOST_SECTIONS: usize = 1 << 16;
 
-/// The little-endian number of a header at a place.
+/// The little-endian number at offset `at` of a header.
 const fn number(header: &[u8], at: usize) -> u64 {
     let (mut n, mut byte) = (0, 8);
     while byte > 0 {
@@ -40,8 +42,8 @@ const fn number(header: &[u8], at: usize) -> u64 {
     n
 }
 
-/// True if bytes may be a bundle that this version of Atlas reads, and are all of it. Of what is in it nothing is checked: that is
-/// done where it is read. The macro that makes a bundle part of a program asks while it is built.
+/// True if bytes may be a bundle that this version of Atlas reads, and are all of it. Checks only the header: the
+/// contents are checked when they are read. The macro that embeds a bundle in a program asks this at compile time.
 pub const fn is_whole(bytes: &[u8]) -> bool {
     let mut at = 0;
     while at < MAGIC.len() {
@@ -55,7 +57,7 @@ pub const fn is_whole(bytes: &[u8]) -> bool {
         && number(bytes, 16) <= bytes.len() as u64
 }
 
-/// Where a section stands, counted from the end of the table of contents.
+/// The position of a section, counted from the end of the table of contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Section {
@@ -77,13 +79,13 @@ impl Section {
 pub(super) struct Contents {
     /// What made the bundle: Atlas, its code generator and LLVM.
     pub(super) made_by: String,
-    /// By the kernel's name: JSON of a `KernelEntry`.
+    /// For each kernel's name, the section with the JSON of its `KernelEntry`.
     pub(super) kernels: BTreeMap<String, Section>,
-    /// Compiled kernels, as `image_file` writes them, and machine code of the driver's assembler.
+    /// Compiled kernels, as `image_file` writes them, and machine code from the driver's assembler.
     pub(super) images: Vec<Section>,
     /// Tuning records, as text.
     pub(super) records: Vec<Section>,
-    /// Problems to be tuned, as text.
+    /// The problems to tune, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) problems: Option<Section>,
 }
@@ -97,7 +99,7 @@ pub(super) struct BundleFile {
 }
 
 impl BundleFile {
-    /// Reads the header and the table of contents, and checks that all sections are there.
+    /// Reads the header and the table of contents, and checks that the file contains every section.
     pub(super) fn read(origin: &str, bytes: Cow<'static, [u8]>) -> Result<BundleFile, BundleError> {
         let wrong = |message: &str| BundleError { origin: origin.to_owned(), message: message.to_owned() };
         let cut_off = || wrong("it is cut off; copy it anew");
@@ -150,12 +152,12 @@ impl BundleFile {
         self.section_within(section, what, MOST_RAW)
     }
 
-    /// The same of a section that has no more than so many bytes.
+    /// The same for a section of at most `most` bytes.
     pub(super) fn section_within(&self, section: &Section, what: &str, most: u64) -> Result<Vec<u8>, BundleError> {
         if section.raw > most {
             return Err(self.wrong(format!("{what} has {} bytes, and may have {most}", section.raw)));
         }
-        // `read` has checked that these fit.
+        // `read` has checked that these are in range.
         let (at, length) = (self.base + section.at as usize, section.length as usize);
         let packed = self.bytes.get(at..at + length).ok_or_else(|| self.wrong("it is cut off; copy it anew"))?;
         if hash(packed) != section.sha256 {
@@ -172,14 +174,14 @@ fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The sections of a file that is being made; equal ones are kept once.
+/// The sections of a file that is being written. Equal sections are stored once.
 #[derive(Default)]
 pub(super) struct Sections {
     packed: BTreeMap<String, Vec<u8>>,
 }
 
 impl Sections {
-    /// A section without its place.
+    /// Adds a section and returns its description.
     pub(super) fn add(&mut self, raw: &[u8]) -> Section {
         let packed = lz4_flex::block::compress(raw);
         let section = Section { at: 0, length: packed.len() as u64, raw: raw.len() as u64, sha256: hash(&packed) };
@@ -187,7 +189,7 @@ impl Sections {
         section
     }
 
-    /// The bytes of the file: the sections that its contents name, in that order.
+    /// The bytes of the file, with the sections in the order in which the contents name them.
     pub(super) fn file(&self, mut contents: Contents) -> Vec<u8> {
         let mut sections: Vec<u8> = Vec::new();
         let mut places: BTreeMap<String, u64> = BTreeMap::new();
@@ -219,7 +221,7 @@ impl Sections {
 mod tests {
     use super::*;
 
-    /// A section that is named often is unpacked as often.
+    /// A section that is named several times is decompressed each time.
     #[test]
     fn a_file_says_no_more_than_it_may() {
         let mut sections = Sections::default();
@@ -231,7 +233,7 @@ mod tests {
         let small = sections.add(b"x");
         let many = Contents { records: vec![small; MOST_SECTIONS + 1], ..Contents::default() };
         assert!(BundleFile::read("here", sections.file(many).into()).is_err());
-        // Text is not as large as code may be.
+        // A text may not be as large as code.
         let text = sections.add(&vec![b' '; MOST_TEXT as usize + 1]);
         let file =
             BundleFile::read("here", sections.file(Contents { records: vec![text], ..Contents::default() }).into());

@@ -1,4 +1,4 @@
-//! What a bundle says of a kernel, read once: the specializations of its classes beside the entry.
+//! A bundle's entry for a kernel of the program, parsed once, with the specialization of each class.
 
 use super::Bundle;
 use super::entry::KernelEntry;
@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError};
 pub(super) struct Known {
     pub(super) entry: KernelEntry,
     pub(super) specs: Vec<Specialization>,
-    /// Classes by how much they assume, most first.
+    /// The classes, those that assume most first.
     order: Vec<usize>,
 }
 
 impl Known {
     fn new(def: &KernelDef, mut entry: KernelEntry) -> Known {
-        // A class whose text is none of this kernel serves nothing.
+        // A class whose text does not parse for this kernel serves no problem.
         entry.classes.retain(|class| class.spec(def).is_some());
         let specs: Vec<Specialization> = entry.classes.iter().filter_map(|class| class.spec(def)).collect();
         let mut order: Vec<usize> = (0..specs.len()).collect();
@@ -26,7 +26,7 @@ impl Known {
         Known { entry, specs, order }
     }
 
-    /// The classes that serve a problem of the class `here`: it alone, or it first and then all others.
+    /// The classes that serve a problem of the class `here`: only that class, or that class first and then all others.
     pub(super) fn serving(
         &self,
         def: &KernelDef,
@@ -42,7 +42,7 @@ impl Known {
 }
 
 impl Bundle {
-    /// What there is of a kernel of the program; `None` if the bundle has none of its name.
+    /// The entry for a kernel of the program. `None` if the bundle has no kernel of its name.
     pub(super) fn known(&self, def: &'static KernelDef) -> Option<Result<Arc<Known>, BundleError>> {
         let place = std::ptr::from_ref(def).addr();
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&place) {

@@ -1,18 +1,18 @@
-//! Bundles: compiled kernels, and which of them runs which problem, in one file. A program that has a bundle needs
-//! NVIDIA's driver and nothing else.
+//! Bundles: a file with compiled kernels and tables that say which kernel runs which problem. A program with a bundle
+//! needs only NVIDIA's driver.
 //!
-//! The room may depend on `compile` for kernels as bytes and their keys, and, to make a table of choices, on `select`, `records` and
-//! `cost`. It knows no devices: what is asked of a bundle names the machine.
+//! The room may depend on `compile` for kernels as bytes and their keys, and, to make a table of choices, on `select`,
+//! `records` and `cost`. It does not know devices: a query to a bundle names the machine.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `file` | the bytes: header, table of contents, sections, hashes |
-//! | `entry` | what is said of one kernel |
-//! | `known` | the same, read for a kernel of the program |
+//! | `entry` | the entry of one kernel |
+//! | `known` | the same entry, parsed for a kernel of the program |
 //! | `table` | which variant runs which sizes |
 //! | `regions` | how a table is made |
-//! | `offer` | the variants for a problem, best first |
-//! | `write` | a bundle that is being made |
+//! | `offer` | the variants that serve a problem, best first |
+//! | `write` | writes a bundle |
 
 mod entry;
 mod file;
@@ -40,10 +40,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-/// The environment variable that names files of bundles, as `PATH` names folders.
+/// The environment variable that lists bundle files, separated as folders are in `PATH`.
 pub const BUNDLES_VARIABLE: &str = "ATLAS_BUNDLES";
 
-/// A bundle that is part of a program: what `atlas::bundle!` adds to it.
+/// A bundle that is part of a program. `atlas::bundle!` makes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ShippedBundle {
     /// Where it came from, for messages.
@@ -57,11 +57,11 @@ inventory::collect!(ShippedBundle);
 /// Compiled kernels in a file.
 pub struct Bundle {
     file: BundleFile,
-    /// No other one of the process has it: a damaged file says nothing of an intact copy.
+    /// Unique in this process: a damaged file says nothing about an intact copy.
     id: u64,
-    /// The entries that were asked for, or what is wrong with them.
+    /// The entries that were asked for, or the error in them.
     entries: Mutex<HashMap<String, Result<Arc<KernelEntry>, BundleError>>>,
-    /// The same for kernels of the program, by where they are declared.
+    /// The same for kernels of the program, by the address of their declaration.
     known: Mutex<HashMap<usize, Result<Arc<known::Known>, BundleError>>>,
 }
 
@@ -69,12 +69,12 @@ impl Bundle {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`BundleError`]: it cannot be read, is no bundle, or is one of another version.
+    /// [`BundleError`] if the file cannot be read, is not a bundle, or has another version.
     pub fn open(path: impl AsRef<Path>) -> Result<Bundle, BundleError> {
         let path = path.as_ref();
         let origin = path.display().to_string();
         let wrong = |message: String| BundleError { origin: origin.clone(), message };
-        // A pipe may have no writer, and a device no end.
+        // Opening a pipe may wait for a writer, and a device may have no end.
         let found = std::fs::metadata(path).map_err(|e| wrong(e.to_string()))?;
         if !found.is_file() {
             return Err(wrong("it is no file".to_owned()));
@@ -83,10 +83,10 @@ impl Bundle {
         Bundle::read(&origin, bytes)
     }
 
-    /// Takes a bundle's bytes; `origin` names them in messages. Kernels are read when they are asked for.
+    /// Reads a bundle from bytes. `origin` names them in messages. Kernels are read on demand.
     ///
     /// # Errors
-    /// [`BundleError`]: they are no bundle, or one of another version.
+    /// [`BundleError`] if they are not a bundle, or one of another version.
     pub fn read(origin: &str, bytes: impl Into<Cow<'static, [u8]>>) -> Result<Bundle, BundleError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let file = BundleFile::read(origin, bytes.into())?;
@@ -94,12 +94,12 @@ impl Bundle {
         Ok(Bundle { file, id, entries: Mutex::default(), known: Mutex::default() })
     }
 
-    /// The file that it is, or where else it is from.
+    /// The path of the file, or the origin that was given for the bytes.
     pub fn origin(&self) -> &str {
         &self.file.origin
     }
 
-    /// What made it: Atlas, its code generator and LLVM.
+    /// The versions that made it: Atlas, its code generator and LLVM.
     pub fn made_by(&self) -> &str {
         &self.file.contents.made_by
     }
@@ -109,7 +109,7 @@ impl Bundle {
         self.file.contents.kernels.keys().map(String::as_str)
     }
 
-    /// What it says of a kernel; `None` if it has no such kernel.
+    /// The entry of a kernel. `None` if the bundle does not have the kernel.
     ///
     /// # Errors
     /// [`BundleError`] if that part of the file is damaged.
@@ -128,7 +128,7 @@ impl Bundle {
     /// The compiled kernel of a variant.
     ///
     /// # Errors
-    /// [`BundleError`] if that part of the file is damaged, or is another kernel than the entry says.
+    /// [`BundleError`] if that part of the file is damaged, or holds another kernel than the entry says.
     pub fn image(&self, variant: &Variant) -> Result<KernelImage, BundleError> {
         let what = format!("the kernel compiled with `{}`", variant.config);
         let image = image_file::decode(&self.bytes_of(variant.image, &what)?);
@@ -139,12 +139,12 @@ impl Bundle {
         }
     }
 
-    /// The hash of a variant's image.
+    /// The SHA-256 of a variant's image.
     pub(crate) fn image_hash(&self, variant: &Variant) -> &str {
         self.file.contents.images.get(variant.image).map_or("", |s| s.hash())
     }
 
-    /// Machine code.
+    /// The bytes of a variant's machine code.
     pub(crate) fn cubin(&self, cubin: Cubin) -> Result<Vec<u8>, BundleError> {
         self.bytes_of(cubin.image, "machine code")
     }
@@ -154,7 +154,7 @@ impl Bundle {
         self.file.section(section.ok_or_else(|| self.file.wrong(format!("{what} is missing")))?, what)
     }
 
-    /// The tuning records that it was made with, as text.
+    /// The texts of the tuning records that it was made with.
     ///
     /// # Errors
     /// [`BundleError`] if that part of the file is damaged.
@@ -162,7 +162,7 @@ impl Bundle {
         self.file.contents.records.iter().map(|s| self.text(s, "a tuning record")).collect()
     }
 
-    /// The problems that its kernels are candidates for, as text, if `atlas tune --pack` made it.
+    /// The problems that its kernels are candidates for, as text, if `atlas tune --pack` made the bundle.
     ///
     /// # Errors
     /// [`BundleError`] if that part of the file is damaged.
@@ -175,10 +175,10 @@ impl Bundle {
         String::from_utf8(bytes).map_err(|_| self.file.wrong(format!("{what} is no text")))
     }
 
-    /// Reads every part, so that damage anywhere is found.
+    /// Reads every part of the file, to find damage anywhere.
     ///
     /// # Errors
-    /// [`BundleError`] of the first part that is damaged.
+    /// [`BundleError`] for the first damaged part.
     pub fn check(&self) -> Result<(), BundleError> {
         for kernel in self.kernels() {
             let Some(entry) = self.entry(kernel) else { continue };
@@ -190,7 +190,7 @@ impl Bundle {
             }
         }
         self.problems()?;
-        // One after the other: a file may name one section often.
+        // One at a time, because a file may name one section many times.
         self.file.contents.records.iter().try_for_each(|s| self.text(s, "a tuning record").map(drop))
     }
 }
@@ -201,7 +201,7 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// The bundles of a device, in the order in which they are asked.
+/// The bundles of a device, in the order in which they are searched.
 #[derive(Clone, Debug, Default)]
 pub struct Bundles {
     all: Vec<Arc<Bundle>>,
@@ -209,8 +209,8 @@ pub struct Bundles {
 }
 
 impl Bundles {
-    /// The files that `ATLAS_BUNDLES` names, then those that are part of the program: read once in a process. What cannot
-    /// be read is left out and listed in [`Bundles::problems`].
+    /// The files that `ATLAS_BUNDLES` names, followed by the bundles that are part of the program. They are read once
+    /// per process. Bundles that cannot be read are left out and listed in [`Bundles::problems`].
     pub fn of_program() -> Bundles {
         static BUNDLES: LazyLock<Bundles> = LazyLock::new(|| {
             let files = std::env::var_os(BUNDLES_VARIABLE);
@@ -229,7 +229,7 @@ impl Bundles {
         BUNDLES.clone()
     }
 
-    /// Adds one, to be asked after the others.
+    /// Adds a bundle, to be searched after the others.
     pub fn add(&mut self, bundle: Bundle) {
         self.all.push(Arc::new(bundle));
     }
@@ -239,12 +239,12 @@ impl Bundles {
         self.all.iter().map(|b| &**b)
     }
 
-    /// What could not be read, and why.
+    /// The errors of the bundles that could not be read.
     pub fn problems(&self) -> &[BundleError] {
         &self.problems
     }
 
-    /// True if there are none, and none that could not be read.
+    /// True if there are no bundles, and none that could not be read.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.problems.is_empty()
     }

@@ -31,13 +31,14 @@ impl Offer {
         &self.known.entry.classes[self.class].variants[self.variant]
     }
 
-    /// What it was compiled for.
+    /// The specialization that it was compiled for.
     pub(crate) fn spec(&self) -> &Specialization {
         &self.known.specs[self.class]
     }
 
-    /// The name of the compiled kernel among those that a device has loaded, and of its refusals: of this kernel of the program,
-    /// since another one may have its name, and of this bundle, since another one's copy may be intact.
+    /// The key of the compiled kernel among those that a device has loaded or refused. It identifies this kernel of the
+    /// program, because another kernel may have the same name, and this bundle, because the copy in another bundle may
+    /// be intact.
     pub(crate) fn key(&self) -> KernelKey {
         let variant = self.variant();
         let (place, id) = (std::ptr::from_ref(self.def).addr().to_string(), self.bundle.id.to_string());
@@ -50,10 +51,10 @@ impl Offer {
     }
 }
 
-/// Why bundles have nothing for a problem, a line each.
+/// Why bundles have nothing for a problem, one reason per bundle.
 pub(crate) type Lack = Vec<String>;
 
-/// What is asked for.
+/// A query to the bundles.
 pub(crate) struct Asked<'a> {
     pub(crate) def: &'static KernelDef,
     pub(crate) spec: &'a Specialization,
@@ -63,15 +64,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) gpu: &'a str,
     /// The caller's config.
     pub(crate) config: Option<&'a Config>,
-    /// Only kernels that were compiled for exactly the problem's class, by the code generator that is here, and for the best
-    /// target that the GPU runs unless these very sizes were asked for: where others can be compiled.
+    /// True where the device can compile kernels itself. Then only kernels count that were compiled for exactly the
+    /// problem's class, by this code generator, and for the best target that the GPU runs, unless these exact sizes
+    /// were asked for.
     pub(crate) only_exact: bool,
 }
 
-/// Classes that are listed where none serves a problem.
+/// How many classes a message lists if none serves a problem.
 const LISTED: usize = 4;
 
-/// What there is in place of a problem's class, that of its element types first, and how it is to be read.
+/// The classes that the bundle has instead of the problem's, those of its element types first, and how to read them.
 fn listed(known: &Known, here: &Specialization) -> String {
     let mut all: Vec<(&ClassEntry, &Specialization)> = known.entry.classes.iter().zip(&known.specs).collect();
     all.sort_by_key(|(_, spec)| (spec.types != here.types, spec.tensors != here.tensors));
@@ -91,7 +93,7 @@ fn listed(known: &Known, here: &Specialization) -> String {
 struct Serving {
     bundle: Arc<Bundle>,
     known: Arc<Known>,
-    /// The class, and whether it is the problem's own.
+    /// The index of the class, and whether it is the problem's own.
     class: usize,
     is_own: bool,
 }
@@ -116,7 +118,7 @@ impl Bundles {
 }
 
 impl Bundle {
-    /// The classes that serve a problem and have what is asked for, those that assume most first.
+    /// The classes that serve a problem and have a variant for the query, those that assume most first.
     fn serving(self: &Arc<Bundle>, asked: &Asked<'_>) -> Result<Vec<Serving>, String> {
         let def = asked.def;
         let known = match self.known(def) {
@@ -160,7 +162,8 @@ impl Bundle {
 }
 
 impl Serving {
-    /// The variants of a class for the machine, the chosen one first; those of lower targets after those of higher ones.
+    /// The variants of a class for the machine: the chosen one first, and those of lower targets after those of higher
+    /// ones.
     fn offers<'a>(self, asked: &'a Asked<'a>) -> impl Iterator<Item = Offer> + 'a {
         let class = &self.known.entry.classes[self.class];
         let mut places: Vec<(usize, ConfigSource)> = Vec::new();
@@ -170,7 +173,8 @@ impl Serving {
                 if chosen.is_some_and(|(_, exact)| exact) { ConfigSource::Bundle } else { ConfigSource::Region };
             let all = chosen.map(|(at, _)| (at, source)).into_iter();
             let all = all.chain(table.order.iter().map(|&at| (at, ConfigSource::Region)));
-            // What is compiled here is for the best target, and better than code for a lower one by a region's guess.
+            // This device would compile for the best target, which beats code for a lower target that is chosen by
+            // region only.
             let is_best = !asked.only_exact || height(target) >= asked.machine.target().sm;
             for (at, source) in all.filter(|(_, source)| is_best || *source == ConfigSource::Bundle) {
                 if !places.iter().any(|(known, _)| *known == usize::from(at)) {
@@ -179,7 +183,7 @@ impl Serving {
             }
         }
         places.into_iter().filter_map(move |(variant, source)| {
-            // `KernelEntry::parse` has read it before.
+            // `KernelEntry::parse` has parsed it before.
             let config: Config = self.known.entry.classes[self.class].variants[variant].config.parse().ok()?;
             let source = match asked.config {
                 None => source,
@@ -192,7 +196,8 @@ impl Serving {
     }
 }
 
-/// The tables whose code a machine runs: that of this very GPU, that of its arch, then by the target, the highest first.
+/// The tables whose code a machine runs: first that of this GPU by name, then that of its arch, then by target, the
+/// highest first.
 fn tables<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> impl Iterator<Item = &'a MachineTable> {
     let arch = asked.machine.to_string();
     let sm = asked.machine.sm;
@@ -211,7 +216,7 @@ fn tables<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> impl Iterator<Item = 
     all.into_iter()
 }
 
-/// 90 of `sm_90` and of `sm_90a`.
+/// 90 for `sm_90` and for `sm_90a`.
 fn height(target: &str) -> u32 {
     let digits: String = target.chars().filter(char::is_ascii_digit).collect();
     digits.parse().unwrap_or(0)

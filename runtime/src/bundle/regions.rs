@@ -1,8 +1,8 @@
-//! How a table of choices is made: the cost model, corrected by tuning records, asked at every cell's middle.
+//! Makes a table of choices: evaluates the cost model, corrected by tuning records, at the middle of every cell.
 //!
-//! Few variants are to serve all cells, since each is a compiled kernel. What records chose for sizes of their own is always
-//! among them; the others are taken one by one, each time the config that brings the predicted times nearest to the best
-//! ones, until none brings them nearer by `WORTH`.
+//! Few variants should serve all cells, since each is a compiled kernel. The configs that records chose for their own
+//! sizes are always among them. The others are added one by one. Each time, the config is added that brings the
+//! predicted times closest to the best ones, until none improves them by `WORTH`.
 
 use super::table::{MOST_CELLS, Table};
 use crate::cost::{Space, Terms};
@@ -13,17 +13,17 @@ use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use std::collections::HashMap;
 
-/// Octaves that regions reach beyond the sizes that were asked for, to either side.
+/// Octaves by which regions extend beyond the sizes that were asked for, on either side.
 const MARGIN: f64 = 4.0;
-/// Cells that a table is made of, at most, and the finest that a dim is cut.
+/// The most cells of a table, which bounds how finely a dim is cut.
 const CELLS: usize = MOST_CELLS / 4;
 const FINEST: f64 = 0.5;
-/// What sizes that were asked for weigh, all together, beside all cells.
+/// The weight of all sizes that were asked for together. All cells together weigh 1.
 const ASKED: f64 = 3.0;
-/// What a further variant has to save of the time, on average.
+/// The share of the time that a further variant has to save on average.
 const WORTH: f64 = 0.004;
 
-/// Configs, and the table that names them by their place.
+/// The chosen configs, and the table that names them by their index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choices {
     /// The variants to compile.
@@ -32,18 +32,19 @@ pub struct Choices {
     pub table: Table,
 }
 
-/// One set of sizes: predicted cycles of each legal config, and the config that a record has for it.
+/// The predicted cycles of each legal config for one set of sizes, and the config that a record has for it.
 struct PredictedRow {
     cycles: Vec<f64>,
     recorded: Option<usize>,
     weight: f64,
 }
 
-/// Chooses which configs of a kernel serve the problems of a class on a machine, and which sizes each of them. `sizes`
-/// have rows of their own; `most` bounds the configs beside those that records chose; `refused` are left out.
+/// Chooses the configs of a kernel that serve the problems of a class on a machine, and the sizes for each of them.
+/// Each of `sizes` gets a row of its own. `most` bounds the configs besides those that records chose. `refused` configs
+/// are left out.
 ///
 /// # Errors
-/// Why no config is legal.
+/// Why no config is legal, as text.
 pub fn regions(
     def: &'static KernelDef,
     spec: &Specialization,
@@ -95,19 +96,20 @@ pub fn regions(
     Ok(Choices { configs, table: Table { machine, exact, bounds, cells: of_cells.to_vec(), order } })
 }
 
-/// The least and the greatest size asked for of a dim.
+/// The least and the greatest size of a dim that was asked for.
 fn asked(sizes: &[Vec<u64>], d: usize) -> (f64, f64) {
     let of = sizes.iter().map(|s| s[d].max(1));
     (of.clone().min().unwrap_or(64) as f64, of.max().unwrap_or(4096) as f64)
 }
 
-/// What regions of a dim reach, as logarithms.
+/// The range that the regions of a dim cover, as logarithms.
 fn span(sizes: &[Vec<u64>], d: usize) -> (f64, f64) {
     let (low, high) = asked(sizes, d);
     ((low.log2() - MARGIN).max(0.0), high.log2() + MARGIN)
 }
 
-/// Where each dim is cut: at equal steps of its logarithm around the sizes asked for, as fine as the number of cells admits.
+/// The bounds of each dim: at equal steps of its logarithm around the sizes asked for, as fine as the number of cells
+/// allows.
 fn bounds(def: &KernelDef, spec: &Specialization, sizes: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let is_free = |d: usize| !matches!(spec.dims.get(def.dims[d].name), Some(DimFact::Const(_)));
     let cut = |d: usize, step: f64| -> Vec<u64> {
@@ -146,8 +148,8 @@ fn cells(def: &KernelDef, spec: &Specialization, bounds: &[Vec<u64>], sizes: &[V
     cells
 }
 
-/// The sizes at which the cells of a dim are judged: in the middle of each on a logarithmic scale, from one end of its span to
-/// the other; a dim that is not cut in the middle of what was asked for.
+/// The sizes at which the cells of a dim are evaluated: the middle of each cell on a logarithmic scale, over the whole
+/// span. A dim that is not cut is evaluated in the middle of the sizes asked for.
 fn middles(bounds: &[u64], divisor: u64, asked: (f64, f64), (low, high): (f64, f64)) -> Vec<u64> {
     let between = |a: f64, b: f64| (((a * b).sqrt() / divisor as f64).round() as u64).max(1) * divisor;
     if bounds.is_empty() {
@@ -158,7 +160,7 @@ fn middles(bounds: &[u64], divisor: u64, asked: (f64, f64), (low, high): (f64, f
     edges.windows(2).map(|w| between(w[0], w[1])).collect()
 }
 
-/// What each legal config is predicted to take. `points` grows by those that no row had before.
+/// The predicted cycles of each legal config. Adds configs that no earlier row had to `points`.
 fn row(
     space: &Space,
     dims: &[u64],
@@ -180,7 +182,7 @@ fn row(
     PredictedRow { cycles, recorded: None, weight }
 }
 
-/// The place in `kept` of the config that is best at a row; the first of equals.
+/// The index in `kept` of the best config of a row. The first one wins a tie.
 fn least(row: &PredictedRow, kept: &[usize]) -> usize {
     let places = 0..kept.len();
     places.min_by(|a, b| row.cycles[kept[*a]].total_cmp(&row.cycles[kept[*b]])).unwrap_or(0)
@@ -218,7 +220,7 @@ fn cover(rows: &[PredictedRow], configs: usize, most: usize) -> Vec<usize> {
 mod tests {
     use super::middles;
 
-    /// The first region reaches from one end of the span, the last to the other, however many there are.
+    /// The first region begins at one end of the span and the last ends at the other, however many there are.
     #[test]
     fn regions_are_judged_in_their_middles() {
         let span = (4.0, 12.0);
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(middles(&[256], 16, (256.0, 256.0), (0.0, 8.0)), [16, 256]);
     }
 
-    /// A dim that is not cut is taken to be as large as it was asked for.
+    /// A dim that is not cut is evaluated at the size that was asked for.
     #[test]
     fn one_region_is_judged_where_it_was_asked_for() {
         assert_eq!(middles(&[], 1, (1.0, 1.0), (0.0, 4.0)), [1]);

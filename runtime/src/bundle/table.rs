@@ -1,33 +1,34 @@
-//! Which config of a bundle runs a problem: a walk of a table that was made with the bundle.
+//! Which config of a bundle runs a problem, looked up in a table that was made with the bundle.
 //!
 //! A table is for one class of problems (a specialization) on one machine. Sizes that were asked for when the bundle
 //! was made have rows of their own. All others fall into regions: each dim is cut at a few bounds, and each cell of the
-//! lattice names the config that the cost model, corrected by tuning records, put first at the cell's middle. Sizes past
-//! the outermost bounds take the cell at the edge. Nothing is measured and nothing is lowered where a table is read.
+//! lattice names the config that the cost model, corrected by tuning records, ranked first at the middle of the cell.
+//! Sizes beyond the outermost bounds use the cell at the edge. A lookup measures nothing and lowers nothing.
 
 use serde::{Deserialize, Serialize};
 
-/// Cells that a table may have: what a file says beyond is no table that was made here.
+/// The most cells of a table. A larger table in a file was not made by this crate.
 pub const MOST_CELLS: usize = 4096;
 
-/// The choices for one class on one machine. Configs are given by their place among the class's variants.
+/// The choices for one class on one machine. Configs are given by their index among the class's variants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// What it was made for: a GPU's name where there were records of it, else an arch.
+    /// The machine that it was made for: a GPU's name if there were records of it, else an arch.
     pub machine: String,
     /// Sizes with a config of their own, sorted.
     pub exact: Vec<(Vec<u64>, u16)>,
-    /// For each dim the first sizes of its second region and those after, rising; none where all sizes are one region.
+    /// For each dim, the first size of each region but the first, ascending. Empty if all sizes are one region.
     pub bounds: Vec<Vec<u64>>,
-    /// The cells' configs, the last dim fastest.
+    /// The config of each cell, with the last dim fastest.
     pub cells: Vec<u16>,
-    /// All variants for this machine, the one that is best most often first: what to try where a choice is refused.
+    /// All variants for this machine, those that are best most often first. They are tried in this order if a choice is
+    /// refused.
     pub order: Vec<u16>,
 }
 
 impl Table {
-    /// True if the table is whole: as many cells as its bounds make, and no config that is not there.
+    /// True if the table is consistent: it has as many cells as its bounds imply, and every config exists.
     pub(super) fn is_sound(&self, dims: usize, variants: usize) -> bool {
         let cells = self.bounds.iter().try_fold(1_usize, |n, b| n.checked_mul(b.len() + 1));
         let known = |&v: &u16| usize::from(v) < variants;

@@ -1,11 +1,11 @@
-//! A bundle that is being made. The same kernels in the same order give the same bytes.
+//! Writes a bundle. The same kernels in the same order give the same bytes.
 
 use super::entry::{Cubin, KernelEntry};
 use super::file::{Contents, Sections};
 use crate::compile::image_file;
 use atlas_codegen::KernelImage;
 
-/// Collects kernels, and gives the file.
+/// Collects kernels, and returns the file.
 #[derive(Default)]
 pub struct BundleWriter {
     contents: Contents,
@@ -13,7 +13,7 @@ pub struct BundleWriter {
 }
 
 impl BundleWriter {
-    /// An empty bundle; it names what made it.
+    /// An empty bundle, which records the versions that make it.
     pub fn new() -> BundleWriter {
         let toolchain = atlas_codegen::toolchain::toolchain_id();
         let llvm = atlas_codegen::toolchain::llvm_version().map_or_else(String::new, |v| format!(", LLVM {v}"));
@@ -21,12 +21,12 @@ impl BundleWriter {
         BundleWriter { contents: Contents { made_by, ..Contents::default() }, sections: Sections::default() }
     }
 
-    /// Adds a compiled kernel; its place, to be named by a variant. Equal ones are kept once.
+    /// Adds a compiled kernel and returns its index, which a variant names. Equal images are stored once.
     pub fn image(&mut self, image: &KernelImage) -> usize {
         self.bytes(&image_file::encode(image))
     }
 
-    /// Adds machine code for one compute capability, which a driver of this CUDA version and later takes.
+    /// Adds machine code for one compute capability, which drivers of this CUDA version and later load.
     pub fn cubin(&mut self, sm: u32, driver: i32, code: &[u8]) -> Cubin {
         Cubin { sm, driver, image: self.bytes(code) }
     }
@@ -40,7 +40,7 @@ impl BundleWriter {
         self.contents.images.len() - 1
     }
 
-    /// Says what there is of a kernel.
+    /// Sets the entry of a kernel.
     pub fn kernel(&mut self, name: &str, entry: &KernelEntry) {
         // Numbers and strings always encode.
         let text = serde_json::to_vec(entry).unwrap_or_default();
@@ -54,12 +54,12 @@ impl BundleWriter {
         self.contents.records.push(section);
     }
 
-    /// Says which problems are to be tuned with its kernels, as `--sizes` takes them.
+    /// Sets the problems to tune with its kernels, in the format of `--sizes`.
     pub fn problems(&mut self, text: &str) {
         self.contents.problems = Some(self.sections.add(text.as_bytes()));
     }
 
-    /// The file.
+    /// The bytes of the file.
     pub fn finish(&self) -> Vec<u8> {
         self.sections.file(self.contents.clone())
     }

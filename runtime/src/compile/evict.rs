@@ -1,20 +1,20 @@
-//! Keeps the disk cache below a number of bytes: of its entries, the least recently used go first.
+//! Keeps the disk cache below a number of bytes by removing the least recently used entries first.
 //!
-//! Several processes may evict at once. Each only removes files, and a reader that loses one compiles it again; a file
-//! that is gone already, or cannot be removed, is passed over. Nothing here fails a launch.
+//! Several processes may evict at once. Each only removes files, and a reader that loses an entry compiles it again. A
+//! file that is gone already, or cannot be removed, is skipped. Nothing here makes a launch fail.
 
 use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How the names of the folders begin that hold entries: the rest is what made them.
+/// The prefix of the names of folders with entries. The rest of the name is the version of LLVM.
 pub(crate) const FOLDER: &str = "llvm-";
-/// How an entry's file name ends, behind its key.
+/// The suffix of an entry's file name, after its key.
 pub(crate) const ENDING: &str = ".kernel";
-/// Hexadecimal digits of a key.
+/// The hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
-/// Age at which a temporary file is what a writer that died left behind.
+/// The age at which a temporary file counts as abandoned by a writer that died.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// One entry.
@@ -24,17 +24,17 @@ struct CacheEntry {
     bytes: u64,
 }
 
-/// Removes abandoned temporary files, and entries until the rest takes at most nine tenths of `most`, if it takes more
-/// than `most`. Files and folders of other names are nobody's business here.
+/// Removes abandoned temporary files. If the entries take more than `most` bytes, also removes entries until the rest
+/// takes at most nine tenths of `most`. Files and folders of other names are left alone.
 pub(crate) fn evict(root: &Path, most: u64) -> io::Result<()> {
     let mut files = Vec::new();
     let is_ours = |e: &DirEntry| e.file_name().to_str().is_some_and(|name| name.starts_with(FOLDER));
     for folder in fs::read_dir(root)?.flatten().filter(|e| is_ours(e) && e.file_type().is_ok_and(|t| t.is_dir())) {
-        // A folder that vanishes or cannot be read keeps what it has.
+        // A folder that vanishes or cannot be read is skipped.
         let entries = fs::read_dir(folder.path()).into_iter().flatten().flatten();
         files.extend(entries.filter_map(|entry| entry_of(&entry)));
     }
-    // A file with holes says more bytes than a disk has.
+    // A sparse file may report more bytes than the disk has.
     let (mut total, most) = (files.iter().map(|f| u128::from(f.bytes)).sum::<u128>(), u128::from(most));
     if total <= most {
         return Ok(());
@@ -52,7 +52,7 @@ pub(crate) fn evict(root: &Path, most: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// An entry of the cache; a temporary file that nobody writes any more is removed on the way.
+/// The cache entry of a file. Removes a temporary file that nobody writes any more.
 fn entry_of(entry: &DirEntry) -> Option<CacheEntry> {
     let name = entry.file_name();
     let name = name.to_str()?;
@@ -62,7 +62,7 @@ fn entry_of(entry: &DirEntry) -> Option<CacheEntry> {
     let hidden = name.strip_prefix('.').and_then(|rest| rest.split_once(&format!("{ENDING}.")));
     if hidden.is_some_and(|(key, _)| is_key(key)) {
         if used.elapsed().is_ok_and(|age| age > ABANDONED) {
-            // If it stays, it is removed another time.
+            // If it cannot be removed now, a later eviction removes it.
             let _ = fs::remove_file(entry.path());
         }
         return None;
@@ -71,7 +71,7 @@ fn entry_of(entry: &DirEntry) -> Option<CacheEntry> {
     is_entry.then(|| CacheEntry { used, path: entry.path(), bytes: metadata.len() })
 }
 
-/// Marks an entry as used now. In a folder that cannot be written nothing is evicted either.
+/// Marks an entry as used now. This may fail in a read-only folder, where nothing is evicted either.
 pub(crate) fn touch(path: &Path) {
     let _ = fs::File::options().append(true).open(path).and_then(|f| f.set_modified(SystemTime::now()));
 }
@@ -82,7 +82,7 @@ mod tests {
     use crate::compile::KernelKey;
     use tempfile::TempDir;
 
-    /// A file of 100 bytes that was used so many seconds ago.
+    /// A file of 100 bytes that was last used `age` seconds ago.
     fn file(folder: &Path, name: &str, age: u64) -> PathBuf {
         fs::create_dir_all(folder).unwrap();
         let path = folder.join(name);
@@ -92,7 +92,7 @@ mod tests {
         path
     }
 
-    /// The name of an entry.
+    /// The file name of an entry.
     fn name(key: u8) -> String {
         format!("{}{ENDING}", KernelKey([key; 32]))
     }
@@ -130,7 +130,7 @@ mod tests {
         assert!(mine.iter().all(|p| p.exists()), "{mine:?}");
     }
 
-    /// Together they have more bytes than a number of 64 bits.
+    /// Together they have more bytes than a 64-bit number can count.
     #[test]
     fn entries_with_holes_are_counted() {
         let root = TempDir::new().unwrap();
@@ -139,7 +139,7 @@ mod tests {
         let set =
             |path: &PathBuf| fs::File::options().append(true).open(path).unwrap().set_len(i64::MAX as u64).is_ok();
         let new = file(&a, &name(4), 1);
-        // Some file systems have no file of this size.
+        // Some file systems do not allow files of this size.
         let all = sparse.iter().all(set);
         evict(root.path(), 300).unwrap();
         assert!(new.exists() && (!all || sparse.iter().all(|path| !path.exists())));

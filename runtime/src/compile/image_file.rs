@@ -9,14 +9,14 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASKRN";
-/// Raised when the meaning of the fields changes; files of another version are not read.
+/// Raised when the meaning of the fields changes. Files of another version are not read.
 const VERSION: u32 = 1;
 const HEADER: usize = MAGIC.len() + 4 + 32;
 
 /// Why bytes are not a compiled kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageFileError {
-    /// Too short, or another kind of file.
+    /// Too short, or a file of another kind.
     NotAnImage,
     /// Another version of the format.
     OtherVersion(u32),
@@ -24,7 +24,7 @@ pub enum ImageFileError {
     Damaged,
     /// The checksum matches, but the content does not decode.
     Undecodable,
-    /// The kernel is another one than its name says.
+    /// The file holds another kernel than its name says.
     OtherKernel,
 }
 
@@ -53,7 +53,7 @@ struct ImageRecord {
     threads: u32,
     shared_bytes: u32,
     ptx: String,
-    /// Of an entry of the store, the key.
+    /// The key, if this is an entry of the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }
@@ -81,7 +81,7 @@ pub fn encode(image: &KernelImage) -> Vec<u8> {
     encode_with(image, None)
 }
 
-/// The bytes of an entry of the store, which says of itself which one it is.
+/// The bytes of an entry of the store, which contain its key.
 pub fn encode_entry(key: &KernelKey, image: &KernelImage) -> Vec<u8> {
     encode_with(image, Some(key.to_string()))
 }
@@ -116,7 +116,7 @@ fn encode_with(image: &KernelImage, key: Option<String>) -> Vec<u8> {
         ptx: image.ptx.clone(),
         key,
     };
-    // A record of numbers and strings always encodes; an empty payload would be found undecodable and rebuilt.
+    // A record of numbers and strings always encodes. An empty payload would fail to decode and be rebuilt.
     let payload = serde_json::to_vec(&record).unwrap_or_default();
     let mut bytes = Vec::with_capacity(HEADER + payload.len());
     bytes.extend_from_slice(MAGIC);
@@ -137,7 +137,7 @@ pub fn decode(bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
 /// The inverse of [`encode_entry`].
 ///
 /// # Errors
-/// [`ImageFileError`]: what is wrong with the bytes, or that they are not the entry of this key.
+/// [`ImageFileError`]: what is wrong with the bytes, or that they are not the entry for this key.
 pub fn decode_entry(key: &KernelKey, bytes: &[u8]) -> Result<KernelImage, ImageFileError> {
     let record = read(bytes)?;
     if record.key.as_deref() != Some(key.to_string().as_str()) {
@@ -166,7 +166,7 @@ fn read(bytes: &[u8]) -> Result<ImageRecord, ImageFileError> {
 impl ImageRecord {
     fn image(self) -> Option<KernelImage> {
         let target = parse_target(&self.target)?;
-        // The last number stands for no parameter and no dim.
+        // The greatest `u32` stands for "no parameter" and "no dim".
         let known = |n: u32| Some(n).filter(|n| *n < u32::MAX);
         let param = |n: u32| known(n).map(Param::from_u32);
         let dim = |n: u32| known(n).map(Dim::from_u32);

@@ -1,22 +1,22 @@
-//! The name of a compiled kernel: a hash of everything that its PTX depends on.
+//! The key of a compiled kernel: a hash of everything that its PTX depends on.
 
 use atlas_codegen::Target;
 use atlas_dsl::Schedule;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Everything that a kernel's PTX depends on, but for LLVM: the store keeps a folder for each version of it.
+/// Everything that a kernel's PTX depends on, except LLVM: the store has one folder for each version of LLVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyParts<'a> {
     /// Canonical Tile IR, which holds the tile sizes and the specialization.
     pub tile_ir: &'a str,
     /// The schedule.
     pub schedule: Schedule,
-    /// What it is compiled for.
+    /// The target that it is compiled for.
     pub target: Target,
     /// The lowest PTX version that the target allows.
     pub ptx_version: (u32, u32),
-    /// The code generator by its sources: see `atlas_codegen::toolchain::toolchain_id`.
+    /// The hash of the code generator's sources: see `atlas_codegen::toolchain::toolchain_id`.
     pub toolchain: &'a str,
 }
 
@@ -25,7 +25,7 @@ pub struct KeyParts<'a> {
 pub struct KernelKey(pub [u8; 32]);
 
 impl KernelKey {
-    /// The key of these parts. Each part is hashed with its length, so that no two lists of parts read alike.
+    /// The key of these parts. Each part is hashed with its length, so no two lists of parts give the same bytes.
     pub fn of(parts: &KeyParts<'_>) -> KernelKey {
         let KeyParts { tile_ir, schedule, target, ptx_version: (major, minor), toolchain } = parts;
         let (schedule, target) = (schedule.to_string(), target.to_string());

@@ -1,4 +1,5 @@
-//! Compiled kernels: from a signature to Tile IR, from Tile IR to PTX where this build has the compiler, and where that is kept.
+//! Compiled kernels: from a signature to Tile IR, from Tile IR to PTX if this build has the compiler, and the store of
+//! the results.
 //!
 //! The room may depend on `error` and `files`. It knows no devices.
 //!
@@ -28,7 +29,7 @@ pub const HAS_COMPILER: bool = cfg!(feature = "jit");
 /// Builds and verifies the Tile IR of a kernel.
 ///
 /// # Errors
-/// `RuntimeError::Kernel` with what the builder or the verifier found.
+/// `RuntimeError::Kernel` with the diagnostics of the builder or the verifier.
 pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> Result<Verified<Kernel>> {
     (def.build)(spec, config).and_then(atlas_dsl::verify).map_err(|diagnostics| RuntimeError::Kernel {
         kernel: def.name.to_owned(),
@@ -37,14 +38,14 @@ pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> 
     })
 }
 
-/// The key under which a kernel's PTX is kept. The machine is no part of it: a machine decides which configs are
-/// refused, and the PTX of one that is not is the same on every machine of the target.
+/// The key under which a kernel's PTX is stored. The machine is not part of it: a machine decides which configs are
+/// refused, but the PTX of a legal config is the same on every machine of the target.
 pub fn kernel_key(kernel: &Kernel, schedule: Schedule, target: Target) -> KernelKey {
     KernelKey::of(&KeyParts {
         tile_ir: &kernel.to_string(),
         schedule,
         target,
-        // A target that the compiler does not lower for has no code to keep.
+        // A target that the compiler does not lower for has no code to store.
         ptx_version: target.ptx_version().unwrap_or_default(),
         toolchain: &atlas_codegen::toolchain::toolchain_id(),
     })
@@ -56,10 +57,10 @@ pub(crate) enum CompileProblem {
     /// This build has no compiler.
     #[cfg_attr(feature = "jit", allow(dead_code, reason = "only builds without the compiler make it"))]
     NoCompiler,
-    /// The config is illegal: another may do.
+    /// The config is illegal, but another one may compile.
     #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "only the compiler makes it"))]
     Refused(String),
-    /// No config will do.
+    /// No config compiles.
     #[cfg_attr(not(feature = "jit"), allow(dead_code, reason = "only the compiler makes it"))]
     Failed(String),
 }
@@ -76,7 +77,7 @@ pub(crate) fn compile(
     })
 }
 
-/// The same kernel with the lines of its source; `None` if this build has no compiler.
+/// The same kernel with the line numbers of its source. `None` if this build has no compiler.
 pub(crate) fn compile_with_lines(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,

@@ -1,16 +1,16 @@
-//! Classes of problems: a specialization reduced to what is not usual of it, as a value and as text.
+//! Classes of problems: a specialization without the facts of usual tensors, as a value and as text.
 //!
-//! Tensors are usual if they are contiguous and aligned to 16 bytes. A kernel that was compiled for one class serves
-//! every problem of which it assumes nothing that does not hold.
+//! A tensor is usual if it is contiguous and aligned to 16 bytes. A kernel that was compiled for one class serves every
+//! problem for which all assumptions of the class hold.
 
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{DType, KernelDef, Specialization};
 use std::fmt::Write;
 
-/// The alignment that a tensor has unless somebody says otherwise, in bytes.
+/// The alignment of a tensor unless the class names another one, in bytes.
 const USUAL_ALIGN: u32 = 16;
-/// Axes of a tensor that are named in a text, at most.
+/// The most axes of a tensor that a text may name.
 const MOST_AXES: usize = 64;
 
 /// The tensors of a kernel by name, with the facts of their dims.
@@ -42,9 +42,10 @@ pub(crate) fn canonical(def: &KernelDef, spec: &Specialization) -> Specializatio
     canonical
 }
 
-/// The specialization of a launch that has a class's types, dims and views: strides are those of a contiguous tensor, 1, or known up to
-/// a power of two of at most 128, addresses up to 16 bytes, and the stride of an axis of one element is that of a contiguous tensor. A
-/// class that a launch can have is its own, but for usual tensors, which it does not name. Dims without a size have several elements.
+/// The specialization of a launch with the types, dims and views of a class. Strides are those of a contiguous tensor,
+/// 1, or known up to a power of two of at most 128. Addresses are known up to 16 bytes. The stride of an axis of one
+/// element is that of a contiguous tensor. A class that a launch can have is returned unchanged, except for usual
+/// tensors, which it does not name. Dims without a size are taken to have several elements.
 pub fn of_launch(def: &KernelDef, class: &Specialization, sizes: &[u64]) -> Specialization {
     let mut spec = class.clone();
     for (name, dims) in tensors(def, class) {
@@ -64,7 +65,7 @@ pub fn of_launch(def: &KernelDef, class: &Specialization, sizes: &[u64]) -> Spec
     canonical(def, &spec)
 }
 
-/// Bytes of an element of a tensor.
+/// Bytes per element of a tensor.
 fn element_bytes(def: &KernelDef, spec: &Specialization, tensor: &str) -> u32 {
     let dtype = def.params.iter().find_map(|param| match param {
         ParamDef::Tensor { name, dtype, .. } if *name == tensor => Some(*dtype),
@@ -77,8 +78,9 @@ fn element_bytes(def: &KernelDef, spec: &Specialization, tensor: &str) -> u32 {
     }
 }
 
-/// The element types of a specialization as text, `T=bf16`, and its tensors that are not contiguous or not aligned to 16
-/// bytes, `x=4:*8,1`: the alignment, then the strides, of which `*8` is any multiple of 8.
+/// The element types of a specialization as text, `T=bf16`, and the text of its tensors that are not contiguous or not
+/// aligned to 16 bytes, `x=4:*8,1`: the alignment in bytes, then the strides in elements, where `*8` is any multiple of
+/// 8.
 pub fn class_text(def: &KernelDef, spec: &Specialization) -> (String, String) {
     let types = def.types.iter().filter_map(|t| spec.types.get(t.name).map(|d| format!("{}={d}", t.name)));
     let types = types.collect::<Vec<_>>().join(" ");
@@ -99,7 +101,7 @@ pub fn class_text(def: &KernelDef, spec: &Specialization) -> (String, String) {
     (types, unusual.join(" "))
 }
 
-/// What is known of a specialization's dims, `N=*8 D=64`: `*8` is any multiple of 8.
+/// The facts of a specialization's dims as text, `N=*8 D=64`: `*8` is any multiple of 8.
 pub(crate) fn dims_text(def: &KernelDef, spec: &Specialization) -> String {
     let fact = |d: &atlas_dsl::def::DimDef| {
         spec.dims.get(d.name).map(|fact| match fact {
@@ -110,7 +112,7 @@ pub(crate) fn dims_text(def: &KernelDef, spec: &Specialization) -> String {
     def.dims.iter().filter_map(fact).collect::<Vec<_>>().join(" ")
 }
 
-/// A specialization from the texts of its types, dims and unusual tensors; `None` if they are none.
+/// A specialization from the texts of its types, dims and unusual tensors. `None` if a text does not parse.
 pub fn parse_class(types: &str, dims: &str, tensors: &str) -> Option<Specialization> {
     let mut spec = Specialization::default();
     for pair in types.split_whitespace() {
@@ -148,8 +150,8 @@ fn divisor_of(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n: &u32| n.is_power_of_two())
 }
 
-/// True if a kernel that was compiled for the class `wide` serves a problem of these sizes and of the class `here`, both
-/// canonical. The stride of an axis of one element is never used, so that whatever is assumed of it does.
+/// True if a kernel that was compiled for the class `wide` serves a problem of these sizes and of the class `here`.
+/// Both classes are canonical. The stride of an axis of one element is never used, so any assumption about it holds.
 pub(crate) fn serves(def: &KernelDef, wide: &Specialization, here: &Specialization, sizes: &[u64]) -> bool {
     let dim = |name: &str| match (wide.dims.get(name), here.dims.get(name)) {
         (Some(DimFact::Const(a)), Some(DimFact::Const(b))) => a == b,
@@ -183,7 +185,7 @@ fn sizes_of(def: &KernelDef, tensor: &str, sizes: &[u64]) -> Vec<u64> {
     axes.unwrap_or_default().iter().map(|&d| sizes.get(d).copied().unwrap_or(u64::MAX)).collect()
 }
 
-/// How much a class assumes: of two that serve a problem, the one that assumes more has the faster kernel.
+/// How much a class assumes. If two classes serve a problem, the one that assumes more has the faster kernel.
 pub(crate) fn assumed(def: &KernelDef, spec: &Specialization) -> u32 {
     let of_dims = spec.dims.values().map(|fact| match fact {
         DimFact::Const(_) => 16,
@@ -200,7 +202,7 @@ pub(crate) fn assumed(def: &KernelDef, spec: &Specialization) -> u32 {
     of_dims.sum::<u32>() + of_tensors.sum::<u32>()
 }
 
-/// What is known of a tensor: usual facts unless others are named.
+/// The facts of a tensor: those that the specialization names, else the usual ones.
 fn facts(spec: &Specialization, name: &str, dims: &[DimFact]) -> TensorFacts {
     let usual = || TensorFacts { align: USUAL_ALIGN, strides: Specialization::contiguous_strides(dims) };
     spec.tensors.get(name).cloned().unwrap_or_else(usual)

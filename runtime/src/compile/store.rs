@@ -1,12 +1,13 @@
 //! The kernel store: compiled kernels by key, in memory and then on disk.
 //!
-//! Disk entries are files named by their key, written whole to an unused name and then renamed, so that several
-//! processes share a folder without locks: a reader sees a whole entry or none, and writers of one key write the
-//! same bytes. The disk can only help. An entry that is damaged, or of another key than its name says, is removed and rebuilt; a folder that cannot be
-//! read or written costs a compilation, is counted, and fails nothing.
+//! Disk entries are files named by their key. They are written whole to an unused name and then renamed, so several
+//! processes share a folder without locks: a reader sees a whole entry or none, and all writers of one key write the
+//! same bytes. The disk can only help. An entry that is damaged, or of another key than its name says, is removed and
+//! rebuilt. A folder that cannot be read or written costs a compilation and is counted, but no launch fails.
 //!
-//! Both tiers are bounded by bytes, and the least recently used entries go first: 64 MiB in memory, and on disk what
-//! `ATLAS_CACHE_MB` says, 512 MiB if it says nothing. What is pushed out of memory lives on where it is in use.
+//! Both tiers are bounded by bytes, and the least recently used entries are removed first. The bound is 64 MiB in
+//! memory. On disk it is `ATLAS_CACHE_MB`, or 512 MiB if that is not set. A kernel that is evicted from memory stays
+//! alive while it is in use.
 
 use super::evict::{ENDING, FOLDER, evict, touch};
 use super::image_file::{decode_entry, encode_entry};
@@ -20,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The environment variable that names the cache folder; empty for no disk cache.
+/// The environment variable that names the cache folder. If it is empty, there is no disk cache.
 pub const CACHE_DIR_VARIABLE: &str = "ATLAS_CACHE_DIR";
 
 /// The environment variable that bounds the cache folder, in MiB.
 pub const CACHE_SIZE_VARIABLE: &str = "ATLAS_CACHE_MB";
-/// Bytes that entries take on disk and in memory, at most.
+/// The most bytes of the entries on disk and in memory.
 const DISK_BYTES: u64 = 512 << 20;
 const MEMORY_BYTES: u64 = 64 << 20;
 
@@ -35,21 +36,22 @@ pub enum CacheDir {
     /// Nowhere.
     #[default]
     Off,
-    /// In this folder, which is made when first written; 512 MiB at most.
+    /// In this folder, which is created on the first write; at most 512 MiB.
     At(PathBuf),
-    /// In this folder, with a bound of one's own.
+    /// In this folder, with the given bound.
     Bounded {
         /// The folder.
         folder: PathBuf,
-        /// Bytes that its entries take at most. The folder may exceed them by a sixteenth between two evictions.
+        /// The most bytes of its entries. The folder may exceed this by a sixteenth between two evictions.
         bytes: u64,
     },
 }
 
 impl CacheDir {
-    /// The user's choice: `ATLAS_CACHE_DIR` if it is set (nowhere if it is empty), else `atlas` in the user's cache
-    /// folder (`$XDG_CACHE_HOME` or `~/.cache`), else nowhere; bounded by `ATLAS_CACHE_MB` if that is a number, else by what
-    /// is usual; [`CacheDir::problem`] then says why. Devices call it once, when they are made.
+    /// The user's choice. The folder is `ATLAS_CACHE_DIR` if that is set (no disk cache if it is empty), else `atlas`
+    /// in the user's cache folder (`$XDG_CACHE_HOME` or `~/.cache`), else there is no disk cache. The bound is
+    /// `ATLAS_CACHE_MB` if that is a number. Otherwise it is the default, and [`CacheDir::problem`] says why. Devices
+    /// call this once, when they are opened.
     pub fn from_env() -> CacheDir {
         let folder = match std::env::var_os(CACHE_DIR_VARIABLE) {
             Some(path) if path.is_empty() => None,
@@ -69,18 +71,18 @@ impl CacheDir {
 }
 
 impl CacheDir {
-    /// What is wrong with the user's choice, if it is not followed.
+    /// Why the user's choice is not followed, if it is not.
     pub fn problem() -> Option<String> {
         asked_size().err()
     }
 }
 
-/// What `ATLAS_CACHE_MB` says, or why it says nothing.
+/// The value of `ATLAS_CACHE_MB`, or why it cannot be used.
 fn asked_size() -> Result<Option<u64>, String> {
     std::env::var_os(CACHE_SIZE_VARIABLE).map_or(Ok(None), |text| size_of(&text.to_string_lossy()))
 }
 
-/// MiB of a text; an empty one says nothing.
+/// The number of MiB in a text. `None` if the text is empty.
 fn size_of(text: &str) -> Result<Option<u64>, String> {
     match text.trim() {
         "" => Ok(None),
@@ -100,7 +102,7 @@ pub struct StoreStats {
     pub disk_hits: u64,
     /// Entries found nowhere.
     pub misses: u64,
-    /// Disk entries that are damaged or another kernel's, each removed.
+    /// Disk entries that were damaged or belonged to another kernel. Each was removed.
     pub corrupt_entries: u64,
     /// Disk reads and writes that failed.
     pub disk_failures: u64,
@@ -132,15 +134,15 @@ struct MemoryTier {
 /// The entries on disk.
 struct DiskTier {
     root: PathBuf,
-    /// Where entries are read; written in the first.
+    /// The folders that entries are read from. New entries are written to the first.
     folders: Vec<PathBuf>,
     most: u64,
-    /// Bytes written since the last eviction, which is also the lock of the next.
+    /// Bytes written since the last eviction. The mutex is also the lock of the next eviction.
     written: Mutex<u64>,
 }
 
 impl MemoryTier {
-    /// The first image of a key stays, so that all of a process's launches share one.
+    /// The first image of a key stays, so all launches of a process share one.
     fn remember(&mut self, key: &KernelKey, image: Arc<KernelImage>) -> Arc<KernelImage> {
         if let Some(first) = self.images.get(key) {
             return first.clone();
@@ -158,14 +160,14 @@ impl MemoryTier {
 impl DiskTier {
     fn at(folder: &Path, most: u64) -> DiskTier {
         let root = folder.join("kernels");
-        // The first write evicts, whatever earlier processes left.
+        // The first write evicts, because earlier processes may have left too much.
         DiskTier { folders: folders(&root), root, most, written: Mutex::new(most) }
     }
 
-    /// Writes an entry, and evicts after every sixteenth of the bound.
+    /// Writes an entry, and evicts each time a sixteenth of the bound has been written.
     fn write(&self, key: &KernelKey, bytes: &[u8]) -> io::Result<()> {
         write_whole(&self.folders[0], &file_name(key), bytes)?;
-        // A thread that finds another one at it leaves it to that one.
+        // If another thread is evicting already, this one leaves it to that thread.
         let Ok(mut written) = self.written.try_lock() else { return Ok(()) };
         *written = written.saturating_add(bytes.len() as u64);
         if *written < self.most / 16 {
@@ -177,7 +179,7 @@ impl DiskTier {
 }
 
 impl Store {
-    /// An empty store over a folder, which need not exist.
+    /// An empty store in a folder, which need not exist.
     pub fn new(dir: CacheDir) -> Store {
         let disk = match dir {
             CacheDir::Off => None,
@@ -188,7 +190,7 @@ impl Store {
         Store { memory: Mutex::new(memory), disk, counters: StoreCounters::default() }
     }
 
-    /// The entry of a key: from memory, else from disk, else none.
+    /// The entry of a key: from memory, else from disk, else `None`.
     pub fn get(&self, key: &KernelKey) -> Option<Arc<KernelImage>> {
         if let Some(image) = self.memory.lock().unwrap_or_else(PoisonError::into_inner).images.get(key) {
             count(&self.counters.memory_hits);
@@ -206,11 +208,11 @@ impl Store {
         }
     }
 
-    /// Adds an entry, in memory and, if it can, on disk.
+    /// Adds an entry in memory and, if possible, on disk.
     pub fn put(&self, key: &KernelKey, image: KernelImage) -> Arc<KernelImage> {
         if let Some(disk) = &self.disk {
             let bytes = encode_entry(key, &image);
-            // One that is too large to be read again takes room and no more.
+            // An entry that is too large to be read back would only waste space.
             if bytes.len() as u64 <= MEMORY_BYTES && disk.write(key, &bytes).is_err() {
                 count(&self.counters.disk_failures);
             }
@@ -218,7 +220,7 @@ impl Store {
         self.remember(key, Arc::new(image))
     }
 
-    /// The file that a key's entry is written to, if there is a disk cache.
+    /// The file that a key's entry is written to. `None` without a disk cache.
     pub fn path(&self, key: &KernelKey) -> Option<PathBuf> {
         self.disk.as_ref().map(|disk| disk.folders[0].join(file_name(key)))
     }
@@ -247,7 +249,7 @@ impl Store {
     fn read_file(&self, key: &KernelKey, path: &Path) -> Option<KernelImage> {
         let image = match files::read_regular(path, MEMORY_BYTES) {
             Ok(bytes) => decode_entry(key, &bytes).ok(),
-            // No entry: a pipe, a device or a file of no end.
+            // Not an entry: a pipe, a device or a file without an end.
             Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::FileTooLarge) => None,
             Err(e) => {
                 if e.kind() != ErrorKind::NotFound {
@@ -276,15 +278,15 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Writes a file so that its name never shows a part of it.
+/// Writes a file such that its name never shows partial content.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    // Who opens a pipe waits for its other end.
+    // Opening a pipe would wait for its other end.
     files::write(&files::regular(&folder.join(name))?, bytes)
 }
 
-/// The folders that hold entries this program may use. A program with a compiler shares those of its LLVM; one without
-/// takes those of any LLVM, the newest first, since it has none of its own.
+/// The folders with entries that this program may use. A program with a compiler uses those of its LLVM. A program
+/// without one uses those of any LLVM, the newest first.
 fn folders(root: &Path) -> Vec<PathBuf> {
     if let Some(version) = atlas_codegen::toolchain::llvm_version() {
         return vec![root.join(format!("{FOLDER}{version}"))];
@@ -340,7 +342,7 @@ mod tests {
         assert!(Arc::ptr_eq(&memory.remember(&key(1), image(40)), &first), "the first of a key stays");
         memory.remember(&key(3), image(40));
         assert_eq!([1, 2, 3].map(|i| memory.images.contains(&key(i))), [true, false, true]);
-        // One that is too large alone stays until the next.
+        // A single entry that is too large stays until the next one is added.
         memory.remember(&key(4), image(400));
         assert_eq!((memory.images.len(), memory.bytes), (1, 400));
         memory.remember(&key(5), image(1));

@@ -1,7 +1,7 @@
-//! Exploring a tune space: every config built and lowered on all cores, and those that give the same kernel made one.
+//! Explores a tune space: builds and lowers every config on all cores, and merges configs that give the same kernel.
 //!
-//! Configs that give the same kernel are one: what makes no difference is no choice. The first stays, in the order of
-//! the tune space.
+//! If several configs give the same kernel, only the first in the order of the tune space is kept, because the others
+//! offer no real choice.
 
 use crate::compile::{KernelKey, build_kernel};
 use crate::error::RuntimeError;
@@ -23,13 +23,13 @@ pub(crate) struct Point {
     pub(crate) key: OnceLock<KernelKey>,
 }
 
-/// What became of a config.
+/// The result for a config.
 pub(crate) enum Found {
     /// Lowered: its work is known.
     Lowered,
-    /// Built and not lowered: on the CPU, or given by the caller.
+    /// Built but not lowered: on the CPU, or because the caller gave the config.
     Built,
-    /// The builder, the verifier or a pass refused it; `built` if it got as far as that pass.
+    /// Refused by the builder, the verifier or a pass. `built` is true if a pass refused it.
     Refused { reason: String, built: bool },
 }
 
@@ -38,7 +38,7 @@ impl Point {
         Point { config, found, key: OnceLock::new() }
     }
 
-    /// A config that nobody lowers.
+    /// A config that was built and is not lowered.
     pub(crate) fn built(config: Config) -> Point {
         Point::new(config, Found::Built)
     }
@@ -53,14 +53,15 @@ type Built = std::result::Result<Verified<Kernel>, String>;
 /// The work of a config's kernel and the hash of its text, or why it is refused.
 type Lowered = std::result::Result<(WorkFormula, TextHash), String>;
 
-/// Builds every config, and lowers those that may differ from all before them; with the work of what was lowered.
+/// Builds every config, and lowers those that may differ from all earlier ones. Returns the work of the lowered ones
+/// too.
 pub(crate) fn explore(
     def: &'static KernelDef,
     spec: &Specialization,
     machine: Option<Machine>,
 ) -> Vec<(Point, Option<WorkFormula>)> {
     let configs = def.configs();
-    // Only tile sizes enter Tile IR.
+    // Only tile sizes affect Tile IR.
     let mut kernels: BTreeMap<&BTreeMap<String, u32>, Built> = BTreeMap::new();
     for config in &configs {
         kernels.entry(&config.tile).or_insert_with(|| build_kernel(def, spec, config).map_err(|e| reason(&e)));
@@ -80,7 +81,7 @@ pub(crate) fn explore(
         Some(lowered.map_err(|e| e.to_string()).map(|k| (WorkFormula::of(&k), TextHash::of(&k))))
     };
     let alike = alike(&configs, &built);
-    // The first of those that are alike, at once on all cores; the others only if it is refused.
+    // The first of each group of equal configs is lowered, on all cores. The others are lowered only if it is refused.
     let lowered = on_all_cores(configs.len(), |i| if alike[i] == i { lower(i) } else { None });
     let mut points: Vec<(Point, Option<WorkFormula>)> = Vec::new();
     let (mut seen, mut has_legal) = (HashSet::new(), HashSet::new());
@@ -97,7 +98,7 @@ pub(crate) fn explore(
                 has_legal.insert(alike[i]);
                 points.push((Point::new(config.clone(), Found::Lowered), Some(work)));
             }
-            // It gives the kernel of a config before it.
+            // It gives the same kernel as an earlier config.
             Some(Ok(_)) | None => {}
             Some(Err(reason)) => points.push((Point::new(config.clone(), refused(&reason, true)), None)),
         }
@@ -105,8 +106,8 @@ pub(crate) fn explore(
     points
 }
 
-/// For each config the first of which it differs in `stages` alone, which change nothing without a pipelined loop; else
-/// itself.
+/// For each config, the first one that differs from it in `stages` only, if the kernel has no pipelined loop and
+/// `stages` changes nothing. Otherwise the config itself.
 fn alike(configs: &[Config], built: &[&Built]) -> Vec<usize> {
     let mut first = HashMap::new();
     let mut alike = Vec::with_capacity(configs.len());
@@ -118,7 +119,7 @@ fn alike(configs: &[Config], built: &[&Built]) -> Vec<usize> {
     alike
 }
 
-/// True if `stages` changes something: only pipelined loops have them.
+/// True if `stages` has an effect: only pipelined loops use it.
 fn has_stages(kernel: &Verified<Kernel>) -> bool {
     kernel.insts.values().any(|op| matches!(op, Op::Loop { kind: LoopKind::Pipeline, .. }))
 }
@@ -137,16 +138,16 @@ impl TextHash {
             }
         }
         let mut hasher = Hasher(Sha256::new());
-        // What it writes to fails never.
+        // Writing to the hasher never fails.
         _ = write!(hasher, "{kernel}");
         TextHash(hasher.0.finalize().into())
     }
 }
 
-/// Threads that explore.
+/// The number of threads that are exploring.
 static EXPLORING: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them, and how many there were before it.
+/// A claim on one thread. The number is the count of threads before it.
 struct Taken(usize);
 
 impl Taken {
@@ -161,10 +162,10 @@ impl Drop for Taken {
     }
 }
 
-/// Calls a function with each number below `count`, on as many threads as there are cores that no other call has taken.
+/// Calls a function with each number below `count`, on as many threads as there are cores that no other call uses.
 ///
-/// Not by a pool whose threads take up other work while they wait for theirs: that may be a launch that wants the very
-/// space which is being explored, and which then waits for itself.
+/// It does not use a thread pool whose threads run other tasks while they wait. Such a task may be a launch that needs
+/// the space that is being explored, and the launch would wait for itself.
 fn on_all_cores<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> {
     static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get));
     let next = AtomicUsize::new(0);
@@ -190,7 +191,7 @@ fn on_all_cores<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> 
                 let _taken = taken;
                 run()
             });
-            // Where no thread is to be had, those that there are do it.
+            // If no further thread can be started, the existing ones do the work.
             let Ok(helper) = helper else { break };
             helpers.push(helper);
         }
@@ -205,7 +206,7 @@ fn on_all_cores<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<T> 
     done.into_iter().map(|(_, x)| x).collect()
 }
 
-/// An error of building a kernel without its config, which stands beside it.
+/// The error of building a kernel, without its config, which is printed beside it.
 pub(crate) fn reason(error: &RuntimeError) -> String {
     match error {
         RuntimeError::Kernel { diagnostics, .. } => diagnostics.to_string(),
@@ -228,7 +229,7 @@ mod tests {
     fn a_panic_of_a_helper_is_that_of_the_caller() {
         let caught = std::panic::catch_unwind(|| on_all_cores(8, |i| assert!(i < 3, "past the third")));
         assert!(caught.is_err());
-        // Nobody is thought to be at work still.
+        // No thread is still counted as busy.
         assert_eq!(on_all_cores(2, |i| i), [0, 1]);
     }
 }

@@ -1,4 +1,5 @@
-//! What the configs of a kernel cost: its tune space lowered once, the cost model, and the least that any launch takes.
+//! The cost of a kernel's configs: its tune space, lowered once, the cost model, and a lower bound on the time of a
+//! launch.
 //!
 //! The room may depend on `compile`, which builds Tile IR, and on `error`. It knows no devices and no tuning records: everything is
 //! a function of the kernel, the specialization, the sizes of dims and the machine.
@@ -8,7 +9,7 @@
 //! | `explore` | every config of a tune space built and lowered, on all cores |
 //! | `space` | the tune space of a specialization, kept for the process |
 //! | `model` | clock cycles of a launch |
-//! | `roofline` | the least that a launch takes |
+//! | `roofline` | a lower bound on the time of a launch |
 
 mod explore;
 mod model;

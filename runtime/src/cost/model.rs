@@ -1,101 +1,106 @@
-//! A cost model: clock cycles of one launch, from the work of the lowered kernel and the class of the machine.
+//! The cost model: the clock cycles of one launch, from the work of the lowered kernel and the class of the machine.
 //!
-//! [`Work`] is what one program does, counted on GPU IR. A multiprocessor does it with these bounds:
+//! [`Work`] is the work of one program, counted on GPU IR. A multiprocessor is modelled as follows:
 //!
 //! ```text
 //! busy  = max(products / rate, shared bytes / rate, functions / rate)       each of a unit of its own
 //!       + instructions / rate                                                 warps wait for what they make elements of
 //! data  = max(bytes of DRAM / its rate, bytes through L2 / its rate, passes over one tensor · HOT_LINE)
 //! alone = start + latency waits · latency + barriers · wait + busy / min(1, warps / 5.5)
-//!       + global bytes / the SM's port, and for loads that run ahead what of latency and port the trips leave open
+//!       + global bytes / the SM's port, and for loads that run ahead the part of latency and port that the trips do not hide
 //! share(n) = n · (busy · few(n) and data, a smooth maximum, + CTA_START)            n programs side by side on an SM
-//! T(n)  = alone + share(n)                                                     all begin together
+//! T(n)  = alone + share(n)                                                     all begin at the same time
 //! S(n)  = (alone^p + share(n)^p)^(1/p)                    some wait while others work
 //! ```
 //!
-//! An SM holds as many programs as registers, shared memory, threads and slots allow, `ctas_per_sm`; of `N = ceil(programs / SMs)` it
-//! runs `floor(N / ctas_per_sm)` waves of `S(ctas_per_sm)`, the first of them closer to `T(ctas_per_sm)`, and `r = N mod ctas_per_sm` at the end, which
-//! count partly as a wave of their own, `T(r)`, and partly as a share of a full one. Few warps on an SM leave its units idle,
-//! `few`. Bytes that several programs read come from DRAM once while their tensor fits the L2 cache, else once for a square of
-//! the programs that run at once, and from L2 once for each SM while they fit L1 and are not copied past it. All that read
-//! one line of L2 wait for each other: a pass of a program over a whole tensor past L1 takes `HOT_LINE` cycles of the GPU, however few
-//! bytes it has. Stores of parts of sectors and of lines take more than their bytes. Tiles that need more than 255 registers
-//! spill, which costs work.
+//! An SM holds `ctas_per_sm` programs, as many as registers, shared memory, threads and slots allow. Of `N =
+//! ceil(programs / SMs)` programs it runs `floor(N / ctas_per_sm)` waves of `S(ctas_per_sm)`, the first of them closer
+//! to `T(ctas_per_sm)`. The last `r = N mod ctas_per_sm` programs count partly as a wave of their own, `T(r)`, and
+//! partly as a share of a full one. An SM with few warps leaves its units idle, `few`. Bytes that several programs read
+//! come from DRAM once while their tensor fits the L2 cache, and otherwise once for a square of the programs that run
+//! at the same time. They come from L2 once per SM while they fit L1 and are not copied past it. All readers of one
+//! line of L2 wait for each other: one pass of a program over a whole tensor that bypasses L1 takes `HOT_LINE` cycles
+//! of the GPU, however few bytes it has. Stores of partial sectors and lines cost more than their bytes. Tiles that
+//! need more than 255 registers spill, which adds work.
 //!
-//! Padding, threads that repeat others and ragged edges are in the counts. The rates are rounded figures of a machine
-//! class, the same for every kernel: the model ranks configs of one kernel, it does not predict times. Nothing here
-//! depends on anything but its arguments.
+//! The counts include padding, threads that repeat the work of others, and ragged edges. The rates are rounded figures
+//! of a machine class and the same for every kernel. The model ranks configs of one kernel; it does not predict times.
+//! It depends on its arguments only.
 
 use atlas_codegen::Machine;
 use atlas_codegen::analysis::{Counts, Prefetched, Read, Sample, Work};
 use atlas_codegen::arch::Rates;
 use atlas_dsl::ir::GridExtent;
 
-/// Which cost model this is. Records correct the model by how it erred, so that cycles of another are of no use: it changes with
-/// every change of cycles here or of what is counted for them, and `atlas tune --recount` has records follow.
+/// The version of the cost model. Records correct the model by its error, so cycles of another version are useless.
+/// Raise it with every change of the cycles here or of the counts behind them, then run `atlas tune --recount` to
+/// update the records.
 pub const MODEL: u32 = 4;
 
-/// As in every generation, per clock and as far as real code gets: rates of single precision, of other instructions and of
-/// the unit for special functions, bytes of shared memory, and bytes that an SM can take in.
+/// Rates of every generation, per clock, as real code reaches them: single precision, other instructions, the unit for
+/// special functions, bytes of shared memory, and bytes that an SM can receive.
 const FMA: f64 = 128.0;
 const ELEMENT_WISE: f64 = 66.0;
 const SPECIAL: f64 = 9.0;
 const SHARED_BYTES: f64 = 91.0;
 const PORT_BYTES: f64 = 94.0;
-/// What of a tensor an SM's L1 cache may be trusted to keep.
+/// The bytes of a tensor that an SM's L1 cache can be relied on to keep.
 const L1_BYTES: f64 = 64e3;
-/// Shared memory that the driver takes of each CTA.
+/// Bytes of shared memory that the driver reserves in each CTA.
 const SHARED_RESERVED: u32 = 1024;
-/// Warps that keep an SM's units busy when alone.
+/// The number of warps of a single program that keep an SM's units busy.
 const BUSY_WARPS: f64 = 5.5;
-/// Cycles to start and end a program, to get the first bytes of a load, to meet at a barrier, and to meet at one of a loop
-/// whose loads run ahead, and fill the units anew.
+/// Cycles to start and end a program, to get the first bytes of a load, to meet at a barrier, and to meet at a barrier
+/// in a loop whose loads run ahead and refill the units.
 const START: f64 = 300.0;
 const LATENCY: f64 = 620.0;
 const BARRIER: f64 = 78.0;
 const REFILL: f64 = 173.0;
-/// The same until a load that runs ahead has arrived, from DRAM more often than not.
+/// Cycles until a load that runs ahead has arrived, usually from DRAM.
 const AHEAD_LATENCY: f64 = 1220.0;
-/// Cycles of an SM for each program, whatever others do there, and of the GPU for each pass of a program over one tensor.
+/// Cycles of an SM for each program, independent of the others there, and of the GPU for each pass of a program over
+/// one tensor.
 const CTA_START: f64 = 30.0;
 const HOT_LINE: f64 = 40.0;
-/// Warps on an SM that keep its units busy, and how much slower fewer are, as a power of how many times fewer.
+/// The number of warps on an SM that keep its units busy, and the exponent of the slowdown with fewer warps.
 const MANY_WARPS: f64 = 8.0;
 const FEW_WARPS: f64 = 0.23;
-/// Exponents of smooth maxima: of units and memory, and, in waves under way, of what programs wait for and what they share.
+/// Exponents of smooth maxima: for units and memory, and for the time that programs wait and the time that they share
+/// in waves after the first.
 const UNITS_OVERLAP: f64 = 5.0;
 const WAVES_OVERLAP: f64 = 1.38;
-/// What a byte takes of a sector that is written in part, and of a line, beside one that is asked for: of DRAM and of L2.
+/// The extra cost of a byte in a partly written sector and in a partly written line, relative to a requested byte: for
+/// DRAM and for L2.
 const PARTS_OF_DRAM: (f64, f64) = (8.4, 0.11);
 const PARTS_OF_L2: (f64, f64) = (2.0, 0.1);
-/// Of the first wave, how close it is to one whose programs all begin together; of the last, the share that counts as a
-/// wave of its own.
+/// For the first wave, how close it is to one whose programs all begin together. For the last wave, the share that
+/// counts as a wave of its own.
 const FIRST_WAVE: f64 = 0.85;
 const LAST_WAVE: f64 = 0.52;
-/// A thread's most registers, and how much more work there is where tiles do not fit.
+/// The most registers of a thread, and the factor on the work if tiles do not fit.
 const MOST_REGISTERS: u32 = 255;
 const SPILL: f64 = 4.0;
 
-/// What one launch is estimated to take.
+/// The estimated cost of one launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Programs of the launch.
     pub programs: u64,
-    /// Rounds in which the device runs them.
+    /// The number of waves in which the device runs them.
     pub waves: u64,
     /// Shared memory of one program, in bytes.
     pub shared_bytes: u64,
-    /// Registers of one thread; past 255 they spill.
+    /// Registers of one thread. More than 255 means that they spill.
     pub registers: u64,
     /// Programs that an SM holds at once.
     pub ctas_per_sm: u64,
-    /// Threads that an SM holds at once, where there are so many.
+    /// Threads that an SM holds at once, if the launch has that many.
     pub resident_threads: u64,
-    /// Clock cycles of the launch: for ranking only.
+    /// Clock cycles of the launch, for ranking only.
     pub cycles: f64,
 }
 
-/// Programs of a launch; saturates.
+/// The number of programs of a launch, saturating.
 pub fn programs(grid: &[GridExtent], dims: &[u64]) -> u64 {
     GridExtent::programs(grid, dims)
 }
@@ -105,23 +110,23 @@ pub fn estimate(work: &Work, machine: &Machine) -> Cost {
     Terms::of(work, machine).cost()
 }
 
-/// What the cost of a kernel is made of.
+/// The terms of a kernel's cost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     programs: u64,
     threads: u32,
     shared_bytes: u32,
     registers: u32,
-    /// Programs of a multiprocessor, and those that it holds at once.
+    /// The number of programs of a multiprocessor, and how many it holds at once.
     per_sm: u64,
     ctas_per_sm: u64,
-    /// Cycles of a program that has the machine to itself, of the longest of them, of the units that programs side by side share,
-    /// and of memory.
+    /// Cycles of a program that has the machine to itself, of the longest such program, of the units that programs on
+    /// one SM share, and of memory.
     alone: f64,
     longest: f64,
     busy: f64,
     data: f64,
-    /// By what measurements nearby correct the cycles.
+    /// The factor by which nearby measurements correct the cycles.
     factor: f64,
 }
 
@@ -136,9 +141,9 @@ impl Terms {
         let share = f64::from(work.threads) / 32.0 / BUSY_WARPS;
         let alone = |c: &Counts, barriers: f64| c.latency_waits * LATENCY + barriers + busy(c) / share.min(1.0);
         let refills = |c: &Counts| c.barriers * REFILL;
-        // A program that has the machine to itself.
+        // The cycles of a program that has the machine to itself.
         let alone = |sample: &Sample| {
-            // What loads that run ahead leave open of a trip, and what they move.
+            // The part of a trip that loads running ahead do not hide, and the bytes that they move.
             let open = sample.prefetched.iter().map(|l| {
                 let arrives = AHEAD_LATENCY + l.own.0 / PORT_BYTES;
                 l.trips * (arrives - l.ahead * alone(&l.body, refills(&l.body))).max(0.0)
@@ -210,7 +215,7 @@ impl Terms {
     }
 }
 
-/// Programs that an SM has room for.
+/// How many programs fit on an SM.
 fn ctas_per_sm(work: &Work, machine: &Machine, rates: &Rates) -> u64 {
     let threads = work.threads.max(32);
     let registers = threads * work.registers.clamp(1, MOST_REGISTERS).next_multiple_of(8);
@@ -232,12 +237,14 @@ fn smooth_max(a: f64, b: f64, p: f64) -> f64 {
     most * ((a / most).powf(p) + (b / most).powf(p)).powf(1.0 / p)
 }
 
-/// Cycles of one program's share of DRAM and L2, where an SM holds so many at once. What idle multiprocessors leave is the others'.
+/// Cycles of one program's share of DRAM and L2 with `ctas_per_sm` programs per SM. The share of idle multiprocessors
+/// goes to the others.
 fn data(work: &Work, machine: &Machine, rates: &Rates, ctas_per_sm: u64) -> f64 {
     let sms = u64::from(machine.sms.max(1));
     let l2 = machine.l2_bytes as f64;
     let programs = work.programs.max(1) as f64;
-    // Programs that run at once have neighbouring tiles: each part of an operand is read once for a side of their square.
+    // Programs that run at the same time have neighbouring tiles, so each part of an operand is read once per side of
+    // their square.
     let side = programs.min((ctas_per_sm * sms) as f64).sqrt();
     let dram = work.reads.iter().map(|r| {
         let again = (r.bytes * programs - r.tensor).max(0.0) * (1.0 - l2 / r.tensor.max(1.0)).max(0.0);
@@ -245,7 +252,7 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, ctas_per_sm: u64) -> f64 
     });
     let parts = |(sector, line): (f64, f64)| sector * work.total.sectors + line * work.total.lines;
     let dram = dram.sum::<f64>() / programs + work.written + parts(PARTS_OF_DRAM);
-    // A small tensor that every program reads stays in L1, unless it is copied past it.
+    // A small tensor that every program reads stays in L1, unless its copies bypass L1.
     let again = |r: &&Read| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
     let near = work.reads.iter().filter(again).map(|r| r.bytes - r.past_l1).sum::<f64>();
     let l2 = work.total.global - near + parts(PARTS_OF_L2);
@@ -264,7 +271,7 @@ mod tests {
         "sm_90".parse().unwrap()
     }
 
-    /// Rows of 16 KiB, one to a program, read and written.
+    /// Rows of 16 KiB, one per program, read and written.
     fn rows(programs: u64) -> Work {
         let total =
             Counts { element_wise: 65536.0, global: 32768.0, barriers: 1.0, latency_waits: 1.0, ..Counts::default() };
@@ -307,7 +314,7 @@ mod tests {
         }
     }
 
-    /// What moves data takes the longer the fewer bytes DRAM has for each clock.
+    /// A kernel that moves data takes longer if DRAM moves fewer bytes per clock.
     #[test]
     fn each_generation_has_its_rates() {
         let cycles = |arch: &str| {

@@ -1,20 +1,23 @@
-//! What a launch takes at the least: its bytes over the rate of DRAM, its products over those of the units that make them.
+//! A lower bound on the time of a launch: its bytes over the rate of DRAM, and its products over the rates of the units
+//! that compute them.
 //!
 //! # Promise
 //!
-//! No launch whose tensors are not in a cache when it starts, and do not overlap, ends before that.
+//! No launch takes less than this time if its tensors are in no cache when it starts and do not overlap.
 //!
 //! # Argument
 //!
-//! Bytes and products are those that a launch cannot do without ([`Compulsory`](atlas_codegen::analysis::Compulsory)), rates those of
-//! the card's data sheet, which no clock exceeds. What is written may stay in the L2 cache when a launch ends, but it takes the place
-//! of lines that others wrote, in programs as in benchmarks.
+//! The bytes and products are those that a launch cannot avoid ([`Compulsory`](atlas_codegen::analysis::Compulsory)).
+//! The rates are those of the card's data sheet, which no clock exceeds. Written data may stay in the L2 cache when a
+//! launch ends, but it displaces lines that others wrote, in programs as in benchmarks.
 //!
 //! # Breaks it
 //!
-//! - Tensors that are in the L2 cache, where they fit it: [`Roofline::fits_l2`] says so.
-//! - One tensor given for two inputs, which is read once. Nothing here knows the arguments, so the promise leaves it out.
-//! - An index that is not all of a dim, such as `n / 64`: tests/roofline.rs::parts_of_coordinates_come_to_parts_of_a_dim.
+//! - Tensors that are in the L2 cache, if they fit: [`Roofline::fits_l2`] tells.
+//! - One tensor passed for two inputs, which is read once. The bound does not know the arguments, so the promise
+//!   excludes this.
+//! - An index that is not a whole dim, such as `n / 64`:
+//!   tests/roofline.rs::parts_of_coordinates_come_to_parts_of_a_dim.
 
 use crate::compile::build_kernel;
 use crate::error::{CompileFailure, Result};
@@ -23,26 +26,27 @@ use atlas_codegen::{Card, Machine, pipeline};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use std::fmt;
 
-/// What a launch takes at the least on a card.
+/// A lower bound on the time of a launch on a card.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roofline {
-    /// Microseconds of the unit that has most to do.
+    /// Microseconds of the unit with the most work.
     pub us: f64,
     /// That unit.
     pub unit: Unit,
-    /// Bytes that cross DRAM: each element that is read, and each that is written, once.
+    /// Bytes that cross DRAM: each element that is read counts once, and each element that is written counts once.
     pub bytes: f64,
-    /// Floating-point operations of products as the config makes them, two for each multiply-add.
+    /// Floating-point operations of the products with this config, two per multiply-add.
     pub flops: f64,
-    /// The card whose data sheet it is.
+    /// The card whose data sheet gives the rates.
     pub card: &'static Card,
-    /// Whether all of the bytes fit the L2 cache, so that a launch which finds them there may be faster.
+    /// Whether all of the bytes fit in the L2 cache, so that a launch that finds them there may be faster.
     pub fits_l2: bool,
-    /// Whether data, numbers that the caller gives, or indices that are not understood decide how much more there is to do.
+    /// Whether there may be more work, depending on data, on numbers that the caller gives, or on indices that the
+    /// analysis does not understand.
     pub is_open: bool,
 }
 
-/// What of a GPU may bound a kernel.
+/// The units of a GPU that may bound a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Memory outside the chip.
@@ -50,7 +54,7 @@ pub enum Unit {
     Dram,
     /// Tensor cores.
     TensorCores,
-    /// Multiply-adds of products that no tensor core makes.
+    /// Multiply-adds of products that do not use tensor cores.
     MultiplyAdds,
 }
 
@@ -64,10 +68,10 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What a launch of a kernel with a config takes at the least, for sizes of its dims in the signature's order.
+/// The lower bound on a launch of a kernel with a config, for the sizes of its dims in the signature's order.
 ///
 /// # Errors
-/// If the kernel cannot be built with the config, or a pass refuses it.
+/// If the kernel cannot be built with the config, or if a pass refuses it.
 pub fn roofline(
     def: &'static KernelDef,
     spec: &Specialization,

@@ -1,10 +1,10 @@
 //! The tune space of a kernel for one specialization on one machine: lowered once, ranked for every size.
 //!
-//! What a size changes in a config's cost are formulas ([`WorkTable`]), so a launch at a new size of a specialization
-//! met before lowers nothing. Spaces are kept for the process, bounded by the number of their configs; the least
-//! recently used go. They hold no Tile IR: that of the few configs that are compiled is built again.
+//! The part of a config's cost that depends on sizes is kept as formulas ([`WorkTable`]), so a launch at a new size of
+//! a known specialization lowers nothing. Spaces are kept for the process, bounded by the number of their configs, and
+//! the least recently used are dropped. They hold no Tile IR: that of the few configs that are compiled is built again.
 //!
-//! A space that several threads want at once is explored by the first; the others wait for it, and for it alone.
+//! If several threads need a space at once, the first explores it. The others wait for this space only.
 
 use super::explore::{Point, explore};
 use super::model::Terms;
@@ -16,7 +16,7 @@ use atlas_dsl::{Config, Kernel, KernelDef, Specialization, Verified};
 use lru::LruCache;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Configs of the spaces that are kept, at most: of two that are as large as may be.
+/// The most configs of all spaces that are kept: enough for two of the largest spaces.
 const MOST_CONFIGS: usize = 8192;
 
 /// What a space depends on.
@@ -25,9 +25,9 @@ struct SpaceKey {
     /// The address of the kernel's declaration, which is static.
     def: usize,
     spec: Specialization,
-    /// `None` is the CPU.
+    /// `None` for the CPU.
     machine: Option<Machine>,
-    /// The caller's config, where it is the only one.
+    /// The caller's config, if it is the only one.
     given: Option<Config>,
 }
 
@@ -35,21 +35,21 @@ struct SpaceKey {
 pub(crate) struct Space {
     pub(crate) def: &'static KernelDef,
     spec: Specialization,
-    /// In the order of the tune space.
+    /// The points, in the order of the tune space.
     pub(crate) points: Vec<Point>,
     /// The work of the points that were lowered, in their order.
     works: WorkTable,
-    /// The place of each of these in `points`.
+    /// The index in `points` of each of these.
     lowered: Vec<usize>,
 }
 
-/// A space that is explored, or that somebody is exploring.
+/// A space that has been explored, or that a thread is exploring.
 type SpaceSlot = Arc<OnceLock<Arc<Space>>>;
 
-/// What is kept under a key.
+/// The value of a key.
 struct Entry {
     slot: SpaceSlot,
-    /// The configs that are counted for it: none while it is explored.
+    /// The number of configs that is counted for it: 0 while it is explored.
     configs: usize,
 }
 
@@ -67,7 +67,7 @@ impl Spaces {
         Spaces { by_key: LruCache::unbounded(), configs: 0, most }
     }
 
-    /// Where the space of a key is, or will be.
+    /// The slot of a key, which is filled once the space is explored.
     fn slot(&mut self, key: &SpaceKey) -> SpaceSlot {
         if let Some(entry) = self.by_key.get(key) {
             return entry.slot.clone();
@@ -82,7 +82,7 @@ impl Spaces {
         self.by_key.get(key)?.slot.get().cloned()
     }
 
-    /// Counts the configs of a space that has been explored; the least recently used spaces go.
+    /// Counts the configs of a space that has been explored, and drops the least recently used spaces.
     fn count(&mut self, key: &SpaceKey, slot: &SpaceSlot, space: &Space) {
         let Some(entry) = self.by_key.peek_mut(key) else { return };
         if entry.configs > 0 || !Arc::ptr_eq(&entry.slot, slot) {
@@ -109,7 +109,7 @@ impl Space {
         if let Some(space) = slot.get() {
             return space.clone();
         }
-        // Not while the lock is held: it takes milliseconds.
+        // Not while the lock is held, because it takes milliseconds.
         let space = slot.get_or_init(|| Arc::new(Space::explore(def, key.spec.clone(), machine)));
         spaces().count(&key, &slot, space);
         space.clone()
@@ -128,7 +128,7 @@ impl Space {
         space
     }
 
-    /// A space of one config, which the caller gave. It is built, to be checked, and not lowered.
+    /// A space of one config, which the caller gave. The config is built, to check it, and not lowered.
     ///
     /// # Errors
     /// `RuntimeError::Kernel` if the kernel cannot be built with it.
@@ -156,12 +156,12 @@ impl Space {
         &self.spec
     }
 
-    /// True if some point was lowered, so that its cost can be told.
+    /// True if any point was lowered, so that its cost is known.
     pub(crate) fn has_lowered(&self) -> bool {
         !self.lowered.is_empty()
     }
 
-    /// What the cost of each lowered point is made of, for these sizes of the dims in the signature's order.
+    /// The cost terms of each lowered point, for these sizes of the dims in the signature's order.
     pub(crate) fn terms(&self, dims: &[u64], machine: &Machine) -> impl Iterator<Item = (usize, Terms)> {
         let mut works = self.works.at(dims);
         self.lowered.iter().enumerate().map(move |(i, &point)| (point, Terms::of(works.of(i), machine)))
@@ -172,7 +172,7 @@ impl Space {
         build_kernel(self.def, &self.spec, &self.points[point].config)
     }
 
-    /// The key of a config's compiled kernel, for the target of the machine that the space is of.
+    /// The key of a config's compiled kernel, for a target.
     pub(crate) fn key(&self, point: usize, target: Target) -> Result<KernelKey> {
         let Point { config, key, .. } = &self.points[point];
         if let Some(key) = key.get() {
@@ -232,14 +232,14 @@ mod tests {
         assert!(Arc::ptr_eq(&keep(&mut spaces, 1, 4), &first), "the first of a key stays");
         keep(&mut spaces, 3, 4);
         assert_eq!([1, 2, 3].map(|n| spaces.by_key.contains(&key(n))), [true, false, true]);
-        // One that is too large alone stays until the next.
+        // A single space that is too large stays until the next one is added.
         keep(&mut spaces, 4, 40);
         assert_eq!((spaces.by_key.len(), spaces.configs), (1, 40));
         keep(&mut spaces, 5, 1);
         assert_eq!((spaces.by_key.len(), spaces.configs), (1, 1));
     }
 
-    /// Threads of a pool take up other work while they wait for their own, which may be the same space.
+    /// Threads of a pool run other tasks while they wait for their own, and such a task may need the same space.
     #[test]
     fn a_space_is_explored_once_however_many_want_it() {
         static BUILT: AtomicUsize = AtomicUsize::new(0);

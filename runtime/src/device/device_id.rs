@@ -1,16 +1,16 @@
-//! Which device: a name that holds nothing open.
+//! Names of devices. A name does not hold the device open.
 
 use atlas_codegen::Machine;
 use std::fmt;
 
-/// Which device: the CPU, a GPU by its number, or a simulated one.
+/// The name of a device: the CPU, a GPU by its number, or a simulated GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceId {
     /// The host: kernels run in the interpreter.
     Cpu,
     /// A GPU, numbered as the driver numbers it.
     Cuda(usize),
-    /// A simulated GPU: executes the PTX for this machine on the host.
+    /// A simulated GPU: the host executes the PTX for this machine.
     Sim(Machine),
 }
 

@@ -8,7 +8,7 @@ use crate::select::ConfigSource;
 use atlas_dsl::{Config, DType, Kernel, Verified};
 use std::sync::Arc;
 
-/// A config that was refused, or left for a better one, and why.
+/// A config that was refused, or passed over for a better one, and the reason.
 pub(crate) type PassedOver = (Config, String);
 
 /// What a launch of one exact problem does.
@@ -16,27 +16,27 @@ pub(crate) struct LaunchPlan {
     pub(crate) config: Config,
     pub(crate) source: ConfigSource,
     pub(crate) body: LaunchBody,
-    /// Configs that stood before this one.
+    /// The configs that ranked before this one.
     pub(crate) passed_over: Vec<PassedOver>,
-    /// How often it was launched, if sizes are recorded.
+    /// The count of its launches, if sizes are recorded.
     pub(crate) tally: Option<Arc<Tally>>,
-    /// The parameters that are numbers, with their types: each launch gives values of its own, which must fit.
+    /// The parameters that are numbers, with their types. Each launch passes its own values, which must fit.
     pub(crate) numbers: Box<[(usize, DType)]>,
 }
 
-/// What runs.
+/// The body of a launch.
 pub(crate) enum LaunchBody {
-    /// Nothing.
+    /// An empty launch.
     Empty,
-    /// Tile IR, in the interpreter.
+    /// Tile IR for the interpreter.
     Cpu { kernel: Arc<Verified<Kernel>>, dims: Vec<u64> },
-    /// A loaded kernel, with its grid and how its parameters are made.
+    /// A loaded kernel, with its grid and the recipe for its parameters.
     Gpu { kernel: Arc<LoadedKernel>, grid: u32, params: Vec<LaunchParam> },
 }
 
 impl LaunchPlan {
-    /// The kernel that a failed launch speaks against, if another config may do: the driver refused it before it ran,
-    /// and the caller did not ask for it.
+    /// The kernel to mark as refused after a failed launch, if another config may work: the driver refused it before it
+    /// ran, and the caller did not ask for it.
     pub(crate) fn refused_by(&self, error: &RuntimeError) -> Option<(KernelKey, String)> {
         match (&self.body, error) {
             (LaunchBody::Gpu { kernel, .. }, RuntimeError::Driver(e))
@@ -50,7 +50,7 @@ impl LaunchPlan {
 }
 
 impl LaunchBody {
-    /// Local memory of one thread in bytes: more than 0 if registers of the kernel spill.
+    /// Bytes of local memory per thread: more than 0 if registers of the kernel spill.
     pub(crate) fn local_bytes(&self) -> u32 {
         match self {
             LaunchBody::Gpu { kernel, .. } => kernel.facts.local_bytes,
@@ -62,10 +62,10 @@ impl LaunchBody {
 /// One parameter of the `.entry`, as far as the plan knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaunchParam {
-    /// Known: a size, a stride or a count.
+    /// A known value: a size, a stride or a count.
     Bits(u64),
     /// The address of an argument.
     Address(usize),
-    /// The number that an argument is.
+    /// The number that is passed as an argument.
     Number(usize, DType),
 }

@@ -1,8 +1,8 @@
-//! Devices: the CPU, which is always there, the GPUs that the driver shows, and simulated ones.
+//! Devices: the CPU, which is always there, the GPUs that the driver reports, and simulated ones.
 //!
-//! A device runs kernels and keeps what its launches have found out: compiled and loaded kernels, plans of launches, and what was
-//! refused. The room may depend on `gpu`, which does the work, on `compile` for the kernel store, and on `bundle`, `select` and
-//! `records`, which a device has. It knows no tensors and no arguments.
+//! A device runs kernels and keeps the results of earlier launches: compiled and loaded kernels, launch plans, and
+//! refusals. The room may depend on `gpu`, which does the work, on `compile` for the kernel store, and on `bundle`,
+//! `select` and `records`, which a device has. It knows no tensors and no arguments.
 //!
 //! | file | holds |
 //! |---|---|
@@ -38,7 +38,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Where kernels run and tensors live. Cheap to clone; clones share everything.
+/// A place where kernels run and tensors live. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
@@ -57,7 +57,7 @@ struct Inner {
     counters: DeviceCounters,
 }
 
-/// What runs the kernels.
+/// The backend that runs the kernels.
 pub(crate) enum Backend {
     Cpu,
     Cuda(Arc<Context>),
@@ -65,7 +65,7 @@ pub(crate) enum Backend {
     Virtual(Box<dyn VirtualGpu>),
 }
 
-/// What a device may do where no compiled kernel is at hand.
+/// What a device may do if no compiled kernel is available.
 struct Policy {
     compiles: AtomicBool,
     falls_back_to_cpu: AtomicBool,
@@ -106,26 +106,27 @@ impl Device {
         self.inner.records.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets the tuning records that choices on this device follow from now on, and forgets the choices made. A GPU starts
-    /// with [`Records::of_gpu`], one of [`Device::sim`] too, by the name that it has.
+    /// Sets the tuning records for the choices on this device from now on, and forgets earlier choices. A GPU starts
+    /// with [`Records::of_gpu`]. So does a device of [`Device::sim`], under its own name.
     pub fn set_records(&self, records: Records) {
         *self.inner.records.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(records);
         self.plans().forget_choices();
     }
 
-    /// The bundles whose kernels this device runs. A GPU starts with [`Bundles::of_program`], one of [`Device::sim`] too.
+    /// The bundles whose kernels this device runs. A GPU and a device of [`Device::sim`] start with
+    /// [`Bundles::of_program`].
     pub fn bundles(&self) -> Arc<Bundles> {
         self.inner.bundles.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes other bundles in place of those it has, none with `Bundles::default()`, and forgets the choices made.
+    /// Replaces the bundles of this device (`Bundles::default()` removes them all), and forgets earlier choices.
     pub fn set_bundles(&self, bundles: Bundles) {
         *self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(bundles);
         self.plans().forget_refusals();
         self.plans().forget_choices();
     }
 
-    /// Adds a bundle, to be asked after those that are there, and forgets the choices made.
+    /// Adds a bundle, to be searched after the existing ones, and forgets earlier choices.
     pub fn add_bundle(&self, bundle: Bundle) {
         let mut bundles = self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut bundles).add(bundle);
@@ -134,25 +135,28 @@ impl Device {
         self.plans().forget_choices();
     }
 
-    /// Whether launches on this device compile what is nowhere at hand: at first if this build has a compiler.
+    /// Whether launches on this device compile kernels that are not available otherwise. Initially true if this build
+    /// has a compiler.
     pub fn compiles(&self) -> bool {
         self.inner.policy.compiles.load(Ordering::Relaxed)
     }
 
-    /// Forbids or allows compiling. A program that forbids it runs what its bundles and the kernel store have, and says so
-    /// where they lack a kernel, but never waits for a compiler. Without a compiler in this build nothing changes.
+    /// Allows or forbids compiling. A device that may not compile runs kernels from its bundles and the kernel store.
+    /// If they lack a kernel, the launch fails with an error, but it never waits for a compiler. In a build without a
+    /// compiler this has no effect.
     pub fn set_compiling(&self, compiles: bool) {
         self.inner.policy.compiles.store(compiles && HAS_COMPILER, Ordering::Relaxed);
         self.plans().forget_choices();
     }
 
-    /// Whether the CPU runs what has no compiled kernel.
+    /// Whether the CPU runs launches for which there is no compiled kernel.
     pub fn falls_back_to_cpu(&self) -> bool {
         self.inner.policy.falls_back_to_cpu.load(Ordering::Relaxed)
     }
 
-    /// Allows or forbids that the CPU runs a launch on this GPU whose kernel is in no bundle and cannot be compiled: its
-    /// tensors are copied to the host and back. It is slow, and [`DeviceStats::on_cpu`] counts it; at first it is forbidden.
+    /// Allows or forbids the CPU to run a launch on this GPU if its kernel is in no bundle and cannot be compiled. The
+    /// tensors are copied to the host and back. This is slow, and [`DeviceStats::on_cpu`] counts it. Initially it is
+    /// forbidden.
     pub fn set_cpu_fallback(&self, allowed: bool) {
         self.inner.policy.falls_back_to_cpu.store(allowed, Ordering::Relaxed);
         self.plans().forget_choices();
@@ -166,7 +170,7 @@ impl Device {
         }
     }
 
-    /// Which device it is.
+    /// The name of the device.
     pub fn id(&self) -> DeviceId {
         self.inner.id
     }
@@ -181,7 +185,8 @@ impl Device {
         matches!(self.inner.backend, Backend::Virtual(_))
     }
 
-    /// The GPU's name as the driver gives it; `CPU` for the CPU, such as `simulator sm_90` for a simulated GPU.
+    /// The GPU's name as the driver gives it, `CPU` for the CPU, and a name such as `simulator sm_90` for a simulated
+    /// GPU.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
@@ -191,17 +196,18 @@ impl Device {
         self.inner.machine.map(|m| (m.sm / 10, m.sm % 10))
     }
 
-    /// What kernels are compiled for on this device; `None` on the CPU.
+    /// The target that kernels are compiled for on this device; `None` on the CPU.
     pub fn target(&self) -> Option<Target> {
         self.inner.machine.map(|m| m.target())
     }
 
-    /// What a GPU holds: as its driver says, for a simulated one as the usual GPU of its arch; `None` on the CPU.
+    /// The machine description of a GPU: from its driver, or, for a simulated GPU, that of the usual GPU of its arch.
+    /// `None` on the CPU.
     pub fn machine(&self) -> Option<Machine> {
         self.inner.machine
     }
 
-    /// The highest CUDA version that the driver serves, as (major, minor); `None` where there is no driver.
+    /// The highest CUDA version that the driver supports, as (major, minor); `None` without a driver.
     pub fn driver_version(&self) -> Option<(u32, u32)> {
         match &self.inner.backend {
             Backend::Cpu | Backend::Virtual(_) => None,
@@ -209,14 +215,15 @@ impl Device {
         }
     }
 
-    /// Streaming multiprocessors of a GPU, for a simulated one those of the usual GPU of its arch; cores of the CPU.
+    /// The number of streaming multiprocessors of a GPU (of the usual GPU of its arch if it is simulated), or of cores
+    /// of the CPU.
     pub fn sm_count(&self) -> u32 {
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         self.inner.machine.map_or_else(cores, |m| m.sms)
     }
 
-    /// Where a GPU sits, as `nvidia-smi -i` takes it: the same in every process, whatever devices that sees. `None` on the CPU and on
-    /// a simulated GPU.
+    /// The PCI address of a GPU, as `nvidia-smi -i` takes it. It is the same in every process, whichever devices that
+    /// process sees. `None` on the CPU and on a simulated GPU.
     pub fn pci_address(&self) -> Option<&str> {
         match &self.inner.backend {
             Backend::Cpu | Backend::Virtual(_) => None,
@@ -232,13 +239,13 @@ impl Device {
         }
     }
 
-    /// Bytes of the tensors that live on the device, and the most there were at once. Launches allocate nothing.
+    /// Bytes of the tensors on the device now, and the most so far. Launches allocate nothing.
     pub fn tensor_bytes(&self) -> (u64, u64) {
         let c = &self.inner.counters;
         (c.bytes.load(Ordering::Relaxed), c.most_bytes.load(Ordering::Relaxed))
     }
 
-    /// What the driver says of a GPU's memory; `None` on the CPU and on a simulated GPU.
+    /// Memory figures of a GPU from its driver; `None` on the CPU and on a simulated GPU.
     ///
     /// # Errors
     /// `RuntimeError::Driver`.
@@ -249,8 +256,8 @@ impl Device {
         }
     }
 
-    /// Waits for the device, gives memory that no tensor uses back to the system, and counts
-    /// [`DeviceMemory::most_used`] anew. Otherwise a GPU's memory is kept for the tensors to come.
+    /// Waits for the device, returns memory that no tensor uses to the system, and restarts the count of
+    /// [`DeviceMemory::most_used`]. Without this call, a GPU's memory is kept for later tensors.
     ///
     /// # Errors
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
@@ -296,7 +303,7 @@ impl fmt::Debug for Device {
 }
 
 impl Device {
-    /// This device and another one in words that tell them apart.
+    /// The texts for this device and another one that tell them apart.
     pub(crate) fn beside(&self, other: &Device) -> (String, String) {
         let (one, two) = (self.inner.id.to_string(), other.inner.id.to_string());
         let two = if one == two { "another device of that name".to_owned() } else { two };
@@ -315,7 +322,7 @@ impl fmt::Display for Device {
 }
 
 impl PartialEq for Device {
-    /// Equal devices hold each other's tensors. Each simulator has a memory of its own.
+    /// Equal devices can use each other's tensors. Each simulator has a memory of its own.
     fn eq(&self, other: &Device) -> bool {
         let simulated = self.simulates();
         self.inner.id == other.inner.id && (!simulated || Arc::ptr_eq(&self.inner, &other.inner))
@@ -326,7 +333,7 @@ impl Eq for Device {}
 
 #[cfg(test)]
 impl Device {
-    /// A GPU that is not there: nothing runs on it, but it is another device than the CPU.
+    /// A GPU that does not exist: nothing runs on it, but it differs from the CPU.
     pub(crate) fn absent(ordinal: usize) -> Device {
         Device::build(DeviceId::Cuda(ordinal), Backend::Cpu, None, CacheDir::Off)
     }

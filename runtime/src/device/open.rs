@@ -1,4 +1,4 @@
-//! Opening devices, and the one of each that a process shares.
+//! Opens devices. A process shares one instance of each.
 
 use super::{Backend, Device, DeviceId};
 use crate::compile::CacheDir;
@@ -11,8 +11,9 @@ impl Device {
     /// The first GPU that a supported target runs on, else the CPU.
     ///
     /// # Errors
-    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened, [`DeviceError::Forked`] if that is because this process was
-    /// forked. A machine with no driver is no error.
+    /// `RuntimeError::Driver` if there is a GPU but it cannot be opened, [`DeviceError::Forked`] if that is because
+    /// this process was
+    /// forked. A machine without a driver is not an error.
     pub fn best() -> Result<Device> {
         let count = match driver() {
             Err(e @ DeviceError::Forked {}) => return Err(e.into()),
@@ -31,7 +32,7 @@ impl Device {
     pub fn cpu() -> Device {
         match Device::shared(DeviceId::Cpu) {
             Ok(device) => device,
-            // Opening the CPU calls nothing that fails; this arm keeps the signature plain.
+            // Opening the CPU calls nothing that can fail. This arm avoids a `Result` in the signature.
             Err(_) => Device::build(DeviceId::Cpu, Backend::Cpu, None, CacheDir::Off),
         }
     }
@@ -39,23 +40,24 @@ impl Device {
     /// GPU number `ordinal`. There is one per process and number.
     ///
     /// # Errors
-    /// `RuntimeError::Device`: no driver, a driver too old, no such GPU, one that no target runs on, or a process that was forked
-    /// from one that had started CUDA.
+    /// `RuntimeError::Device` if there is no driver, the driver is too old, there is no such GPU, no target runs on it,
+    /// or the process was forked from one that had started CUDA.
     pub fn cuda(ordinal: usize) -> Result<Device> {
         Device::shared(DeviceId::Cuda(ordinal))
     }
 
-    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture. As a GPU does, it
-    /// starts with the bundles of the program and the tuning records of its name.
+    /// The simulator of a GPU of an architecture, such as `sm_90`. There is one per process and architecture. Like a
+    /// GPU, it starts with the bundles of the program and the tuning records of its name.
     ///
     /// # Errors
-    /// [`DeviceError::NoSuchArch`], also in a program that was built without the feature `sim`.
+    /// [`DeviceError::NoSuchArch`] if there is no such architecture, or if the program was built without the feature
+    /// `sim`.
     pub fn sim(arch: &str) -> Result<Device> {
         let machine = arch.parse().map_err(|reason| DeviceError::NoSuchArch { reason })?;
         Device::shared(DeviceId::Sim(machine))
     }
 
-    /// A device of its own, with its own kernel store: [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] give the
+    /// A separate device with its own kernel store. [`Device::cpu`], [`Device::cuda`] and [`Device::sim`] return the
     /// shared ones.
     ///
     /// # Errors

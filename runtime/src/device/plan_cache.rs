@@ -1,4 +1,5 @@
-//! The plan cache of a device: plans of launches by their words, loaded kernels, refusals. All of it is bounded.
+//! The plan cache of a device: launch plans by the words of their problem, loaded kernels, and refusals, all of them
+//! bounded.
 
 use super::launch_plan::{LaunchBody, LaunchPlan};
 use crate::compile::KernelKey;
@@ -10,28 +11,28 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Plans, loaded kernels and refusals that a device keeps; past it, the least recently used goes, of kernels the one that was
-/// launched the longest time ago.
+/// The most plans, loaded kernels and refusals that a device keeps. Beyond it, the least recently used is dropped; for
+/// kernels, the one with the oldest launch.
 const MOST_PLANS: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 const MOST_LOADED: usize = 1024;
 const MOST_REFUSED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 
-/// Plans by their words.
+/// Plans by the words of their problem.
 type ByProblem = LruCache<Box<[u64]>, Arc<LaunchPlan>, BuildHasherDefault<WordHasher>>;
 
-/// The plans of a device, its loaded kernels, and what was refused on it. Each is bounded.
+/// The plans of a device, its loaded kernels, and its refusals. Each is bounded.
 ///
-/// A kernel that is pushed out is not unloaded under anybody's feet: plans, prepared launches and launches that are
-/// being queued hold it by `Arc`, and when the last of them goes, [`DriverModule`](crate::gpu::DriverModule) waits for the
-/// device before it unloads, so that a launch in flight on any stream has ended.
+/// A kernel that is evicted is not unloaded while it is in use: plans, prepared launches and launches that are being
+/// queued hold it by `Arc`. When the last of them is dropped, [`DriverModule`](crate::gpu::DriverModule) waits for the
+/// device before it unloads the kernel, so a launch in flight on any stream has ended.
 pub(crate) struct PlanCache {
     by_problem: Mutex<ByProblem>,
-    /// How often choices were forgotten: a plan that was begun before is not kept after.
+    /// How often choices were forgotten. A plan that was begun before is not kept afterwards.
     generation: AtomicU64,
     loaded: Mutex<BTreeMap<KernelKey, Arc<LoadedKernel>>>,
     most_loaded: usize,
     refused: Mutex<LruCache<KernelKey, String>>,
-    /// Kernels that some thread is making now.
+    /// The kernels that some thread is making now.
     making: Mutex<HashMap<KernelKey, Weak<Mutex<()>>>>,
 }
 
@@ -52,7 +53,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hashes words by rotation and multiplication. Keys are compared whole, so collisions cost time alone.
+/// Hashes words by rotation and multiplication. Keys are compared in full, so collisions only cost time.
 #[derive(Default)]
 pub(crate) struct WordHasher(u64);
 
@@ -88,13 +89,13 @@ impl PlanCache {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Keeps a plan that was begun in a generation, unless choices were forgotten since.
+    /// Keeps a plan that was begun in a generation, unless choices have been forgotten since.
     pub(crate) fn keep(&self, words: &[u64], plan: &Arc<LaunchPlan>, begun: u64) {
         let mut plans = lock(&self.by_problem);
         if self.generation() != begun {
             return;
         }
-        // What is pushed out may unload a kernel, which waits for the device: not while the lock is held.
+        // Dropping an evicted plan may unload a kernel, which waits for the device, so the lock is not held.
         let evicted = plans.push(words.into(), plan.clone());
         drop(plans);
         drop(evicted);
@@ -105,15 +106,15 @@ impl PlanCache {
         lock(&self.loaded).get(key).cloned()
     }
 
-    /// Keeps a loaded kernel as if it were launched now, or gives the one that another thread loaded meanwhile. If one is
-    /// pushed out, so are the plans that hold it.
+    /// Keeps a loaded kernel as if it were launched now, or returns the one that another thread has loaded in the
+    /// meantime. If a kernel is evicted, the plans that hold it are too.
     pub(crate) fn keep_loaded(&self, kernel: Arc<LoadedKernel>, now: u64) -> Arc<LoadedKernel> {
         let mut all = lock(&self.loaded);
         if let Some(first) = all.get(&kernel.key) {
             return first.clone();
         }
         kernel.touch(now);
-        // Launches of a known problem only say when they were, so that the oldest is looked for, among all of them.
+        // Launches of a known problem only store their time, so the oldest kernel is searched for among all of them.
         let oldest = all.values().min_by_key(|k| k.launched()).map(|k| k.key).filter(|_| all.len() >= self.most_loaded);
         let evicted = oldest.and_then(|key| all.remove(&key));
         all.insert(kernel.key, kernel.clone());
@@ -124,7 +125,7 @@ impl PlanCache {
         kernel
     }
 
-    /// The turn to make a kernel: who else wants the same one waits for it, and finds what became of it.
+    /// The lock for making a kernel. Other threads that need the same kernel wait for it, and then find the result.
     pub(crate) fn turn(&self, key: &KernelKey) -> Arc<Mutex<()>> {
         let mut making = lock(&self.making);
         if let Some(turn) = making.get(key).and_then(Weak::upgrade) {
@@ -136,12 +137,12 @@ impl PlanCache {
         turn
     }
 
-    /// Why a kernel is not tried on this device.
+    /// Why a kernel is refused on this device, if it is.
     pub(crate) fn refusal(&self, key: &KernelKey) -> Option<String> {
         lock(&self.refused).get(key).cloned()
     }
 
-    /// Remembers that a kernel is refused here, and drops it and its plans. Another device may take it.
+    /// Remembers that a kernel is refused here, and drops it and its plans. Another device may accept it.
     pub(crate) fn refuse(&self, key: &KernelKey, reason: &str) {
         lock(&self.refused).put(*key, reason.to_owned());
         let loaded = lock(&self.loaded).remove(key);
@@ -159,7 +160,7 @@ impl PlanCache {
         drop(dropped);
     }
 
-    /// Drops all plans, so that each problem's config is chosen anew. Loaded kernels stay.
+    /// Drops all plans, so that the config of each problem is chosen again. Loaded kernels stay.
     pub(crate) fn forget_choices(&self) {
         let mut plans = lock(&self.by_problem);
         self.generation.fetch_add(1, Ordering::Release);
@@ -169,7 +170,7 @@ impl PlanCache {
         drop(dropped);
     }
 
-    /// Forgets what was refused: a damaged file may have been replaced.
+    /// Forgets all refusals, because a damaged file may have been replaced.
     pub(crate) fn forget_refusals(&self) {
         lock(&self.refused).clear();
     }
@@ -179,7 +180,7 @@ impl PlanCache {
         !lock(&self.refused).is_empty()
     }
 
-    /// Bytes of local memory of a thread of a loaded kernel whose registers spill.
+    /// Bytes of local memory per thread of a loaded kernel whose registers spill.
     pub(crate) fn spills(&self, key: &KernelKey) -> Option<u32> {
         let bytes = lock(&self.loaded).get(key).map(|k| k.facts.local_bytes)?;
         (bytes > 0).then_some(bytes)
@@ -202,7 +203,7 @@ mod tests {
         let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         plans.keep(&words, &Arc::new(plan), plans.generation());
-        // Loaded first, and launched ever since.
+        // Loaded first, and launched regularly since.
         for (key, now) in [(2, 10), (3, 20), (4, 30)] {
             hot.touch(now - 1);
             load(key, now);
@@ -210,7 +211,7 @@ mod tests {
             assert_eq!(kept, [true, key == 2, key == 3, key == 4]);
         }
         assert!(plans.find(&words).is_some());
-        // When it rests it goes, and its plan with it.
+        // Once it is no longer launched it is evicted, and its plan too.
         load(5, 40);
         assert!(plans.loaded(&hot.key).is_none() && plans.find(&words).is_none());
     }

@@ -1,4 +1,4 @@
-//! Simulated devices: opening one with options, and what its latest launch did.
+//! Simulated devices: opening one with options, and the report of its latest launch.
 
 use super::{Backend, Device, DeviceId};
 use crate::compile::CacheDir;
@@ -8,9 +8,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 impl Device {
-    /// A simulator of its own, with its own memory and kernel store, that executes as the options say. A target stands
-    /// for the usual GPU of its generation. Unlike that of [`Device::sim`] it has no bundles and no tuning records but those that it
-    /// is given: what tries kernels does not depend on the environment.
+    /// A separate simulator with its own memory and kernel store, which executes as the options say. A target stands
+    /// for the usual GPU of its generation. Unlike a device of [`Device::sim`], it has only the bundles and tuning
+    /// records that it is given, so tests of kernels do not depend on the environment.
     pub fn sim_with(machine: impl Into<Machine>, options: SimOptions, cache: CacheDir) -> Device {
         let machine = machine.into();
         let id = DeviceId::Sim(machine);
@@ -18,7 +18,7 @@ impl Device {
         Device::build(id, gpu, Some(machine), cache)
     }
 
-    /// What the latest launch on this simulator did; `None` before the first, and on any other device.
+    /// The report of the latest launch on this simulator; `None` before the first, and on any other device.
     pub fn simulated(&self) -> Option<Arc<SimRun>> {
         let Backend::Virtual(gpu) = self.backend() else { return None };
         let gpu: &dyn Any = &**gpu;

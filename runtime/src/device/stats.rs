@@ -1,9 +1,9 @@
-//! What a device has done so far: its counters, and the numbers that users see of them.
+//! The counters of a device, and the numbers that users see of them.
 
 use super::Device;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a device counts as it works.
+/// The counters of a device.
 #[derive(Default)]
 pub(crate) struct DeviceCounters {
     pub(crate) launches: AtomicU64,
@@ -11,27 +11,28 @@ pub(crate) struct DeviceCounters {
     pub(crate) compiled: AtomicU64,
     pub(crate) spilling: AtomicU64,
     pub(crate) passed_over: AtomicU64,
-    /// Problems whose config a record, a corrected and an uncorrected cost model chose.
+    /// Problems whose config was chosen by a record, by the corrected cost model, and by the uncorrected one.
     pub(crate) by_record: AtomicU64,
     pub(crate) by_nearby: AtomicU64,
     pub(crate) by_model: AtomicU64,
-    /// Problems that a bundle had, by their sizes and by their region, and those that fell back to the CPU.
+    /// Problems whose kernel came from a bundle, by their sizes and by their region, and problems that fell back to the
+    /// CPU.
     pub(crate) by_bundle: AtomicU64,
     pub(crate) by_region: AtomicU64,
     pub(crate) by_cpu: AtomicU64,
     /// Microseconds in the driver's loader.
     pub(crate) load_us: AtomicU64,
-    /// Bytes of the tensors that live, and the most there were.
+    /// Bytes of the live tensors, and the most so far.
     pub(crate) bytes: AtomicU64,
     pub(crate) most_bytes: AtomicU64,
 }
 
-/// What a device has done so far. Numbers only grow.
+/// Counters of a device since it was opened. Numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceStats {
-    /// Launches, empty ones included.
+    /// Launches, including empty ones.
     pub launches: u64,
-    /// Launches whose problem had been seen before.
+    /// Launches of problems seen before.
     pub warm_launches: u64,
     /// Kernels compiled.
     pub compiled: u64,
@@ -39,9 +40,9 @@ pub struct DeviceStats {
     pub memory_hits: u64,
     /// Kernels found in the disk cache.
     pub disk_hits: u64,
-    /// Disk cache entries that were damaged, and were rebuilt.
+    /// Disk cache entries that were damaged and then rebuilt.
     pub corrupt_entries: u64,
-    /// Reads and writes of the disk cache that failed; they cost a compilation and nothing else.
+    /// Reads and writes of the disk cache that failed. Each only costs a compilation.
     pub disk_failures: u64,
     /// Loaded kernels that use local memory, that is, whose registers spill.
     pub spilling_kernels: u64,
@@ -51,20 +52,21 @@ pub struct DeviceStats {
     pub chosen_by_nearby: u64,
     /// Problems whose config the cost model chose alone.
     pub chosen_by_model: u64,
-    /// Problems whose kernel a bundle had, for their own sizes.
+    /// Problems whose kernel a bundle had for exactly their sizes.
     pub chosen_by_bundle: u64,
     /// Problems whose kernel a bundle had, for a region of sizes.
     pub chosen_by_region: u64,
-    /// Problems that the CPU ran, since no kernel could be had: see [`Device::set_cpu_fallback`].
+    /// Problems that ran on the CPU because no kernel was available: see [`Device::set_cpu_fallback`].
     pub on_cpu: u64,
     /// Microseconds that the driver took to load kernels, which includes assembling PTX.
     pub load_us: u64,
-    /// Configs that stood first but were refused by the compiler or the driver, or left for one that does not spill.
+    /// Configs that ranked first but were refused by the compiler or the driver, or were passed over for one that does
+    /// not spill.
     pub passed_over: u64,
 }
 
 impl Device {
-    /// What the device has done so far.
+    /// The counters of the device so far.
     pub fn stats(&self) -> DeviceStats {
         let c = &self.inner.counters;
         let store = self.inner.store.stats();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// A queue of launches that run in order. Cheap to clone.
 ///
-/// On the CPU and in the simulator every launch has finished when it returns, so a stream is a name only.
+/// On the CPU and in the simulator every launch has finished when it returns, so a stream is only a name.
 #[derive(Clone)]
 pub struct Stream {
     device: Device,
@@ -17,7 +17,7 @@ pub struct Stream {
 
 #[derive(Clone)]
 enum StreamKind {
-    /// The device's default stream, in order with every stream of this crate.
+    /// The device's default stream, ordered with every stream of this crate.
     Default,
     /// Made by this crate.
     Owned(Arc<OwnedStream>),
@@ -63,10 +63,10 @@ impl Stream {
         Stream { device: device.clone(), kind: StreamKind::Default }
     }
 
-    /// A new stream. Its work runs in order with the default stream's, and beside other streams'.
+    /// A new stream. Its work is ordered with the default stream's, and runs concurrently with that of other streams.
     ///
     /// # Errors
-    /// `RuntimeError::Driver` if the driver makes none.
+    /// `RuntimeError::Driver` if the driver cannot create one.
     pub fn new(device: &Device) -> Result<Stream> {
         let Backend::Cuda(context) = device.backend() else { return Ok(Stream::default_of(device)) };
         let api = context.enter()?;
@@ -77,18 +77,18 @@ impl Stream {
         Ok(Stream { device: device.clone(), kind: StreamKind::Owned(Arc::new(owned)) })
     }
 
-    /// A stream that another library made: its `CUstream` (or `cudaStream_t`), such as PyTorch's current stream.
+    /// Wraps a stream that another library made: its `CUstream` (or `cudaStream_t`), such as PyTorch's current stream.
     ///
     /// # Safety
-    /// The handle is a live stream of this device's primary context, and stays so as long as this value and its
-    /// clones. If it does not block on the default stream, the caller orders the two: tensors are made and freed
-    /// on the default stream, so they are made (and [`Device::synchronize`] has returned) before the first launch
-    /// on this stream, and dropped after the last has run.
+    /// The handle is a live stream of this device's primary context, and stays live as long as this value and its
+    /// clones. If it does not block on the default stream, the caller orders the two. Tensors are made and freed on the
+    /// default stream. So they are made, and [`Device::synchronize`] has returned, before the first launch on this
+    /// stream, and they are dropped after the last launch has run.
     pub unsafe fn from_raw(device: &Device, handle: *mut c_void) -> Stream {
         Stream { device: device.clone(), kind: StreamKind::Raw(RawHandle(handle)) }
     }
 
-    /// The driver's handle; null for the default stream and where there is no driver.
+    /// The driver's handle; null for the default stream and without a driver.
     pub fn as_raw(&self) -> *mut c_void {
         match &self.kind {
             StreamKind::Default => std::ptr::null_mut(),
@@ -129,7 +129,7 @@ impl Event {
     /// An event that has not been recorded.
     ///
     /// # Errors
-    /// `RuntimeError::Driver` if the driver makes none.
+    /// `RuntimeError::Driver` if the driver cannot create one.
     pub fn new(device: &Device) -> Result<Event> {
         let kind = match device.backend() {
             Backend::Cpu | Backend::Virtual(_) => EventKind::Host(std::sync::Mutex::new(None)),
@@ -144,7 +144,7 @@ impl Event {
         Ok(Event { device: device.clone(), kind })
     }
 
-    /// Marks the end of what is queued on the stream now.
+    /// Records the event after everything that is queued on the stream now.
     ///
     /// # Errors
     /// `RuntimeError::Driver`, also if the stream belongs to another device.
@@ -163,7 +163,8 @@ impl Event {
         }
     }
 
-    /// Waits for both events and gives the time between them in milliseconds; 0 if one was never recorded on the CPU.
+    /// Waits for both events and returns the time between them in milliseconds. On the CPU it is 0 if one was never
+    /// recorded.
     ///
     /// # Errors
     /// `RuntimeError::Driver`, also if an event of a GPU was never recorded.

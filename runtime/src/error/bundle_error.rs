@@ -1,16 +1,16 @@
-//! Why a bundle cannot be used, and how what a file says is shown in a message.
+//! Why a bundle cannot be used, and how text from a file is shown in a message.
 
 use atlas_dsl::diag::Code;
 use std::fmt;
 
-/// Characters of what a file says that are shown in a message, and in one word of it.
+/// The most characters of a file's text that a message shows, in total and in one word.
 const MOST_SHOWN: usize = 2000;
 const MOST_SHOWN_WORD: usize = 500;
 
 /// Why a bundle, or a part of it, cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleError {
-    /// The file, or where else the bytes are from.
+    /// The path of the file, or another origin of the bytes.
     pub origin: String,
     /// What is wrong.
     pub message: String,
@@ -30,7 +30,7 @@ impl fmt::Display for BundleError {
     }
 }
 
-/// What a file says, as it may be printed: no character moves a terminal's cursor, and a long text is cut.
+/// Text from a file in a printable form: it has no control characters, and a long text is cut.
 pub fn shown(text: &str) -> String {
     shown_up_to(text, MOST_SHOWN_WORD)
 }
@@ -38,7 +38,7 @@ pub fn shown(text: &str) -> String {
 fn shown_up_to(text: &str, most: usize) -> String {
     let mut shown = String::new();
     for c in text.chars().take(most) {
-        // Those that turn the direction of text are no control characters, and hide as much.
+        // Characters that change the direction of text are not control characters, but can hide as much.
         let is_hidden =
             c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         if is_hidden { shown.extend(c.escape_unicode()) } else { shown.push(c) }

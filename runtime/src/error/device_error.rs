@@ -10,17 +10,17 @@ errors! {
         NoDriver {} = 620, "no NVIDIA driver: the library libcuda.so.1 cannot be loaded; install the driver (Debian: package nvidia-driver), give the container its GPUs (docker run --gpus all), or use Device::cpu()";
         /// The driver lacks a function that this crate needs.
         DriverTooOld {
-            /// What was found.
+            /// The CUDA version that was found.
             found: String,
-            /// The lowest CUDA version that will do.
+            /// The lowest CUDA version that suffices.
             wanted: String,
         } = 621, "the NVIDIA driver is too old: found {found}, wanted one for CUDA {wanted} or later; update the driver";
         /// The driver is there but does not start.
         DriverBroken {
-            /// What the driver said.
+            /// The driver's message.
             status: String,
         } = 621, "the NVIDIA driver does not start: {status}; `nvidia-smi` shows whether it sees a GPU, and a reboot mends a driver that was updated while it ran";
-        /// There are fewer GPUs than asked for.
+        /// There are fewer GPUs than the ordinal asks for.
         NoSuchGpu {
             /// The ordinal that was asked for.
             ordinal: usize,
@@ -36,12 +36,12 @@ errors! {
             /// Compute capability.
             minor: u32,
         } = 623, "{name} has compute capability {major}.{minor}, and no supported target runs on it; use another GPU or Device::cpu()";
-        /// The simulator has no such architecture.
+        /// The simulator does not have this architecture.
         NoSuchArch {
-            /// What was given, and what there is.
+            /// The name that was given, and the names that exist.
             reason: String,
         } = 624, "no GPU to simulate: {reason}";
-        /// The process was forked after CUDA had started, which no GPU survives.
+        /// The process was forked after CUDA had started, and CUDA does not work after a fork.
         Forked {} = 649, "this process was forked from one that had started CUDA, and CUDA does not follow a fork: start the new process with exec (Python: the start method `spawn`), fork before the first GPU is used, or use Device::cpu() here";
         /// PTX was given to the CPU.
         NotAGpu {} = 628, "a CPU runs no PTX; name a GPU, such as cuda:0";

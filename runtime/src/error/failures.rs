@@ -9,9 +9,9 @@ use std::fmt;
 pub struct CompileFailure {
     /// The kernel's name.
     pub kernel: String,
-    /// What went wrong, in one sentence with its mend.
+    /// What went wrong, in one sentence with advice.
     pub message: String,
-    /// Configs that were refused, each with its reason.
+    /// The configs that were refused, each with its reason.
     pub refused: Vec<(Config, String)>,
     /// False if this build has no compiler at all.
     pub compiler_present: bool,
@@ -41,9 +41,9 @@ pub struct DriverFailure {
     pub call: &'static str,
     /// The device it was called for.
     pub device: String,
-    /// The driver's number.
+    /// The driver's error number.
     pub status: u32,
-    /// The driver's own name and sentence for it, and its log if it wrote one.
+    /// The driver's name and text for the error, and its log if it wrote one.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Launch errors: what is wrong with the arguments, in the names of the kernel's signature.
+//! Launch errors: what is wrong with the arguments, in terms of the kernel's signature.
 
 use atlas_dsl::DType;
 use atlas_dsl::diag::Code;
@@ -7,7 +7,7 @@ use std::fmt;
 errors! {
     /// Why the arguments of a launch do not fit the kernel.
     LaunchError {
-        /// Too few or too many arguments.
+        /// The number of arguments is wrong.
         WrongArgumentCount {
             /// The kernel.
             kernel: &'static str,
@@ -18,7 +18,7 @@ errors! {
             /// The parameters' names in order.
             names: String,
         } = 601, "`{kernel}` takes {wanted} arguments ({names}), but {found} are given";
-        /// A tensor for a scalar or a scalar for a tensor.
+        /// A tensor was passed for a scalar, or a scalar for a tensor.
         WrongKind {
             /// The kernel.
             kernel: &'static str,
@@ -29,7 +29,7 @@ errors! {
             /// What the kernel takes.
             wanted: &'static str,
         } = 602, "`{param}` of `{kernel}` is {wanted}, but {found} is given";
-        /// A tensor of another rank.
+        /// A tensor has the wrong rank.
         WrongRank {
             /// The kernel.
             kernel: &'static str,
@@ -40,13 +40,13 @@ errors! {
             /// The parameter's dims.
             dims: String,
         } = 603, "`{param}` of `{kernel}` has dims {dims}, but a tensor of shape {shape:?} is given";
-        /// One dim, two sizes.
+        /// One dim has two sizes.
         DimConflict {
             /// The kernel.
             kernel: &'static str,
             /// The dim.
             dim: &'static str,
-            /// The parameter that bound it.
+            /// The parameter that first set its size.
             first: &'static str,
             /// That parameter's axis.
             first_axis: usize,
@@ -59,7 +59,7 @@ errors! {
             /// That axis's size.
             second_size: usize,
         } = 604, "dim `{dim}` of `{kernel}` is {first_size} on axis {first_axis} of `{first}`, but {second_size} on axis {second_axis} of `{second}`";
-        /// A tensor of another element type than the signature says.
+        /// A tensor's element type differs from the signature's.
         WrongDType {
             /// The kernel.
             kernel: &'static str,
@@ -67,38 +67,38 @@ errors! {
             param: &'static str,
             /// The tensor's element type.
             found: DType,
-            /// The parameter's.
+            /// The parameter's element type.
             wanted: DType,
         } = 605, "`{param}` of `{kernel}` holds {wanted}, but a tensor of {found} is given";
-        /// One type parameter, two element types.
+        /// One type parameter has two element types.
         TypeConflict {
             /// The kernel.
             kernel: &'static str,
             /// The type parameter.
             name: &'static str,
-            /// The parameter that bound it.
+            /// The parameter that first set it.
             first: &'static str,
-            /// To which type.
+            /// The element type of that parameter.
             first_dtype: DType,
             /// The parameter that disagrees.
             second: &'static str,
             /// Its type.
             second_dtype: DType,
         } = 606, "type `{name}` of `{kernel}` is {first_dtype} in `{first}`, but {second_dtype} in `{second}`";
-        /// A type parameter bound to a type outside its bound.
+        /// A type parameter was set to a type outside its bound.
         TypeNotAllowed {
             /// The kernel.
             kernel: &'static str,
             /// The type parameter.
             name: &'static str,
-            /// The parameter that bound it.
+            /// The parameter that set it.
             param: &'static str,
-            /// To which type.
+            /// The element type that was given.
             found: DType,
             /// The types allowed.
             allowed: String,
         } = 606, "type `{name}` of `{kernel}` may be {allowed}, but `{param}` makes it {found}";
-        /// A scalar of a type that does not become the parameter's.
+        /// A scalar's type does not convert to the parameter's.
         WrongScalar {
             /// The kernel.
             kernel: &'static str,
@@ -106,10 +106,10 @@ errors! {
             param: &'static str,
             /// The scalar's type.
             found: DType,
-            /// The parameter's.
+            /// The parameter's type.
             wanted: DType,
         } = 607, "`{param}` of `{kernel}` is a number of type {wanted}, but a number of type {found} is given; write the number as {wanted}";
-        /// A whole number that does not fit the parameter.
+        /// A whole number does not fit the parameter.
         ScalarOutOfRange {
             /// The kernel.
             kernel: &'static str,
@@ -118,7 +118,7 @@ errors! {
             /// The number.
             value: i64,
         } = 607, "`{param}` of `{kernel}` is an i32, and {value} does not fit it";
-        /// A finite number that the parameter's type rounds to an infinity.
+        /// The parameter's type rounds a finite number to an infinity.
         ScalarTooLarge {
             /// The kernel.
             kernel: &'static str,
@@ -128,10 +128,10 @@ errors! {
             wanted: DType,
             /// The number.
             value: String,
-            /// What its type holds.
+            /// The range of its type.
             why: String,
         } = 607, "`{param}` of `{kernel}` is a number of type {wanted}, and {value} {why}";
-        /// `&` where the kernel writes.
+        /// `&` was passed where the kernel writes.
         NotMutable {
             /// The kernel.
             kernel: &'static str,
@@ -147,7 +147,7 @@ errors! {
             /// The other parameter.
             other: &'static str,
         } = 609, "`{output}` and `{other}` of `{kernel}` share memory, and `{output}` is written; pass a tensor of its own";
-        /// Two elements of an output have one address.
+        /// Two elements of an output have the same address.
         SelfOverlap {
             /// The kernel.
             kernel: &'static str,
@@ -158,7 +158,7 @@ errors! {
             /// Its strides, in elements.
             strides: Vec<i64>,
         } = 610, "`{kernel}` writes `{output}`, but elements of that view (shape {shape:?}, strides {strides:?}) share memory; pass a view without repeats";
-        /// A tensor lives on another device than the launch.
+        /// A tensor lives on another device than that of the launch.
         WrongDevice {
             /// The kernel.
             kernel: &'static str,
@@ -166,7 +166,7 @@ errors! {
             param: &'static str,
             /// Where it lives.
             found: String,
-            /// Where the launch is: another name, or another device of that name.
+            /// The device of the launch, in words that differ from `found`.
             wanted: String,
         } = 611, "`{param}` of `{kernel}` is on {found}, but the launch is on {wanted}; copy it with `to_device`";
         /// A dim of 2^31 or more.
@@ -182,35 +182,35 @@ errors! {
             /// Its size.
             size: usize,
         } = 612, "dim `{dim}` of `{kernel}` is {size} on axis {axis} of `{param}`; one dim may have at most 2147483647 elements";
-        /// No tensor parameter has the dim.
+        /// A dim occurs in no tensor parameter.
         UnboundDim {
             /// The kernel.
             kernel: &'static str,
             /// The dim.
             dim: &'static str,
         } = 613, "dim `{dim}` of `{kernel}` stands in no tensor parameter, so no argument gives its size";
-        /// Sizes of dims that the kernel does not allow together.
+        /// The sizes of the dims do not meet a requirement of the kernel.
         Unmet {
             /// The kernel.
             kernel: &'static str,
-            /// What it requires, as its source has it.
+            /// The requirement, as in the kernel's source.
             requirement: String,
             /// The sizes of the dims in it.
             sizes: String,
         } = 648, "`{kernel}` requires {requirement}, but {sizes}";
-        /// A stream of another device.
+        /// The stream belongs to another device.
         WrongStream {
             /// The stream's device.
             found: String,
-            /// The launch's device: another name, or another device of that name.
+            /// The launch's device, in words that differ from `found`.
             wanted: String,
         } = 614, "the stream belongs to {found}, but the launch is on {wanted}";
-        /// A prepared launch given arguments of another problem.
+        /// A prepared launch got arguments of another problem.
         NotPrepared {
             /// The kernel.
             kernel: &'static str,
         } = 615, "these arguments of `{kernel}` differ from the prepared ones in shape, strides, type or alignment; prepare again";
-        /// A config with a key that the kernel has not.
+        /// A config has a key that the kernel does not have.
         UnknownKnob {
             /// The kernel.
             kernel: &'static str,
@@ -219,20 +219,20 @@ errors! {
             /// The kernel's knobs.
             known: String,
         } = 616, "config key `{key}` is no knob of `{kernel}`; it has {known}";
-        /// A schedule that no machine can run.
+        /// No machine can run the schedule.
         ImpossibleSchedule {
             /// The kernel's name.
             kernel: &'static str,
-            /// The key, its value and what it may be.
+            /// The key, its value and the allowed values.
             why: String,
         } = 642, "the schedule given for `{kernel}` runs on no device: {why}";
-        /// One dim of a chain, two sizes.
+        /// One dim of a chain has two sizes.
         ChainDims {
             /// The chain.
             chain: &'static str,
             /// The dim.
             dim: &'static str,
-            /// The parameter that bound it.
+            /// The parameter that first set its size.
             first: &'static str,
             /// Its size there.
             first_size: usize,
@@ -241,13 +241,13 @@ errors! {
             /// Its size there.
             size: usize,
         } = 643, "dim `{dim}` of the chain `{chain}` is {first_size} in `{first}`, but {size} in `{second}`; the workspace is allocated for one set of sizes";
-        /// One type parameter of a chain, two types.
+        /// One type parameter of a chain has two types.
         ChainTypes {
             /// The chain.
             chain: &'static str,
             /// The type parameter.
             name: &'static str,
-            /// The parameter that bound it.
+            /// The parameter that first set it.
             first: &'static str,
             /// Its type there.
             first_type: DType,
@@ -256,14 +256,14 @@ errors! {
             /// Its type there.
             dtype: DType,
         } = 643, "type parameter `{name}` of the chain `{chain}` is {first_type} in `{first}`, but {dtype} in `{second}`; it is one type in all kernels of a chain";
-        /// A workspace of another chain.
+        /// The workspace belongs to another chain.
         NoWorkspace {
             /// The chain.
             chain: &'static str,
-            /// The tensors that it lists.
+            /// The tensors of the chain's workspace.
             name: String,
         } = 644, "the workspace given is not that of the chain `{chain}`: {name}; allocate it by the chain's own `workspace`";
-        /// A name in the list of a chain's workspace that no kernel has as a tensor.
+        /// The list of a chain's workspace has a name that is no kernel's tensor.
         NoSuchWorkspace {
             /// The chain.
             chain: &'static str,
@@ -272,16 +272,16 @@ errors! {
             /// The tensors of its kernels.
             names: String,
         } = 646, "no kernel of the chain `{chain}` has a tensor `{name}`, which it lists as workspace; they have {names}";
-        /// Workspace that is read before any kernel has written it.
+        /// A workspace tensor is read before any kernel has written it.
         WorkspaceReadFirst {
             /// The chain.
             chain: &'static str,
             /// The tensor.
             name: String,
-            /// The first kernel that has it.
+            /// The first kernel that uses it.
             kernel: &'static str,
         } = 647, "`{kernel}` reads `{name}`, workspace of the chain `{chain}`, before a kernel has written it; put the kernel that makes it first";
-        /// A dim or a type that the workspace needs and that was not given.
+        /// A dim or a type that the workspace needs was not given.
         WorkspaceDim {
             /// The chain.
             chain: &'static str,
@@ -290,18 +290,18 @@ errors! {
             /// The dim or the type parameter.
             dim: &'static str,
         } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`, which is not given";
-        /// A dim or a type that is given for a workspace, and that no kernel of the chain has.
+        /// A dim or a type was given for a workspace, but no kernel of the chain has it.
         WorkspaceUnknown {
             /// The chain.
             chain: &'static str,
             /// The name that is given.
             name: String,
         } = 645, "no kernel of the chain `{chain}` has a dim or a type parameter `{name}`";
-        /// More programs than one launch may have.
+        /// The grid has more programs than one launch may have.
         GridTooLarge {
             /// The kernel.
             kernel: &'static str,
-            /// Programs.
+            /// The number of programs.
             programs: u64,
         } = 617, "`{kernel}` needs {programs} programs for this problem; one launch has at most 2147483647: use larger tiles";
         /// The driver is too old for the kernel's PTX.
@@ -314,17 +314,17 @@ errors! {
             driver: String,
             /// The highest PTX version the driver takes.
             highest: String,
-            /// The lowest CUDA version whose driver takes it.
+            /// The lowest CUDA version whose driver accepts the PTX.
             mend: String,
         } = 618, "`{kernel}` is PTX {ptx}, but this driver (CUDA {driver}) takes PTX up to {highest}; update the driver to one for CUDA {mend} or later";
-        /// A dim that the kernel uses whole, and that has no elements.
+        /// A dim that the kernel uses whole has no elements.
         EmptyDim {
             /// The kernel.
             kernel: &'static str,
             /// The dim.
             dim: &'static str,
         } = 629, "dim `{dim}` of `{kernel}` is 0, but the kernel uses it whole, and a tile has at least one element; launch only where `{dim}` is 1 or more";
-        /// A compiled kernel whose parameters do not fit its signature.
+        /// A compiled kernel's parameters do not fit its signature.
         WrongAbi {
             /// The kernel.
             kernel: String,

@@ -1,15 +1,15 @@
 //! Runtime errors: which argument, which kernel, which device, and what to do about it. Codes are `ATL6xx`.
 //!
-//! The room holds `RuntimeError` with everything that it may be, so that all other rooms may depend on it. It depends on none.
+//! The room holds `RuntimeError` and all its variants, so that all other rooms may depend on it. It depends on none.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `device_error`, `tensor_error`, `launch_error` | what is wrong with a device, a tensor, the arguments of a launch |
-//! | `bundle_error` | why a bundle cannot be used, and how text of a file is shown |
-//! | `failures` | why nothing was compiled; which call of the CUDA driver failed |
+//! | `bundle_error` | why a bundle cannot be used, and how text from a file is shown |
+//! | `failures` | why no config was compiled; which call of the CUDA driver failed |
 //! | `sim_fault` | what the simulator found wrong with a kernel (feature `sim`) |
 
-/// Declares an error enum: each variant's code and message stand beside it.
+/// Declares an error enum, with the code and the message of each variant beside it.
 macro_rules! errors {
     ($(#[$m:meta])* $name:ident {
         $($(#[$vm:meta])* $variant:ident { $($(#[$fm:meta])* $field:ident: $ty:ty),* $(,)? } = $code:literal, $text:literal;)+
@@ -55,8 +55,8 @@ use std::fmt;
 /// What every fallible function of this crate returns.
 pub type Result<T> = std::result::Result<T, RuntimeError>;
 
-/// Anything that can go wrong between a problem and a launched kernel. `{:?}` says the same as `{}`, since it is what a `main` prints
-/// that returns one.
+/// Anything that can go wrong between a problem and a launched kernel. `{:?}` prints the same as `{}`, because that is
+/// what a `main` prints that returns one.
 #[derive(Clone, PartialEq)]
 pub enum RuntimeError {
     /// A device cannot be opened.
@@ -71,14 +71,14 @@ pub enum RuntimeError {
         kernel: String,
         /// The config it was built with.
         config: Config,
-        /// What the builder or the verifier found.
+        /// The diagnostics of the builder or the verifier.
         diagnostics: Diagnostics,
     },
-    /// The interpreter stopped.
+    /// The interpreter stopped with an error.
     Cpu {
         /// The kernel's name.
         kernel: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// A bundle cannot be used.
@@ -147,7 +147,7 @@ impl From<SimFault> for RuntimeError {
     }
 }
 
-/// Lets `?` turn a specific error into [`RuntimeError`].
+/// Lets `?` convert a specific error into [`RuntimeError`].
 macro_rules! umbrella {
     ($($error:ident => $variant:ident),+ $(,)?) => {$(
         impl From<$error> for RuntimeError {

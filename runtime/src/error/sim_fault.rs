@@ -1,4 +1,4 @@
-//! A fault of the simulator in the runtime's words: the kernel, the line of PTX, the parties, the source.
+//! A fault of the simulator as a runtime error: the kernel, the line of PTX, the threads involved, the source.
 
 use atlas_codegen::KernelImage;
 use atlas_sim::fault::{Fault, Party};
@@ -6,16 +6,16 @@ use atlas_sim::program::Program;
 use std::fmt;
 use std::sync::Arc;
 
-/// What the simulator found wrong with a kernel.
+/// A fault that the simulator found in a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimFault {
     /// The kernel's entry.
     pub kernel: String,
     /// The device.
     pub device: String,
-    /// The simulator's finding: its kind, its words, its parties.
+    /// The simulator's finding: its kind, its message, and the threads involved.
     pub fault: Fault,
-    /// The parties in words, the one at fault first.
+    /// The threads involved as text, the one at fault first.
     parties: Vec<String>,
     image: Arc<KernelImage>,
 }
@@ -27,7 +27,7 @@ impl SimFault {
         SimFault { kernel, device, fault, parties, image: image.clone() }
     }
 
-    /// The same, with the places in the source that a program of the same instructions knows.
+    /// The same fault with source locations, taken from a program of the same instructions that has them.
     pub(crate) fn with_source(mut self, program: &Program, lined: &Program) -> SimFault {
         let source = |line: u32| {
             let at = program.code.iter().position(|i| i.line == line)?;
@@ -41,7 +41,7 @@ impl SimFault {
     }
 }
 
-/// The parties in words, the one at fault first.
+/// The threads involved as text, the one at fault first.
 fn parties(fault: &Fault, image: &KernelImage, program: Option<&Program>) -> Vec<String> {
     let first = fault.party.iter().map(|p| format!("at {}", place(p, image, program)));
     first.chain(fault.others.iter().map(|(p, what)| format!("{what} at {}", place(p, image, program)))).collect()

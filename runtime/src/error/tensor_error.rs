@@ -25,15 +25,15 @@ errors! {
             /// The size of the axis.
             size: usize,
         } = 631, "slice {start}..{end} of axis {axis}, which has size {size}";
-        /// A view of given strides reaches beyond its tensor.
+        /// A view with the given strides reaches beyond its tensor.
         BeyondTensor {
             /// The shape asked for.
             shape: Vec<usize>,
             /// The strides asked for, in elements.
             strides: Vec<usize>,
-            /// The first element.
+            /// The index of the first element.
             offset: usize,
-            /// Elements that there are.
+            /// The number of elements of the tensor.
             len: usize,
         } = 631, "a view of shape {shape:?} with strides {strides:?} from element {offset} does not lie within {len} elements";
         /// There is no such axis.
@@ -43,7 +43,7 @@ errors! {
             /// The tensor's rank.
             rank: usize,
         } = 632, "axis {axis} of a tensor of rank {rank}";
-        /// The axes given to `permute` are not each axis once.
+        /// The axes given to `permute` do not name each axis exactly once.
         NotAPermutation {
             /// The axes given.
             axes: Vec<usize>,
@@ -57,7 +57,7 @@ errors! {
             /// The shape asked for.
             to: Vec<usize>,
         } = 634, "a tensor of shape {from:?} does not expand to {to:?}: an axis keeps its size, or has size 1";
-        /// The new shape has another number of elements.
+        /// The new shape has a different number of elements.
         CannotReshape {
             /// The tensor's shape.
             from: Vec<usize>,
@@ -71,14 +71,14 @@ errors! {
             /// Its strides, in elements.
             strides: Vec<i64>,
         } = 635, "a view of shape {shape:?} with strides {strides:?} is not contiguous; copy it first with `contiguous()`";
-        /// The host type is not the tensor's element type.
+        /// The host type does not match the tensor's element type.
         WrongElement {
             /// The host type's element type.
             found: DType,
             /// The tensor's element type.
             wanted: DType,
         } = 636, "the tensor holds {wanted}, but it is read or written as {found}";
-        /// The size in bytes passes 2^63.
+        /// The size in bytes exceeds 2^63.
         TooLarge {
             /// The shape.
             shape: Vec<usize>,

@@ -1,25 +1,25 @@
-//! Files written whole: who reads one meanwhile sees the old content or the new one, and never a part of either.
+//! Writes files whole: a concurrent reader sees the old content or the new one, never a part of either.
 //!
 //! # Promise
-//! [`write()`] changes what its path names, and no other file. A regular file is replaced and keeps its mode, and its owner
-//! where the user may give files away. A link stays, and what it leads to is replaced. A device, a pipe or a file that is open
-//! already, such as `/dev/stdout`, is written into where it stands, and loses nothing. [`check`] says beforehand whether a file
-//! can be written, and changes none. What is read has a bound, and [`read_regular`] waits for nobody.
+//! [`write()`] changes the file that its path names, and no other. A regular file is replaced and keeps its mode, and
+//! its owner if the user may change owners. A link stays, and its target is replaced. A device, a pipe or a file that
+//! is already open, such as `/dev/stdout`, is written in place and loses nothing. [`check`] says in advance whether a
+//! file can be written, and changes none. Reads are bounded, and [`read_regular`] never blocks.
 //!
 //! # Argument
-//! The new content goes to a file beside the one that it replaces, of a random name that is created only if nothing has it
-//! (`tempfile`), and takes over the name by a rename. What is found there is asked before: links are followed one by one to
-//! the name that the rename has to take. The links of `/proc/self/fd` lead to open files and not to names, so that their numbers
-//! are doubled: the double has the place and the mode of the original, so that a log which is open for append grows. A file that
-//! forbids writing is left as it is, though its folder would allow the rename.
+//! The new content goes to a file in the same folder, under a random name that is created only if it is unused
+//! (`tempfile`), and takes over the final name by a rename. The existing file is examined first: links are followed one
+//! by one to the name that the rename has to replace. The links of `/proc/self/fd` lead to open files and not to names,
+//! so their descriptors are duplicated. The duplicate has the position and the mode of the original, so a log that is
+//! open for append grows. A read-only file is left as it is, although its folder would allow the rename.
 //!
 //! # Breaks it
-//! - Links, pipes, devices, modes, open files, and files with likely names: the tests below.
+//! - Links, pipes, devices, modes, open files, and files with predictable names: the tests below.
 //! - The command line: tests/files.rs.
 //!
 //! # Room
-//! Depends on no other room. `standard_streams` says which standard streams were closed when the process began, and `toml_text`
-//! prints strings and numbers as TOML reads them.
+//! Depends on no other room. `standard_streams` says which standard streams were closed when the process began, and
+//! `toml_text` prints strings and numbers in TOML's syntax.
 
 mod read;
 pub mod standard_streams;
@@ -33,15 +33,15 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// Links that are followed until a path counts as a circle.
+/// The most links that are followed before a path counts as circular.
 const MOST_LINKS: u32 = 40;
-/// Bytes of a file's name that a temporary name repeats, at most: a name has 255 bytes.
+/// The most bytes of a file's name that its temporary name repeats: a name may have 255 bytes.
 const MOST_OF_NAME: usize = 80;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum WriteTarget {
-    /// A regular file, or none yet.
+    /// A regular file, or one that does not exist yet.
     File(PathBuf),
     /// A device, a pipe, or a file that this process has open.
     Open(PathBuf),
@@ -50,29 +50,29 @@ enum WriteTarget {
 /// Writes a file whole.
 ///
 /// # Errors
-/// If it cannot be written; a regular file is then as it was.
+/// If it cannot be written. A regular file is then unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match target(path)? {
         WriteTarget::File(path) => replace(&path, bytes),
         WriteTarget::Open(path) => {
-            // What was printed so far stands before it, and what is printed later behind.
+            // Earlier output goes before it, and later output after it.
             let mut stdout = io::stdout().lock();
-            // What cannot be printed stays where it is, and who prints is told.
+            // Output that cannot be printed stays in the buffer, and the next print reports the error.
             let _ = stdout.flush();
             match own_open(&path) {
                 Some(open) => open?.write_all(bytes),
                 None if is_open_as_stdout(&path) => stdout.write_all(bytes).and_then(|()| stdout.flush()),
-                // A file that another process has open is not emptied either.
+                // A file that another process has open is not truncated either.
                 None => File::options().append(true).open(path)?.write_all(bytes),
             }
         }
     }
 }
 
-/// Whether a file can be written, before the time that it takes to make it.
+/// Checks that a file can be written, before spending time on its content.
 ///
 /// # Errors
-/// If not.
+/// If it cannot be written.
 pub fn check(path: &Path) -> io::Result<()> {
     match target(path)? {
         WriteTarget::File(path) => {
@@ -80,14 +80,14 @@ pub fn check(path: &Path) -> io::Result<()> {
             has_room(&mut beside(&path)?)
         }
         WriteTarget::Open(path) => match own_open(&path) {
-            // Nothing is written; what is open for reading alone refuses even that.
+            // Nothing is written, but a file that is open only for reading refuses even this.
             Some(open) => open?.write(&[]).map(drop),
             None => may_be_opened(&path),
         },
     }
 }
 
-/// Whether two paths lead to one regular file, by whatever names.
+/// Whether two paths lead to the same regular file.
 pub fn is_same(a: &Path, b: &Path) -> bool {
     let (Ok(at), Ok(bt)) = (fs::metadata(a), fs::metadata(b)) else { return false };
     at.is_file() && bt.is_file() && is_one_file(a, &at, b, &bt)
@@ -104,18 +104,18 @@ fn is_one_file(a: &Path, _: &Metadata, b: &Path, _: &Metadata) -> bool {
     matches!((fs::canonicalize(a), fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Whether files can be made in a folder, which has to be there.
+/// Checks that files can be created in a folder, which must exist.
 ///
 /// # Errors
-/// If not.
+/// If they cannot.
 pub fn check_folder(folder: &Path) -> io::Result<()> {
     has_room(&mut beside(&folder.join("check"))?)
 }
 
-/// The path of the regular file that a path leads to, past all links; the file need not be there.
+/// The path of the regular file that a path leads to, with all links resolved. The file need not exist.
 ///
 /// # Errors
-/// If it is no regular file.
+/// If the path leads to something other than a regular file.
 pub fn regular(path: &Path) -> io::Result<PathBuf> {
     match target(path)? {
         WriteTarget::File(path) => Ok(path),
@@ -123,23 +123,23 @@ pub fn regular(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Whether what is written to a path goes where this process prints.
+/// Whether writing to a path writes to this process's standard output.
 pub fn is_stdout(path: &Path) -> bool {
     matches!(target(path), Ok(WriteTarget::Open(path)) if is_open_as_stdout(&path))
 }
 
-/// Opens a file to be locked, and makes it if it is not there. Its content stays.
+/// Opens a file in order to lock it, and creates it if it does not exist. Its content stays.
 ///
 /// # Errors
-/// If it cannot be opened, or is no regular file.
+/// If it cannot be opened, or is not a regular file.
 pub fn lock_file(path: &Path) -> io::Result<File> {
     open_regular(File::options().create(true).truncate(false).write(true), &regular(path)?)
 }
 
-/// The same in a folder that other users may write: no link is followed, and a file that may only be read will do.
+/// The same in a folder that other users may write to: no link is followed, and a read-only file is accepted.
 ///
 /// # Errors
-/// If it cannot be opened, or is no regular file.
+/// If it cannot be opened, or is not a regular file.
 pub fn shared_lock_file(path: &Path) -> io::Result<File> {
     if fs::symlink_metadata(path).is_ok_and(|m| !m.is_file()) {
         return Err(not_regular());
@@ -152,7 +152,7 @@ pub fn shared_lock_file(path: &Path) -> io::Result<File> {
     };
     open(File::options().create(true).append(true)).or_else(|e| match e.kind() {
         ErrorKind::PermissionDenied => open(File::options().read(true)).map_err(|_| e),
-        // A link that was made meanwhile.
+        // A link that was created in the meantime.
         #[cfg(unix)]
         _ if e.raw_os_error() == Some(libc::ELOOP) => Err(not_regular()),
         _ => Err(e),
@@ -189,13 +189,13 @@ fn target(path: &Path) -> io::Result<WriteTarget> {
     Err(io::Error::other("its links lead in a circle"))
 }
 
-/// False of what the system takes for a folder; of its end the standard library drops a `/` and a `/.`.
+/// False if the system takes the path for a folder. The standard library drops a trailing `/` and `/.`.
 fn names_a_file(path: &Path) -> bool {
     let name = path.as_os_str().as_encoded_bytes();
     path.file_name().is_some() && !name.ends_with(b"/") && !name.ends_with(b"/.")
 }
 
-/// What this process has open under the number that a path of `/proc/self/fd` names, at its place; `None` for other paths.
+/// The open file whose descriptor a path of `/proc/self/fd` names, at its current position; `None` for other paths.
 #[cfg(unix)]
 fn own_open(path: &Path) -> Option<io::Result<File>> {
     use std::os::fd::BorrowedFd;
@@ -207,7 +207,7 @@ fn own_open(path: &Path) -> Option<io::Result<File>> {
     if u8::try_from(number).is_ok_and(standard_streams::was_closed) {
         return Some(Err(io::Error::from_raw_os_error(libc::EBADF)));
     }
-    // SAFETY: the number is used in one call of the system, which fails if nothing is open under it.
+    // SAFETY: the number is used in one system call, which fails if it is not an open descriptor.
     Some(unsafe { BorrowedFd::borrow_raw(number.into()) }.try_clone_to_owned().map(File::from))
 }
 
@@ -224,7 +224,7 @@ fn may_be_opened(path: &Path) -> io::Result<()> {
     if !fs::metadata(path)?.file_type().is_fifo() {
         return File::options().append(true).custom_flags(libc::O_NONBLOCK).open(path).map(drop);
     }
-    // To open a pipe would wait for its reader, and to close it would end what the reader reads.
+    // Opening a pipe would wait for its reader, and closing it would end the reader's input.
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a zero byte and lives as long as the call.
     match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) } {
@@ -247,7 +247,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What stands where a file is to be written, if it may be replaced.
+/// The metadata of the file that a write would replace, if there is one and it may be replaced.
 fn replaced(path: &Path) -> io::Result<Option<Metadata>> {
     match File::options().write(true).open(path) {
         Ok(file) => Ok(Some(file.metadata()?)),
@@ -268,7 +268,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A new file in the folder of another, with the mode of new files. It is removed when it is dropped.
+/// A new file in the folder of another, with the default mode. It is removed when it is dropped.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let prefix = format!(".{}.", &name[..name.floor_char_boundary(MOST_OF_NAME)]);
@@ -279,7 +279,7 @@ fn beside(path: &Path) -> io::Result<NamedTempFile> {
     builder.tempfile_in(folder_of(path))
 }
 
-/// A full disk takes a name and nothing else.
+/// On a full disk a file can be created but not written.
 fn has_room(file: &mut NamedTempFile) -> io::Result<()> {
     file.write_all(&[b' '; 4096]).and_then(|()| file.flush())
 }
@@ -289,7 +289,7 @@ fn keep_owner(file: &File, before: &Metadata) {
     use std::os::unix::fs::{MetadataExt, fchown};
     let own = file.metadata().map(|now| (now.uid(), now.gid()));
     if own.is_ok_and(|own| own != (before.uid(), before.gid())) {
-        // Who may not give files away owns what he writes.
+        // A user who may not change owners becomes the owner of the file.
         let _ = fchown(file, Some(before.uid()), Some(before.gid()));
     }
 }
@@ -297,7 +297,7 @@ fn keep_owner(file: &File, before: &Metadata) {
 #[cfg(not(unix))]
 fn keep_owner(_: &File, _: &Metadata) {}
 
-/// Whether a path leads to what this process has as its standard output.
+/// Whether a path leads to the standard output of this process.
 #[cfg(unix)]
 fn is_open_as_stdout(path: &Path) -> bool {
     use std::os::fd::AsFd;
@@ -326,7 +326,7 @@ mod tests {
     use std::process::Command;
     use tempfile::TempDir;
 
-    /// What a folder holds: contents of regular files by name, and what else there is.
+    /// The content of a folder: regular files by name with their bytes, and the names of everything else.
     fn held(folder: &Path) -> BTreeMap<String, Vec<u8>> {
         let entries = fs::read_dir(folder).unwrap().map(|e| e.unwrap());
         let content = |e: &fs::DirEntry| match e.file_type().unwrap() {
@@ -345,7 +345,7 @@ mod tests {
     fn only_the_named_file_changes() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("k.atlas");
-        // Names that a writer may think its own.
+        // Names that a writer may take for its own.
         let id = std::process::id();
         let names = [format!("k.atlas.{id}"), "k.atlas.1".into(), "k.atlas.new".into(), format!(".k.atlas.{id}.0")];
         for name in &names {
@@ -421,7 +421,7 @@ mod tests {
         }
     }
 
-    /// A file by the number under which it is open, though its name is gone.
+    /// A file by the number under which it is open, after its name has been removed.
     #[test]
     #[cfg(target_os = "linux")]
     fn an_open_file_is_written_into() {
@@ -438,7 +438,7 @@ mod tests {
         assert!(held(folder.path()).is_empty());
     }
 
-    /// A log that is open for append grows, and a file that is open elsewhere is written where it stands.
+    /// A log that is open for append grows, and a file that another process has open is written in place.
     #[test]
     #[cfg(target_os = "linux")]
     fn what_is_open_keeps_its_content() {
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "one TWO");
     }
 
-    /// A check passes nothing that a write cannot do.
+    /// A check accepts nothing that a write cannot do.
     #[test]
     fn what_names_no_file_is_refused_before_anything_is_made() {
         let folder = TempDir::new().unwrap();
@@ -524,7 +524,7 @@ mod tests {
         let path = folder.path().join("none/a");
         assert_eq!(check(&path).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(write(&path, b"x").unwrap_err().kind(), ErrorKind::NotFound);
-        // Root may write all the same.
+        // Root may write anyway.
         let path = folder.path().join("kept");
         fs::write(&path, "old").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();

@@ -1,13 +1,13 @@
-//! Reads files with a bound, and regular files without waiting for anybody.
+//! Reads files with a bound, and regular files without blocking.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Bytes of a text that is read, at most: records, sizes and kernels are far smaller.
+/// The most bytes of a text that is read. Records, sizes and kernels are far smaller.
 pub const MOST_TEXT: u64 = 64 << 20;
 
-/// Reads what a path leads to, if that has no more than so many bytes. A pipe is waited for.
+/// Reads the file that a path leads to, if it has at most `most` bytes. Blocks on a pipe.
 ///
 /// # Errors
 /// If it cannot be read, or [`ErrorKind::FileTooLarge`].
@@ -15,26 +15,26 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_open(&File::open(path)?, most)
 }
 
-/// The same of a regular file; what is none, such as a pipe or a device, is not waited for and not read.
+/// The same for a regular file. Anything else, such as a pipe or a device, is not read and does not block.
 ///
 /// # Errors
-/// If it cannot be read, [`ErrorKind::InvalidInput`] if it is no regular file, or [`ErrorKind::FileTooLarge`].
+/// If it cannot be read, [`ErrorKind::InvalidInput`] if it is not a regular file, or [`ErrorKind::FileTooLarge`].
 pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_open(&open_regular(File::options().read(true), path)?, most)
 }
 
-/// The text that a path leads to, of [`MOST_TEXT`] bytes at the most. A pipe is waited for.
+/// Reads the text that a path leads to, of at most [`MOST_TEXT`] bytes. Blocks on a pipe.
 ///
 /// # Errors
-/// Those of [`read()`], or [`ErrorKind::InvalidData`] if it is no UTF-8.
+/// Those of [`read()`], or [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     text(read(path, MOST_TEXT)?)
 }
 
-/// The text of a regular file, of [`MOST_TEXT`] bytes at the most.
+/// Reads the text of a regular file, of at most [`MOST_TEXT`] bytes.
 ///
 /// # Errors
-/// Those of [`read_regular`], or [`ErrorKind::InvalidData`] if it is no UTF-8.
+/// Those of [`read_regular`], or [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_regular_text(path: &Path) -> io::Result<String> {
     text(read_regular(path, MOST_TEXT)?)
 }
@@ -45,7 +45,7 @@ fn text(bytes: Vec<u8>) -> io::Result<String> {
 
 fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::new(ErrorKind::FileTooLarge, format!("it has more than {most} bytes"));
-    // Of a file that says its size nothing is read in vain.
+    // If the metadata already gives too large a size, nothing is read.
     if file.metadata().is_ok_and(|m| m.is_file() && m.len() > most) {
         return Err(too_large());
     }
@@ -54,9 +54,9 @@ fn read_open(file: &File, most: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Opens a regular file, and waits for no other end of a pipe.
+/// Opens a regular file, without waiting for the other end of a pipe.
 pub(super) fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // Asked before too: to open a device may do something.
+    // Checked before opening too, because opening a device may have an effect.
     if fs::metadata(path).is_ok_and(|m| !m.is_file()) {
         return Err(if path.is_dir() { ErrorKind::IsADirectory.into() } else { not_regular() });
     }
@@ -77,7 +77,7 @@ mod tests {
     use std::process::Command;
     use tempfile::TempDir;
 
-    /// Neither a pipe without a writer nor a device without an end.
+    /// Neither a pipe without a writer nor an endless device.
     #[test]
     fn reading_waits_for_nobody_and_has_an_end() {
         let folder = TempDir::new().unwrap();

@@ -1,21 +1,23 @@
-//! Which standard streams were closed when the process began: Rust's runtime opens `/dev/null` in their place before `main`.
+//! Which standard streams were closed when the process began: Rust's runtime opens `/dev/null` in their place before
+//! `main`.
 //!
 //! # Promise
-//! [`was_closed`] is true of a stream that nobody gave this process. What is written to such a stream is lost without an error.
+//! [`was_closed`] is true for a stream that this process was started without. Output to such a stream is lost without
+//! an error.
 //!
 //! # Argument
-//! The loader calls the functions of `.init_array` before Rust's runtime begins. Later nothing tells an opened `/dev/null` from
-//! one that a parent gave: some parents open theirs for reading too.
+//! The loader calls the functions of `.init_array` before Rust's runtime begins. Later, a `/dev/null` that the runtime
+//! opened cannot be told from one that a parent passed: some parents open theirs for reading too.
 //!
 //! # Breaks it
 //! - tests/output.rs: `a_closed_stdout_is_told_and_fails`.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A bit for each closed stream.
+/// One bit per closed stream.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
-/// Whether a standard stream was closed when the process began: 0, 1 or 2. False where that is not known.
+/// Whether standard stream 0, 1 or 2 was closed when the process began. False where that is unknown.
 pub fn was_closed(stream: u8) -> bool {
     stream < 3 && CLOSED.load(Ordering::Relaxed) & (1 << stream) != 0
 }
@@ -26,15 +28,15 @@ mod before_main {
 
     extern "C" fn look() {
         for stream in 0..3 {
-            // SAFETY: to ask for the flags of a number that is no open file changes nothing, and fails.
+            // SAFETY: reading the flags of a number that is not an open descriptor changes nothing, and fails.
             if unsafe { libc::fcntl(stream, libc::F_GETFD) } == -1 {
                 CLOSED.fetch_or(1 << stream, Ordering::Relaxed);
             }
         }
     }
 
-    // SAFETY: the section holds pointers to functions of C that take nothing they need; `look` calls the C library, which is
-    // ready by then, and sets an atomic number.
+    // SAFETY: the section holds pointers to C functions. The loader passes arguments that `look` ignores. `look` calls
+    // the C library, which is ready by then, and sets an atomic number.
     #[used]
     #[unsafe(link_section = ".init_array")]
     static LOOK: extern "C" fn() = look;

@@ -1,17 +1,17 @@
-//! Strings and numbers as TOML has them: what is printed here reads back as the same value.
+//! Strings and numbers in TOML's syntax: the printed text reads back as the same value.
 
 /// A string in quotation marks.
 pub fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// Strings in brackets.
+/// An array of strings.
 pub(crate) fn list<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
     let all: Vec<String> = texts.into_iter().map(|text| quoted(text)).collect();
     format!("[{}]", all.join(", "))
 }
 
-/// A number with so many places after the point, or with all that it has where these would change it.
+/// A number with `places` decimal places, or with all of its digits if rounding would change it.
 pub(crate) fn number(x: f64, places: usize) -> String {
     let short = format!("{x:.places$}");
     match short.parse::<f64>() {

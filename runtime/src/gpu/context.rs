@@ -1,4 +1,4 @@
-//! One GPU's context: opening it, what the GPU holds, and safe calls in it.
+//! The context of one GPU: opening it, the limits of the GPU, and safe driver calls in it.
 
 use super::current::{Entered, Handle};
 use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
@@ -7,7 +7,7 @@ use atlas_codegen::{Machine, Target};
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_int};
 
-/// What the driver says that a GPU holds.
+/// The limits of a GPU, as the driver reports them.
 #[derive(Clone, Copy)]
 struct Limits {
     cta_shared_bytes: u32,
@@ -51,14 +51,14 @@ pub(crate) struct Context {
     limits: Limits,
     pub(crate) memory_bytes: u64,
     pub(crate) label: String,
-    /// Where the GPU sits, whatever its ordinal: `0000:0f:00.0`.
+    /// The PCI address of the GPU, independent of its ordinal: `0000:0f:00.0`.
     pub(crate) pci_address: String,
     handle: Handle,
-    /// What tensors are allocated of, where the driver has such pools.
+    /// The pool that tensors are allocated from, if the driver supports pools.
     pub(crate) pool: Option<Handle>,
 }
 
-// SAFETY: a context handle may be used from any thread; the driver locks where it must.
+// SAFETY: a context handle may be used from any thread; the driver locks where necessary.
 unsafe impl Send for Context {}
 // SAFETY: as above; no field changes after `open`.
 unsafe impl Sync for Context {}
@@ -116,33 +116,34 @@ impl Context {
         Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, pci_address, handle, pool })
     }
 
-    /// What this GPU holds, and what is compiled for it.
+    /// The machine description of this GPU, with the target that its kernels are compiled for.
     pub(crate) fn machine(&self) -> std::result::Result<Machine, DeviceError> {
         machine_of(&self.name, self.capability, self.driver.cuda_version(), self.limits)
     }
 
-    /// Turns a driver result into an error that names the call and the device.
+    /// Turns a driver status into an error that names the call and the device.
     pub(crate) fn check(&self, call: &'static str, status: u32) -> Result<()> {
         check(&self.driver.api, call, &self.label, status)
     }
 
-    /// Makes this context the calling thread's current one as long as the answer lives, and gives the functions to call
-    /// in it.
+    /// Makes this context current on the calling thread for the life of the returned guard, which gives the functions
+    /// to call in it.
     ///
-    /// In a forked process this fails, since the driver answers no question about contexts there. Nothing may be called without it:
-    /// calls on streams take a stream of the other process for one, and `cuStreamDestroy` crashes.
+    /// In a forked process this fails, because the driver answers no query about contexts there. No driver function may
+    /// be called without it: stream calls would take a stream of the parent process for one of this process, and
+    /// `cuStreamDestroy` would crash.
     pub(crate) fn enter(&self) -> Result<Entered<'static, Api>> {
         Entered::new(&self.driver.api, self.handle).or_else(|(call, status)| {
             if status == NOT_INITIALIZED && self.driver.is_forked() {
                 return Err(DeviceError::Forked {}.into());
             }
             self.check(call, status)?;
-            // A failure has a status that is not 0, so that this is not reached; it keeps the types plain.
+            // A failure has a nonzero status, so this is not reached. It keeps the types simple.
             Err(DeviceError::DriverBroken { status: format!("{call} gives no context") }.into())
         })
     }
 
-    /// Copies host bytes to the device and waits for it.
+    /// Copies host bytes to the device and waits for the copy.
     pub(crate) fn upload(&self, address: u64, bytes: &[u8]) -> Result<()> {
         let api = self.enter()?;
         // SAFETY: the caller owns `bytes.len()` bytes at `address`; the host side lives until the wait below ends.
@@ -162,7 +163,7 @@ impl Context {
         self.synchronize(std::ptr::null_mut())
     }
 
-    /// Fills with zeros, ordered on the default stream.
+    /// Fills memory with zeros, ordered on the default stream.
     pub(crate) fn zero(&self, address: u64, bytes: u64) -> Result<()> {
         let api = self.enter()?;
         // SAFETY: the caller owns `bytes` bytes at `address`.
@@ -185,14 +186,14 @@ impl Context {
     }
 }
 
-/// The pool of a device, which from now on keeps what is freed; without that, each synchronisation would give memory back
-/// to the system. `None` where the driver has none to give.
+/// The memory pool of a device, set to keep freed memory. Otherwise each synchronisation would return memory to the
+/// system. `None` if the driver has no pools.
 fn pool_of(api: &Api, device: c_int) -> Option<Handle> {
     let mut pool = std::ptr::null_mut();
     let mut threshold = u64::MAX;
     let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
-    // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. Failure to set it changes
-    // nothing.
+    // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. If setting it fails,
+    // nothing changes.
     unsafe {
         if (api.pool_get)(&mut pool, device) != 0 {
             return None;

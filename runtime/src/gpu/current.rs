@@ -1,7 +1,8 @@
-//! The calling thread's current context: this crate's while it calls the driver, and the caller's again afterwards.
+//! The calling thread's current context: this crate's during a driver call, and the caller's again afterwards.
 //!
-//! Other CUDA libraries in the process keep a context current and expect to find it there. A thread that has ours
-//! already, as PyTorch's have that of a device's primary context, pays one query; any other a push and a pop.
+//! Other CUDA libraries in the process keep a context current and expect to find it unchanged. If this crate's context
+//! is already current, as on PyTorch's threads, which use the primary context too, a call costs one query. Otherwise it
+//! costs a push and a pop.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -10,21 +11,21 @@ use std::ops::Deref;
 /// A driver handle: context, stream, module, function, event or pool.
 pub(crate) type Handle = *mut c_void;
 
-/// The driver's stack of contexts of the calling thread. Failures are the driver's numbers, with the call that failed.
+/// The driver's context stack of the calling thread. Errors are the failed call and the driver's status.
 pub(crate) trait ContextStack {
     /// The context on top; null if there is none.
     fn top(&self) -> Result<Handle, (&'static str, u32)>;
-    /// Puts a context on top.
+    /// Pushes a context.
     fn push(&self, context: Handle) -> Result<(), (&'static str, u32)>;
-    /// Takes the top away. It is only called after a push, so there is one.
+    /// Pops the top context. It is only called after a push, so there is one.
     fn pop(&self);
 }
 
-/// A context is current as long as this lives; then what was current before is again.
+/// A guard that keeps a context current. When it is dropped, the previous context is current again.
 pub(crate) struct Entered<'a, S: ContextStack> {
     stack: &'a S,
     pushed: bool,
-    /// The stack is the thread's own: the guard stays on its thread.
+    /// The stack belongs to the thread, so the guard is not `Send`.
     thread: PhantomData<*const ()>,
 }
 
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
     use std::cell::{Cell, RefCell};
 
-    /// A driver's stack, and how often it was changed.
+    /// A fake driver stack that counts its changes.
     #[derive(Default)]
     struct Fake {
         stack: RefCell<Vec<usize>>,

@@ -1,7 +1,7 @@
-//! The CUDA driver: a table of its functions, loaded at run time, and what its results mean.
+//! The CUDA driver: a table of its functions, loaded at run time, and the meaning of their statuses.
 //!
-//! The library is opened through cudarc. The functions are looked up here, all at once, so that a driver that
-//! lacks one is an error with a mend and never a panic in the middle of a launch.
+//! The library is opened through cudarc. All functions are looked up here at once. So if a driver lacks one, the result
+//! is an error with advice, and never a panic in the middle of a launch.
 
 use super::current::{ContextStack, Handle};
 use crate::error::{DeviceError, DriverFailure, Result};
@@ -9,24 +9,26 @@ use cudarc::driver::sys;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-/// The lowest driver version that this crate works with, as `cuDriverGetVersion` spells it.
+/// The lowest driver version that this crate supports, in the format of `cuDriverGetVersion`.
 const LOWEST_DRIVER: i32 = 11_040;
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: u32 = 100;
-/// `CUDA_ERROR_NOT_INITIALIZED`: what the driver says to a process that was forked from one that it was started in, of its start too.
+/// `CUDA_ERROR_NOT_INITIALIZED`: the driver's answer in a process that was forked from one that had started it, even to
+/// an attempt to start it.
 pub(super) const NOT_INITIALIZED: u32 = 3;
 
-/// Declares the table of driver functions. Results are plain numbers: a driver may return codes that no enum lists.
+/// Declares the table of driver functions. Statuses are plain numbers, because a driver may return codes that no enum
+/// lists.
 macro_rules! api {
     ($($name:ident = $symbol:literal ( $($ty:ty),* );)+) => {
         /// The driver functions in use.
         pub(crate) struct Api { $(pub(crate) $name: unsafe extern "C" fn($($ty),*) -> c_uint,)+ }
 
         impl Api {
-            /// Looks every function up; the name of the first that is missing.
+            /// Looks every function up. The error is the name of the first one that is missing.
             ///
             /// # Safety
-            /// The driver library must be there: see `is_culib_present`.
+            /// The driver library must be present: see `is_culib_present`.
             unsafe fn load() -> std::result::Result<Api, &'static str> {
                 // SAFETY: the caller has found the library.
                 let library = unsafe { sys::culib() };
@@ -86,14 +88,14 @@ api! {
     event_destroy = "cuEventDestroy_v2"(Handle);
 }
 
-/// A driver that started.
+/// A started driver.
 pub(crate) struct Driver {
     pub(crate) api: Api,
-    /// 12040 for CUDA 12.4.
+    /// The CUDA version of the driver: 12040 for CUDA 12.4.
     pub(crate) version: i32,
     /// GPUs visible to this process.
     pub(crate) count: usize,
-    /// The process that started it.
+    /// The id of the process that started it.
     process: u32,
 }
 
@@ -110,8 +112,8 @@ impl Driver {
     }
 }
 
-/// The driver of this process, started on first use; or why there is none. The answer does not change, but in a process that is
-/// forked from this one.
+/// The driver of this process, started on first use, or why there is none. The answer never changes, except in a forked
+/// process.
 pub(crate) fn driver() -> std::result::Result<&'static Driver, DeviceError> {
     static DRIVER: OnceLock<std::result::Result<Driver, DeviceError>> = OnceLock::new();
     let driver = DRIVER.get_or_init(start).as_ref().map_err(Clone::clone)?;
@@ -120,7 +122,7 @@ pub(crate) fn driver() -> std::result::Result<&'static Driver, DeviceError> {
 
 fn start() -> std::result::Result<Driver, DeviceError> {
     let wanted = cuda_version_text(LOWEST_DRIVER);
-    // SAFETY: opening the driver's library runs its initialisers and nothing else.
+    // SAFETY: opening the driver's library only runs its initialisers.
     if !unsafe { sys::is_culib_present() } {
         return Err(DeviceError::NoDriver {});
     }
@@ -149,7 +151,7 @@ fn start() -> std::result::Result<Driver, DeviceError> {
             let count = usize::try_from(count).unwrap_or(0);
             Ok(Driver { api, version, count, process: std::process::id() })
         }
-        // The driver was started by another library, in the process that this one was forked from.
+        // Another library started the driver in the process that this one was forked from.
         NOT_INITIALIZED => Err(DeviceError::Forked {}),
         status => Err(DeviceError::DriverBroken { status: status_text(&api, status) }),
     }
@@ -160,7 +162,7 @@ pub(crate) fn cuda_version_text(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The driver's name and sentence for a result.
+/// The driver's name and description of a status.
 fn status_text(api: &Api, status: u32) -> String {
     let text = |f: unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_uint| {
         let mut p = std::ptr::null();
@@ -198,7 +200,7 @@ impl ContextStack for Api {
     }
 }
 
-/// A result of the driver as an error that names the call and the device.
+/// Turns a status of the driver into an error that names the call and the device.
 pub(super) fn check(api: &Api, call: &'static str, label: &str, status: u32) -> Result<()> {
     match status {
         0 => Ok(()),
@@ -209,8 +211,8 @@ pub(super) fn check(api: &Api, call: &'static str, label: &str, status: u32) -> 
 }
 
 impl DriverFailure {
-    /// True if the driver refused one kernel, so that another config may do: nothing ran, and the context is well. A
-    /// fault of a kernel (an illegal address) is none; it stays with the context.
+    /// True if the driver refused one kernel, so that another config may work: nothing ran, and the context is intact.
+    /// A fault of a kernel (an illegal address) does not count, because it corrupts the context.
     pub(crate) fn refuses(&self) -> bool {
         const INVALID_VALUE: u32 = 1;
         const INVALID_IMAGE: u32 = 200;
@@ -223,14 +225,14 @@ impl DriverFailure {
                 self.status,
                 INVALID_IMAGE | NO_BINARY_FOR_GPU | INVALID_PTX | INVALID_SOURCE | OUT_OF_RESOURCES
             ),
-            // A launch's grid and parameters are right by construction: what is left is shared memory.
+            // A launch's grid and parameters are correct by construction, so the cause must be shared memory.
             "cuFuncSetAttribute" | "cuLaunchKernel" => matches!(self.status, INVALID_VALUE | OUT_OF_RESOURCES),
             _ => false,
         }
     }
 
-    /// True if the driver cannot take this code, and may well take other code of the same kernel: it does not assemble PTX,
-    /// or not PTX of this version, or the kernel is not in what it loaded.
+    /// True if the driver cannot load this code, but may load other code for the same kernel: it cannot assemble PTX,
+    /// or not PTX of this version, or the kernel is missing from the loaded module.
     pub(crate) fn refuses_code(&self) -> bool {
         const JIT_COMPILER_NOT_FOUND: u32 = 221;
         const UNSUPPORTED_PTX_VERSION: u32 = 222;
@@ -254,7 +256,7 @@ mod tests {
         DriverFailure { call, device: "cuda:0".to_owned(), status, message: String::new() }
     }
 
-    /// Another bundle may have machine code, which needs no assembler; another config's PTX is of no use.
+    /// Another bundle may have machine code, which needs no assembler. The PTX of another config does not help.
     #[test]
     fn a_driver_without_an_assembler_speaks_against_ptx_alone() {
         for status in [221, 222, 223] {

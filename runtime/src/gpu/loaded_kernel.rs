@@ -1,4 +1,4 @@
-//! A compiled kernel loaded into one GPU's context, or readied for a virtual one.
+//! A compiled kernel, loaded into a GPU's context or prepared for a virtual GPU.
 
 use super::context::Context;
 use super::current::Handle;
@@ -11,13 +11,13 @@ use std::ffi::{CString, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Shared memory that every kernel may have without asking, in bytes.
+/// Bytes of shared memory that every kernel may use without opting in.
 const PLAIN_SHARED_BYTES: u32 = 48 * 1024;
 
 /// `CU_JIT_ERROR_LOG_BUFFER` and its size.
 const JIT_ERROR_LOG: [c_int; 2] = [5, 6];
 
-/// What functions are asked and told, by the numbers of `CUfunction_attribute`.
+/// Function attributes, by the numbers of `CUfunction_attribute`.
 #[derive(Clone, Copy)]
 enum FunctionAttribute {
     SharedBytes = 1,
@@ -26,16 +26,16 @@ enum FunctionAttribute {
     MostDynamicSharedBytes = 8,
 }
 
-/// What the driver's assembler made of a kernel.
+/// The resources of a kernel, as the driver's assembler reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchFacts {
-    /// Registers of one thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Local memory of one thread in bytes; more than 0 means that registers spill.
+    /// Bytes of local memory per thread; more than 0 means that registers spill.
     pub local_bytes: u32,
-    /// Shared memory of one CTA in bytes: static and dynamic.
+    /// Bytes of shared memory per CTA, static and dynamic.
     pub shared_bytes: u32,
-    /// Threads of one CTA.
+    /// Threads per CTA.
     pub threads: u32,
 }
 
@@ -46,15 +46,15 @@ pub(crate) struct LoadedKernel {
     /// On a virtual GPU, which assembles nothing: the threads, and the local memory that the PTX declares.
     pub(crate) facts: LaunchFacts,
     pub(crate) code: LoadedCode,
-    /// How many launches its device had when it was launched last.
+    /// The number of the device's launches at the time of its latest launch.
     launched: AtomicU64,
 }
 
-/// What executes.
+/// The code that runs.
 pub(crate) enum LoadedCode {
     /// Loaded by the driver.
     Driver(DriverModule),
-    /// Readied by a virtual GPU.
+    /// Prepared by a virtual GPU.
     Virtual(Box<dyn VirtualKernel>),
 }
 
@@ -71,8 +71,8 @@ unsafe impl Send for DriverModule {}
 unsafe impl Sync for DriverModule {}
 
 impl LoadedKernel {
-    /// Loads a kernel, after checking that the driver is new enough for its PTX. Machine code is tried first, if there is
-    /// some: a driver that does not take it assembles the PTX.
+    /// Loads a kernel, after checking that the driver is new enough for its PTX. Machine code, if given, is tried
+    /// first. If the driver refuses it, the driver assembles the PTX.
     pub(crate) fn load(
         context: &Arc<Context>,
         key: KernelKey,
@@ -94,7 +94,7 @@ impl LoadedKernel {
         Ok(LoadedKernel { key, image, facts, code: LoadedCode::Driver(module), launched: AtomicU64::new(0) })
     }
 
-    /// Readies a kernel for a virtual GPU.
+    /// Prepares a kernel for a virtual GPU.
     pub(crate) fn load_virtual(
         gpu: &dyn VirtualGpu,
         key: KernelKey,
@@ -107,18 +107,19 @@ impl LoadedKernel {
         Ok(LoadedKernel { key, image, facts, code: LoadedCode::Virtual(kernel), launched: AtomicU64::new(0) })
     }
 
-    /// Says that it is launched, as so manieth launch of its device. Every launch does, so that it takes no lock.
+    /// Notes that it is launched, as launch number `now` of its device. Every launch calls this, so it takes no lock.
     pub(crate) fn touch(&self, now: u64) {
         self.launched.store(now, Ordering::Relaxed);
     }
 
-    /// When it was launched last.
+    /// The number of its latest launch.
     pub(crate) fn launched(&self) -> u64 {
         self.launched.load(Ordering::Relaxed)
     }
 }
 
-/// True if machine code is an ELF file whose headers and sections lie within it: the driver is given no length.
+/// True if machine code is an ELF file whose headers and sections lie within it. The check is needed because the driver
+/// is not told the length.
 fn is_whole_elf(code: &[u8]) -> bool {
     let number = |at: usize, bytes: usize| -> Option<u64> {
         let field = code.get(at..at.checked_add(bytes)?)?;
@@ -133,7 +134,7 @@ fn is_whole_elf(code: &[u8]) -> bool {
     let is_table = |(at, entry, count): (u64, u64, u64)| within(at, entry * count);
     let section = |i: u64| -> Option<bool> {
         let at = usize::try_from(sections.0 + i * sections.1).ok()?;
-        // Sections of no bytes in the file have type 8.
+        // A section of type 8 occupies no bytes in the file.
         Some(number(at + 4, 4)? == 8 || within(number(at + 24, 8)?, number(at + 32, 8)?))
     };
     let segment = |i: u64| -> Option<bool> {
@@ -156,8 +157,8 @@ impl DriverModule {
         let mut options = JIT_ERROR_LOG;
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), log.len() as *mut c_void];
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the code ends as it has to: PTX with a zero byte, machine code where its own header says, which
-        // `is_whole_elf` has checked; the options' values are a live buffer and, as this option has it, its size.
+        // SAFETY: the code is terminated as required: PTX by a zero byte, machine code by the sizes in its header,
+        // which `is_whole_elf` has checked. The options' values are a live buffer and its size.
         let status = unsafe {
             (api.module_load)(&mut module, code.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
         };
@@ -169,7 +170,7 @@ impl DriverModule {
         Ok(loaded)
     }
 
-    /// Asks for the shared memory that the kernel needs and reads what the assembler made of it.
+    /// Requests the shared memory that the kernel needs, and reads the resources that the assembler reports.
     fn ask(&self, image: &KernelImage) -> Result<LaunchFacts> {
         let (context, function) = (&self.context, self.function);
         let api = context.enter()?;
@@ -197,8 +198,9 @@ impl DriverModule {
 
 impl Drop for DriverModule {
     fn drop(&mut self) {
-        // A launch may still be running the module's code, on any stream. If the device cannot be waited for (a stream
-        // is being captured, or a kernel faulted) the module stays: a leak, but never code that vanishes as it runs.
+        // A launch may still be running the module's code, on any stream. If waiting for the device fails (a stream is
+        // being captured, or a kernel faulted), the module stays loaded. That leaks it, but never removes code that is
+        // running.
         if self.context.synchronize_all().is_ok()
             && let Ok(api) = self.context.enter()
         {
@@ -232,7 +234,7 @@ pub(crate) fn does_not_fit(image: &KernelImage, machine: &Machine) -> Option<Str
 
 #[cfg(test)]
 impl LoadedKernel {
-    /// One that does nothing.
+    /// A kernel that does nothing.
     pub(crate) fn idle(key: KernelKey) -> LoadedKernel {
         struct Idle;
         impl VirtualKernel for Idle {

@@ -1,4 +1,4 @@
-//! Memory of a GPU: what tensors are allocated of, and what the driver says of it.
+//! Memory of a GPU: allocation for tensors, and the driver's memory figures.
 
 use super::context::Context;
 use crate::error::{Result, TensorError};
@@ -8,22 +8,22 @@ use std::ffi::{c_int, c_void};
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
 
-/// What the driver says of a GPU's memory, in bytes.
+/// Memory figures of a GPU from its driver, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceMemory {
-    /// Used by no process.
+    /// Free on the device, for all processes.
     pub free: u64,
-    /// Held by this process for its tensors, freed ones too: the driver takes it in large pieces.
+    /// Reserved by this process for its tensors, including freed ones: the driver reserves large blocks.
     pub reserved: u64,
-    /// Of tensors that live.
+    /// In use by live tensors.
     pub used: u64,
-    /// The most that was used at once since the start, or since [`release_memory`](crate::Device::release_memory).
+    /// The peak of `used` since the start, or since [`release_memory`](crate::Device::release_memory).
     pub most_used: u64,
 }
 
 impl Context {
-    /// Allocates bytes, ordered on the default stream.
+    /// Allocates bytes, ordered on the default stream. Returns the address.
     pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
         let api = self.enter()?;
         let mut address = 0;
@@ -42,10 +42,10 @@ impl Context {
         Ok(address)
     }
 
-    /// Frees what `alloc` gave, once work already on the default stream and on blocking streams is done.
+    /// Frees memory from `alloc`, once the work already queued on the default stream and on blocking streams is done.
     pub(crate) fn free(&self, address: u64) {
         if let Ok(api) = self.enter() {
-            // SAFETY: `address` came from `alloc` and is freed once. A failure here leaks and nothing more.
+            // SAFETY: `address` came from `alloc` and is freed once. A failure here only leaks.
             unsafe {
                 if self.pool.is_some() {
                     (api.free_async)(address, std::ptr::null_mut());
@@ -56,7 +56,7 @@ impl Context {
         }
     }
 
-    /// What the driver says.
+    /// The driver's memory figures.
     pub(crate) fn memory(&self) -> Result<DeviceMemory> {
         let (mut free, mut all) = (0, 0);
         let api = self.enter()?;
@@ -79,14 +79,14 @@ impl Context {
         })
     }
 
-    /// Gives back what no tensor uses, and counts the most that is used anew.
+    /// Returns unused memory to the system, and restarts the peak.
     pub(crate) fn release(&self) -> Result<()> {
         let Some(pool) = self.pool else { return Ok(()) };
         self.synchronize_all()?;
         let api = self.enter()?;
         let mut none = 0_u64;
         let high = Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH as c_int;
-        // SAFETY: a live pool; then a live u64 of 0, the one value that this attribute takes.
+        // SAFETY: a live pool; then a live u64 of 0, the only value that this attribute accepts.
         unsafe {
             self.check("cuMemPoolTrimTo", (api.pool_trim)(pool, 0))?;
             self.check("cuMemPoolSetAttribute", (api.pool_set_attribute)(pool, high, (&raw mut none).cast::<c_void>()))

@@ -1,16 +1,17 @@
-//! GPUs: those of the CUDA driver, and those that this process plays. A GPU here has memory and runs kernels, and nothing more.
+//! GPUs: those of the CUDA driver, and virtual ones that this process simulates. A GPU at this level has memory and
+//! runs kernels, and nothing more.
 //!
 //! The room may depend on `error`, and on `compile` for compiled kernels and their keys. It knows no tensors, no devices of the
 //! public API and no launches.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `driver` | the table of the driver's functions, and what their results mean |
+//! | `driver` | the table of the driver's functions, and the meaning of their statuses |
 //! | `current` | the calling thread's current context |
-//! | `context`, `memory` | one GPU's context: what it holds, and safe calls in it; its memory |
-//! | `loaded_kernel`, `ptx_version` | a compiled kernel that is loaded; which PTX a driver takes |
-//! | `virtual_gpu` | what the runtime asks of a GPU that this process plays |
-//! | `simulator` | the simulator as such a GPU (feature `sim`) |
+//! | `context`, `memory` | one GPU's context: its limits, and safe calls in it; its memory |
+//! | `loaded_kernel`, `ptx_version` | a loaded kernel; which PTX a driver accepts |
+//! | `virtual_gpu` | the interface of a virtual GPU |
+//! | `simulator` | the simulator as a virtual GPU (feature `sim`) |
 
 mod context;
 mod current;

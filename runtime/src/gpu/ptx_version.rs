@@ -1,10 +1,10 @@
-//! Which PTX a driver takes: versions of CUDA and the version of PTX that came with each.
+//! Which PTX a driver accepts: versions of CUDA and the version of PTX that came with each.
 
 use super::driver::cuda_version_text;
 use crate::error::LaunchError;
 use atlas_codegen::KernelImage;
 
-/// Refuses a kernel whose PTX is newer than the driver, naming both and the driver that will do.
+/// Refuses a kernel whose PTX is too new for the driver. The error names both versions and the driver that suffices.
 pub(super) fn check_ptx_version(image: &KernelImage, driver: i32) -> std::result::Result<(), LaunchError> {
     let highest = highest_ptx(driver);
     if image.ptx_version <= highest {
@@ -20,7 +20,7 @@ pub(super) fn check_ptx_version(image: &KernelImage, driver: i32) -> std::result
     })
 }
 
-/// CUDA versions and the PTX version that each brought.
+/// CUDA versions, each with the PTX version that it introduced.
 const PTX_OF_CUDA: [(i32, (u32, u32)); 20] = [
     (11_010, (7, 1)),
     (11_020, (7, 2)),
@@ -44,12 +44,12 @@ const PTX_OF_CUDA: [(i32, (u32, u32)); 20] = [
     (13_020, (9, 2)),
 ];
 
-/// The highest PTX version that a driver takes. Versions after the table's end keep its last.
+/// The highest PTX version that a driver accepts. CUDA versions after the end of the table get its last entry.
 fn highest_ptx(driver: i32) -> (u32, u32) {
     PTX_OF_CUDA.iter().rev().find(|(cuda, _)| *cuda <= driver).map_or((7, 0), |&(_, ptx)| ptx)
 }
 
-/// The lowest CUDA version whose driver takes a PTX version.
+/// The lowest CUDA version whose driver accepts a PTX version.
 fn lowest_cuda(ptx: (u32, u32)) -> Option<i32> {
     PTX_OF_CUDA.iter().find(|(_, p)| *p >= ptx).map(|&(cuda, _)| cuda)
 }

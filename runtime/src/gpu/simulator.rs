@@ -1,7 +1,7 @@
-//! The simulator as a virtual GPU: its memory, its launches, and what the latest of them did.
+//! The simulator as a virtual GPU: its memory, its launches, and the report of the latest launch.
 //!
-//! A launch executes the kernel's PTX on this machine, strictly: a race, a missing wait or a stray address is an
-//! error of the launch, where a GPU might give the right numbers. It has run when it returns.
+//! A launch executes the kernel's PTX on the host, strictly: a race, a missing wait or a stray address is an error of
+//! the launch, where a GPU might give the right numbers. A launch has finished when it returns.
 
 use super::virtual_gpu::{RecompileWithLines, VirtualGpu, VirtualKernel};
 use crate::error::{LaunchError, Result, SimFault};
@@ -16,16 +16,16 @@ use atlas_sim::{decode, syntax};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How the simulator executes.
+/// Options of the simulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimOptions {
     /// Which warp runs next.
     pub policy: Policy,
-    /// Of the policy, and of random approximations.
+    /// The seed of the policy and of random approximations.
     pub seed: u64,
-    /// Which of the results that the ISA allows approximate instructions give.
+    /// Which of the results that the ISA allows for approximate instructions is given.
     pub approximation: Approximation,
-    /// Warp instructions of one launch, after which it is given up.
+    /// The most warp instructions of one launch. Beyond them it fails.
     pub budget: u64,
 }
 
@@ -36,9 +36,9 @@ impl Default for SimOptions {
     }
 }
 
-/// A simulated GPU: global memory and the record of the latest launch.
+/// A simulated GPU: global memory and the report of the latest launch.
 pub(crate) struct Simulator {
-    /// What faults call it: `sim:sm_90`.
+    /// Its name in faults: `sim:sm_90`.
     name: String,
     options: SimOptions,
     state: Arc<Mutex<SimState>>,
@@ -50,7 +50,7 @@ struct SimState {
     latest: Option<Arc<SimRun>>,
 }
 
-/// What a launch on the simulator did.
+/// The report of one launch on the simulator.
 #[derive(Clone, Debug)]
 pub struct SimRun {
     /// The kernel.
@@ -59,26 +59,26 @@ pub struct SimRun {
     pub report: Report,
 }
 
-/// The accesses of one line of PTX; a copy from global to shared memory has both.
+/// The accesses of one line of PTX. A copy from global to shared memory has both kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimAccess {
     /// Line in the PTX, from 1.
     pub line: u32,
     /// The line without its operands: `ld.shared.v4.b32`.
     pub opcode: String,
-    /// Of shared memory.
+    /// Its accesses to shared memory.
     pub shared: SharedCounts,
-    /// Of global memory, loads and stores.
+    /// Its loads from and stores to global memory.
     pub global: GlobalCounts,
 }
 
 impl Simulator {
-    /// A GPU without memory in use; `name` is how its faults name it.
+    /// A GPU with no memory in use. `name` names it in faults.
     pub(crate) fn new(name: String, options: SimOptions) -> Simulator {
         Simulator { name, options, state: Arc::default() }
     }
 
-    /// What the latest launch did.
+    /// The report of the latest launch.
     pub(crate) fn latest(&self) -> Option<Arc<SimRun>> {
         self.lock().latest.clone()
     }
@@ -135,7 +135,7 @@ struct SimKernel {
     state: Arc<Mutex<SimState>>,
     image: Arc<KernelImage>,
     program: Program,
-    /// A way to the same program with the source's lines, for a fault to name them.
+    /// Recompiles the same program with source lines, so that a fault can name them.
     lined: RecompileWithLines,
 }
 
@@ -180,7 +180,7 @@ impl VirtualKernel for SimKernel {
 }
 
 impl SimKernel {
-    /// The parameters as the `.entry` lays them out.
+    /// The parameters in the memory layout of the `.entry`.
     fn block(&self, params: &[u64]) -> Result<Vec<u8>> {
         let mut block = vec![0; self.program.param_bytes as usize];
         for (bits, place) in params.iter().zip(&self.program.params) {
@@ -195,8 +195,8 @@ impl SimKernel {
         Ok(block)
     }
 
-    /// Says of a fault's parties what they come from in the source. What is shipped has no lines; the same kernel
-    /// compiled with lines has the same instructions.
+    /// Adds source locations to the threads of a fault. A shipped kernel has no line numbers, but the same kernel
+    /// compiled with them has the same instructions.
     fn name_source(&self, fault: SimFault) -> SimFault {
         let with_lines = (self.lined)().and_then(|image| parse(&image).ok());
         match with_lines.filter(|l| l.code.len() == self.program.code.len()) {
@@ -206,7 +206,7 @@ impl SimKernel {
     }
 }
 
-/// All allocated memory but these sorted ranges, as addresses and lengths.
+/// All allocated memory except these sorted ranges, as addresses and lengths.
 fn read_only(memory: &Global, outputs: &[Range<u64>]) -> Vec<(u64, u64)> {
     let mut rest = Vec::new();
     for allocation in memory.allocations() {
@@ -225,7 +225,7 @@ fn read_only(memory: &Global, outputs: &[Range<u64>]) -> Vec<(u64, u64)> {
 }
 
 impl SimRun {
-    /// Bank conflicts of all accesses of shared memory.
+    /// Bank conflicts of all shared memory accesses.
     pub fn conflicts(&self) -> u64 {
         self.report.counters.totals().shared.conflicts
     }
@@ -247,14 +247,15 @@ impl SimRun {
         all.filter(|a| a.shared.requests + a.global.requests > 0).collect()
     }
 
-    /// Instructions by class, as warps executed them; classes that the kernel has none of are left out.
+    /// Executed warp instructions by class. Classes without any are left out.
     pub fn mix(&self) -> Vec<(&'static str, u64)> {
         let counts = InstructionClass::ALL.into_iter().map(|c| (c.name(), self.report.counters.mix(c).warps));
         counts.filter(|(_, n)| *n > 0).collect()
     }
 }
 
-/// The opcode of a line of PTX, past a guard; of several instructions, as where a load is masked, that of the one that accesses memory.
+/// The opcode of a line of PTX, without its guard. If there are several instructions, as for a masked load, that of the
+/// one that accesses memory.
 fn opcode(line: &str) -> String {
     let one =
         |instruction: &str| instruction.split_whitespace().find(|w| !w.starts_with(['@', '{'])).map(str::to_owned);

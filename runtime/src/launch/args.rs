@@ -10,20 +10,20 @@ pub enum Arg<'a> {
     In(&'a Tensor),
     /// A tensor that the kernel writes.
     Out(&'a mut Tensor),
-    /// A tensor behind a `&mut` of the caller's: the kernel may write it, or read it, also as several arguments.
+    /// A tensor behind the caller's `&mut`: the kernel may write it or read it, and it may be several arguments.
     Lent(&'a &'a mut Tensor),
     /// A number.
     F32(f32),
-    /// A number; a literal with a point. Becomes an f32, f16 or bf16 where the kernel takes one, rounded.
+    /// A number, from a literal with a point. It is rounded to f32, f16 or bf16 if the kernel takes one.
     F64(f64),
-    /// A whole number; a literal without a point.
+    /// A whole number, from a literal without a point.
     I32(i32),
     /// A whole number.
     I64(i64),
 }
 
 impl Arg<'_> {
-    /// The tensor, if it is one.
+    /// The tensor, if it is a tensor.
     pub fn tensor(&self) -> Option<&Tensor> {
         match self {
             Arg::In(t) => Some(t),
@@ -45,11 +45,12 @@ impl Arg<'_> {
     }
 }
 
-/// What [`args!`](crate::args) accepts without `&mut`: tensors, which are borrowed, and numbers.
+/// The types that [`args!`](crate::args) accepts without `&mut`: tensors, which are borrowed, and numbers.
 ///
-/// An argument that another macro passes on is one token to [`args!`](crate::args), which sees no `&mut` in it: its type says it.
+/// If another macro passes an argument on, [`args!`](crate::args) gets it as one token and cannot see a `&mut` in it.
+/// Its type decides then.
 pub trait IntoArg<'a> {
-    /// The argument.
+    /// Converts to an argument.
     fn into_arg(self) -> Arg<'a>;
 }
 
@@ -101,8 +102,8 @@ impl<'a> From<&'a mut Tensor> for Arg<'a> {
 
 /// The arguments of a launch in the order of the kernel's parameters: `args!(x, w, &mut y, 1e-6)`.
 ///
-/// A tensor that is read is named alone, one that is written has `&mut`, and a number is a number. A variable that holds a
-/// `&mut Tensor` is named alone either way.
+/// A tensor that the kernel reads is given by name, one that it writes has `&mut`, and a number is given as is. A
+/// variable that holds a `&mut Tensor` is given by name in either case.
 #[macro_export]
 macro_rules! args {
     (@list [$($done:tt)*]) => { [$($done)*] };

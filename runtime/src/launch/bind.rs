@@ -1,7 +1,7 @@
-//! Binding: the arguments of a launch checked against the kernel's signature, in the signature's own names.
+//! Binding: checks the arguments of a launch against the kernel's signature.
 //!
-//! A [`BoundLaunch`] is the ticket that every device takes: dims have sizes, type parameters have types, tensors
-//! are on the right device, and what is written overlaps nothing else.
+//! Every device takes a [`BoundLaunch`]. In it, dims have sizes, type parameters have types, tensors are on the right
+//! device, and a written tensor overlaps no other argument.
 
 use super::args::Arg;
 use crate::device::Device;
@@ -28,7 +28,7 @@ pub struct BoundLaunch {
 /// A checked argument.
 #[derive(Clone, Debug)]
 pub enum BoundArg {
-    /// A tensor; the handle keeps its memory alive.
+    /// A tensor. The handle keeps its memory alive.
     Tensor {
         /// The view.
         tensor: Tensor,
@@ -48,8 +48,8 @@ impl BoundLaunch {
     /// Checks the arguments of a launch.
     ///
     /// # Errors
-    /// One [`LaunchError`] for the first mistake found, in parameter order; [`RuntimeError::Kernel`] if there is no such
-    /// kernel: its parts cannot be fused, or it has too many configs.
+    /// A [`LaunchError`] for the first mistake found, in parameter order; [`RuntimeError::Kernel`] if the kernel does
+    /// not exist because its parts cannot be fused, or because it has too many configs.
     pub fn new(def: &'static KernelDef, device: &Device, args: &[Arg<'_>]) -> Result<BoundLaunch, RuntimeError> {
         let kernel = def.name;
         if let Some(diagnostics) = def.refusal() {
@@ -95,7 +95,7 @@ impl BoundLaunch {
         self.def
     }
 
-    /// Where it runs.
+    /// The device that it runs on.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -115,7 +115,7 @@ impl BoundLaunch {
         &self.args
     }
 
-    /// True if nothing is written, so that nothing needs to run: every output has an axis of size 0.
+    /// True if nothing is written, because every output has an axis of size 0. Nothing needs to run then.
     pub fn is_empty(&self) -> bool {
         self.args.iter().all(|a| match a {
             BoundArg::Tensor { tensor, access: Access::Out } => tensor.is_empty(),
@@ -124,7 +124,7 @@ impl BoundLaunch {
     }
 }
 
-/// Where a dim got its size.
+/// The parameter and the axis that gave a dim its size.
 #[derive(Clone, Copy)]
 struct DimBinding {
     size: usize,
@@ -240,7 +240,7 @@ impl Binder<'_> {
         }
     }
 
-    /// A type parameter that no tensor binds takes the type of the first number that has it.
+    /// A type parameter that no tensor binds gets the type of the first number that has it.
     fn scalar_type(&mut self, param: &'static ParamDef, arg: &Arg<'_>) -> Result<(), LaunchError> {
         match (param, arg.scalar_dtype()) {
             (ParamDef::Scalar { name, dtype: DTypeRef::Generic(i) }, Some(found)) if self.types[*i].is_none() => {
@@ -278,7 +278,7 @@ fn bind_arg(
     }
 }
 
-/// A number as the bits of a parameter's type: floats round to floats, whole numbers fit whole numbers.
+/// A number as bits of the parameter's type: floats are rounded, and whole numbers have to fit.
 pub(crate) fn scalar_bits(
     kernel: &'static str,
     param: &'static str,
@@ -323,7 +323,7 @@ pub(crate) fn is_written(param: &ParamDef) -> bool {
     matches!(param, ParamDef::Tensor { access: Access::Out, .. })
 }
 
-/// Refuses a written tensor that shares a byte with another argument. Assumes the kinds are checked.
+/// Refuses a written tensor that shares a byte with another argument. Assumes that the kinds are checked.
 pub(crate) fn check_aliasing(def: &'static KernelDef, args: &[Arg<'_>]) -> Result<(), LaunchError> {
     for (i, param) in def.params.iter().enumerate().filter(|(_, param)| is_written(param)) {
         let Some(written) = args[i].tensor() else { continue };
@@ -331,7 +331,7 @@ pub(crate) fn check_aliasing(def: &'static KernelDef, args: &[Arg<'_>]) -> Resul
         for (j, other) in args.iter().enumerate() {
             let Some(other) = other.tensor().filter(|_| i != j) else { continue };
             let beside = other.address_range();
-            // Most arguments are far apart, which costs a launch two comparisons.
+            // Most arguments are far apart, so the check costs a launch two comparisons.
             if range.start < beside.end && beside.start < range.end && written.touched().overlaps(other.touched()) {
                 return Err(LaunchError::Overlap {
                     kernel: def.name,

@@ -1,11 +1,12 @@
-//! Chains: an op of several kernels, launched one after the other on tensors that they share by name.
+//! Chains: several kernels that are launched one after the other on tensors that they share by name.
 //!
-//! Parameters of one name are one tensor, or one number. What only the kernels pass to each other is *workspace*: it is
-//! declared by name, allocated by the caller once, and given to each launch, which allocates nothing and waits for nothing.
+//! Parameters with the same name are the same tensor, or the same number. Tensors that the kernels only pass to each
+//! other are *workspace*: they are declared by name, allocated by the caller once, and given to each launch, which
+//! allocates nothing and waits for nothing.
 //!
-//! What can be refused is refused before the first kernel runs: the arguments of all kernels are checked, numbers among
-//! them, and all kernels are compiled and loaded. A launch that was refused has written nothing. What is left are faults of
-//! kernels that run, and a driver that refuses a launch itself.
+//! All checks come before the first kernel runs: the arguments of all kernels are checked, including numbers, and all
+//! kernels are compiled and loaded. A refused launch has written nothing. Only faults of running kernels, and refusals
+//! by the driver at launch time, can come later.
 //!
 //! ```text
 //! static STEP: Chain = Chain { name: "step", kernels: &[&mix, &update], workspace: &["weights"] };
@@ -27,17 +28,17 @@ use atlas_dsl::{DType, KernelDef};
 /// Kernels that run one after the other.
 #[derive(Debug)]
 pub struct Chain {
-    /// Its name.
+    /// The name of the chain.
     pub name: &'static str,
-    /// The kernels in order. Parameters, dims and type parameters of one name are one.
+    /// The kernels in order. Parameters, dims and type parameters with the same name are the same.
     pub kernels: &'static [&'static dyn Declared],
-    /// Tensors that the kernels pass to each other, which the caller does not see.
+    /// The names of tensors that the kernels pass to each other, which the caller does not pass.
     pub workspace: &'static [&'static str],
 }
 
 /// The tensors that a chain's kernels pass to each other, for one set of sizes.
 ///
-/// It serves one run of the chain at a time: runs that share it on two streams without an event between them race.
+/// It serves one run of the chain at a time: two runs that share it on two streams race unless an event orders them.
 #[derive(Debug)]
 pub struct Workspace {
     tensors: Vec<Tensor>,
@@ -50,7 +51,7 @@ impl Workspace {
     }
 }
 
-/// The launches of a chain of one exact problem, resolved.
+/// The resolved launches of a chain for one exact problem.
 #[derive(Clone)]
 pub struct PreparedChain {
     chain: &'static Chain,
@@ -62,8 +63,8 @@ impl Chain {
         self.kernels.iter().map(|k| k.declared())
     }
 
-    /// The parameters that a caller gives, in order of first appearance: those of all kernels without the workspace. One
-    /// that some kernel writes is to be given as `&mut`.
+    /// The parameters that a caller passes, in order of first appearance: those of all kernels, without the workspace.
+    /// A tensor that any kernel writes has to be passed as `&mut`.
     pub fn params(&self) -> Vec<&'static ParamDef> {
         let mut found: Vec<&'static ParamDef> = Vec::new();
         for p in self.defs().flat_map(|k| k.params).filter(|p| !self.workspace.contains(&p.name())) {
@@ -76,12 +77,12 @@ impl Chain {
         found
     }
 
-    /// Allocates the workspace for these element types and sizes of dims, by name. Only those count that a tensor of the
-    /// workspace has.
+    /// Allocates the workspace for these element types and sizes of dims, by name. Only those that occur in a tensor of
+    /// the workspace matter.
     ///
     /// # Errors
-    /// [`LaunchError::WorkspaceDim`] if a dim, or an element type, is not given, [`LaunchError::WorkspaceUnknown`] if no kernel
-    /// of the chain has one that is; [`LaunchError::NoSuchWorkspace`] and
+    /// [`LaunchError::WorkspaceDim`] if a dim or an element type is missing, [`LaunchError::WorkspaceUnknown`] if one
+    /// is given that no kernel of the chain has; [`LaunchError::NoSuchWorkspace`] and
     /// [`LaunchError::WorkspaceReadFirst`] if the chain's list is wrong; those of [`Tensor::empty`].
     pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
         let known = |name: &str| {
@@ -125,11 +126,11 @@ impl Chain {
         Tensor::empty(device, dtype, axes.iter().map(size).collect::<Result<Vec<usize>>>()?)
     }
 
-    /// Runs the kernels on a device's default stream; arguments in the order of [`Chain::params`].
+    /// Runs the kernels on a device's default stream. The arguments are in the order of [`Chain::params`].
     ///
     /// # Errors
-    /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if kernels disagree on the size of a dim,
-    /// [`LaunchError::ChainTypes`] if they do on a type parameter. None of them leaves anything written.
+    /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if kernels disagree on the size
+    /// of a dim, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
     pub fn launch<'a>(
         &self,
         device: &Device,
@@ -152,7 +153,7 @@ impl Chain {
         self.run(stream.device(), Some(stream), args.as_mut(), workspace)
     }
 
-    /// Checks the arguments of all kernels and makes the kernels ready, and then runs them.
+    /// Checks the arguments of all kernels, prepares the kernels, and then runs them.
     fn run(
         &self,
         device: &Device,
@@ -170,8 +171,8 @@ impl Chain {
         })
     }
 
-    /// Compiles the kernels, and keeps all that launches of this problem need: a CUDA graph can record them, and is launched
-    /// no longer than what this gives is kept.
+    /// Compiles the kernels, and keeps everything that launches of this problem need. A CUDA graph can record these
+    /// launches. Keep the result for as long as the graph is launched.
     ///
     /// # Errors
     /// As [`Chain::launch`].
@@ -226,7 +227,8 @@ impl Chain {
         Ok(())
     }
 
-    /// A dim has one size in all kernels of the chain; within a kernel, and of ranks, its own launch says more.
+    /// Checks that a dim has one size in all kernels of the chain. The launch of each kernel checks sizes within it,
+    /// and ranks, with a better message.
     fn check_dims(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
         let tensors: Vec<Option<&Tensor>> =
             args.iter().map(Arg::tensor).chain(workspace.tensors.iter().map(Some)).collect();
@@ -255,7 +257,8 @@ impl Chain {
         Ok(())
     }
 
-    /// A type parameter has one type in all kernels of the chain. Numbers say it where no tensor of their kernel does.
+    /// Checks that a type parameter has one type in all kernels of the chain. Numbers decide it if no tensor of their
+    /// kernel does.
     fn check_types(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
         let given = |param: &ParamDef| {
             let at = names.iter().position(|&n| n == param.name())?;
@@ -333,7 +336,7 @@ fn writes(p: &ParamDef) -> bool {
     matches!(p, ParamDef::Tensor { access: Access::Out, .. })
 }
 
-/// The same argument for a shorter time.
+/// Reborrows an argument.
 fn borrowed<'s>(arg: &'s mut Arg<'_>) -> Arg<'s> {
     match arg {
         Arg::Out(t) => Arg::Out(t),
@@ -346,7 +349,7 @@ fn borrowed<'s>(arg: &'s mut Arg<'_>) -> Arg<'s> {
     }
 }
 
-/// An argument of the chain as one of a kernel, which may only read what another one writes.
+/// An argument of the chain as an argument of a kernel, which may only read what another kernel writes.
 fn as_param<'s>(p: &ParamDef, arg: Arg<'s>) -> Arg<'s> {
     match arg {
         Arg::Out(t) if !writes(p) => Arg::In(t),

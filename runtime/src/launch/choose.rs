@@ -1,4 +1,5 @@
-//! Which config runs a checked launch on its device: the ranking of `select`, less what the device has refused.
+//! Which config runs a checked launch on its device: the ranking of `select`, without the configs that the device has
+//! refused.
 
 use super::bind::BoundLaunch;
 use super::problem::Problem;
@@ -9,7 +10,7 @@ use crate::select::{Ranking, Selection, complete};
 use atlas_codegen::pipeline;
 use atlas_dsl::Config;
 
-/// Ranks the tune space of a problem for its device, or takes the config that the caller gave.
+/// Ranks the tune space of a problem for its device, or takes the caller's config.
 ///
 /// # Errors
 /// As [`choose_given`].
@@ -30,7 +31,7 @@ pub(super) fn rank(problem: &Problem<'_>, given: Option<&Config>) -> Result<Rank
 /// Ranks the tune space of a bound launch for its device.
 ///
 /// # Errors
-/// `RuntimeError::Kernel` if a kernel that was built once cannot be built again.
+/// `RuntimeError::Kernel` if a kernel that was built before cannot be built again.
 pub fn choose(bound: &BoundLaunch) -> Result<Selection, RuntimeError> {
     let ranking = rank(&Problem::new(bound), None)?;
     let mut selection = ranking.selection();
@@ -43,7 +44,7 @@ pub fn choose(bound: &BoundLaunch) -> Result<Selection, RuntimeError> {
     Ok(selection)
 }
 
-/// A selection of one: the caller's config, with the tile sizes that it leaves out at their defaults.
+/// A selection of one config: the caller's, with defaults for the tile sizes that it leaves out.
 ///
 /// # Errors
 /// `LaunchError::UnknownKnob`, `LaunchError::ImpossibleSchedule`; `RuntimeError::Kernel` if the kernel cannot be built with it.

@@ -1,29 +1,30 @@
-//! Launches: arguments in, a kernel queued.
+//! Launches: from arguments to a queued kernel.
 //!
 //! # The steps of a launch
-//! 1. *Words* (`problem_words`). The kernel, a config of the caller's, and what the arguments are but for their addresses become a
-//!    few words. If the device has a plan of these words, what may still differ is checked again (`request`), and step 6 follows:
-//!    a microsecond or two of host time, without allocation.
+//! 1. *Words* (`problem_words`). The kernel, the caller's config and all properties of the arguments except addresses
+//!    become a few words. If the device has a plan for these words, the properties that may still differ are checked
+//!    again (`request`), and step 6 follows. This takes a microsecond or two of host time, without allocation.
 //! 2. *Bind* (`bind`). The arguments are checked against the kernel's signature.
-//! 3. *Problem* (`problem`). The specialization follows from the bound launch. It is found out once, and handed on with it.
-//! 4. *Resolve* (`resolve`). Bundles are asked, then configs in the order of the room `select`. Each kernel is loaded from memory,
-//!    from the store, or compiled. The first one that is not refused and does not spill becomes the plan.
+//! 3. *Problem* (`problem`). The specialization follows from the bound launch. It is computed once and passed on.
+//! 4. *Resolve* (`resolve`). Bundles are searched first, then configs in the order of the room `select`. Each kernel is
+//!    loaded from memory, from the store, or compiled. The first one that is not refused and does not spill becomes the
+//!    plan.
 //! 5. *Keep*. The device keeps the plan under its words.
-//! 6. *Queue* (`queue`). The parameters are packed, and the kernel is queued on a stream or runs in the interpreter. If the driver
-//!    refuses the kernel only now, the refusal is remembered, and the launch is resolved again.
+//! 6. *Queue* (`queue`). The parameters are packed, and the kernel is queued on a stream or runs in the interpreter. If
+//!    the driver refuses the kernel only now, the refusal is remembered, and the launch is resolved again.
 //!
-//! The room may depend on every other one, and none depends on it.
+//! The room may depend on every other room. No room depends on it.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `args`, `bind` | the arguments of a launch, and their checks |
-//! | `problem`, `problem_words` | a checked launch with its specialization; the words by which its plan is found again |
+//! | `problem`, `problem_words` | a checked launch with its specialization; the words that are the key of its plan |
 //! | `choose` | which config runs a launch on its device |
 //! | `resolve` | from a problem to a loaded kernel |
-//! | `request`, `prepared`, `chain` | one launch; one that is resolved beforehand; several, one after the other |
-//! | `parameters`, `queue` | the parameters of a compiled kernel; the only calls of the driver to launch |
-//! | `interpreter` | launches in the interpreter: natively, of a GPU's tensors, and in f64 |
-//! | `raw` | PTX of any origin and plain bytes, for tools |
+//! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
+//! | `parameters`, `queue` | the parameters of a compiled kernel; the only driver calls that launch |
+//! | `interpreter` | launches in the interpreter: natively, on copies of a GPU's tensors, and in f64 |
+//! | `raw` | PTX of any origin on plain bytes, for tools |
 
 mod args;
 mod bind;
@@ -68,27 +69,28 @@ pub trait Launch {
     /// `RuntimeError::Compile` if no config can be built for this problem; driver errors.
     fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Runs the kernel on a stream. A CUDA graph that records it does not own the kernel, which the device unloads when many
-    /// others have been launched since: to be recorded, a launch is prepared and the [`PreparedLaunch`] kept.
+    /// Runs the kernel on a stream. A CUDA graph that records this launch does not own the kernel, and the device
+    /// unloads the kernel after many launches of other kernels. To record a launch, prepare it and keep the
+    /// [`PreparedLaunch`].
     ///
     /// # Errors
     /// As [`Launch::launch`].
     fn launch_on<'a>(&'static self, stream: &Stream, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Runs the kernel with a config of the caller's; tile sizes that it leaves out take their defaults.
+    /// Runs the kernel with the caller's config. Tile sizes that it leaves out get their defaults.
     ///
     /// # Errors
-    /// As [`Launch::launch`]; a config that does not fit is an error, and no other is tried.
+    /// As [`Launch::launch`]. A config that does not fit is an error, and no other one is tried.
     fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Does all but the launch, so that launches of this problem do nothing else (a CUDA graph needs that, and that the
-    /// [`PreparedLaunch`] lives as long as it).
+    /// Does everything except the launch, so that later launches of this problem only queue. A CUDA graph needs this,
+    /// and the [`PreparedLaunch`] has to live as long as the graph.
     ///
     /// # Errors
     /// As [`Launch::launch`].
     fn prepare<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<PreparedLaunch>;
 
-    /// [`Launch::prepare`] with a config of the caller's.
+    /// [`Launch::prepare`] with the caller's config.
     ///
     /// # Errors
     /// As [`Launch::launch_with`].
@@ -99,16 +101,16 @@ pub trait Launch {
         args: impl AsRef<[Arg<'a>]>,
     ) -> Result<PreparedLaunch>;
 
-    /// Checks the arguments alone.
+    /// Only checks the arguments.
     ///
     /// # Errors
-    /// `RuntimeError::Launch`.
+    /// `RuntimeError::Launch` if they do not fit the signature.
     fn bind<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<BoundLaunch>;
 
     /// Ranks the configs for this problem, with the reasons.
     ///
     /// # Errors
-    /// `RuntimeError::Launch`.
+    /// `RuntimeError::Launch` if the arguments do not fit the signature.
     fn select<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<Selection>;
 }
 
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn tensors_and_streams_are_on_the_device_of_the_launch() {
-        // Of no elements, so that nothing has to be built.
+        // It has no elements, so nothing has to be built.
         let mut x = Tensor::zeros(&Device::cpu(), DType::F32, [0]).unwrap();
         let prepared = KEEP.prepare(&Device::cpu(), args!(&mut x)).unwrap();
         let stream = Device::absent(3).default_stream();

@@ -1,7 +1,7 @@
 //! The grid of a launch, and the parameters of the compiled kernel's `.entry`.
 //!
-//! The calling convention is data, [`KernelImage`]: its list of parameters is matched with a bound launch once, when the launch is
-//! planned. Each launch then gives the addresses of its tensors and its numbers.
+//! The calling convention is data, [`KernelImage`]: its list of parameters is matched with a bound launch once, when
+//! the launch is planned. Each launch then only adds the addresses of its tensors and its numbers.
 
 use super::args::Arg;
 use super::bind::{BoundArg, BoundLaunch, scalar_bits};
@@ -14,7 +14,7 @@ use atlas_codegen::{AbiParam, KernelImage};
 use atlas_dsl::KernelDef;
 use std::sync::Arc;
 
-/// What a loaded kernel does for one problem.
+/// The launch body of a loaded kernel for one problem.
 pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<LaunchBody> {
     match grid_size(bound, &kernel.image)? {
         0 => Ok(LaunchBody::Empty),
@@ -25,14 +25,14 @@ pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result
     }
 }
 
-/// How many programs one launch runs.
+/// The number of programs of one launch.
 pub(crate) fn grid_size(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<u32, LaunchError> {
     let programs = programs(&image.grid, bound.dims());
     let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
     i32::try_from(programs).map(i32::unsigned_abs).map_err(too_many)
 }
 
-/// The parameters of the `.entry` for one problem.
+/// The parameters of the `.entry` for one problem, as a plan keeps them.
 pub(crate) fn launch_params(
     bound: &BoundLaunch,
     image: &KernelImage,

@@ -1,4 +1,4 @@
-//! Prepared launches: resolved once, launched often.
+//! Prepared launches: resolved once, launched many times.
 
 use super::args::Arg;
 use super::request::{LaunchRequest, PlanFound};
@@ -10,11 +10,11 @@ use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, KernelDef};
 use std::sync::Arc;
 
-/// A launch of one exact problem, resolved: shapes, strides, types, alignments and config are fixed, addresses and
-/// numbers are given each time.
+/// A resolved launch of one exact problem: shapes, strides, types, alignments and config are fixed, while addresses and
+/// numbers are given at each launch.
 ///
-/// It keeps its kernel loaded. A CUDA graph that recorded its launches does not: keep this for as long as the graph is
-/// launched.
+/// It keeps its kernel loaded. A CUDA graph that recorded its launches does not, so keep this value for as long as the
+/// graph is launched.
 #[derive(Clone)]
 pub struct PreparedLaunch {
     def: &'static KernelDef,
@@ -42,7 +42,7 @@ impl PreparedLaunch {
     /// Queues the launch on the device's default stream.
     ///
     /// # Errors
-    /// [`LaunchError::NotPrepared`] if the arguments are of another problem; aliasing and driver errors.
+    /// [`LaunchError::NotPrepared`] if the arguments belong to another problem; aliasing and driver errors.
     pub fn launch<'a>(&self, args: impl AsRef<[Arg<'a>]>) -> Result<()> {
         self.queue(None, args.as_ref())
     }
@@ -65,12 +65,12 @@ impl PreparedLaunch {
         Ok(())
     }
 
-    /// The launch of these arguments.
+    /// The launch of this problem with these arguments.
     fn request<'a>(&'a self, args: &'a [Arg<'a>]) -> LaunchRequest<'a> {
         LaunchRequest { def: self.def, device: &self.device, config: self.config.as_ref(), args }
     }
 
-    /// Refuses arguments of another problem, on another device, numbers that do not fit, and tensors that overlap.
+    /// Refuses arguments of another problem or on another device, numbers that do not fit, and tensors that overlap.
     pub(super) fn check(&self, args: &[Arg<'_>]) -> Result<()> {
         let request = self.request(args);
         if request.words().as_slice() != &*self.words {
@@ -84,7 +84,7 @@ impl PreparedLaunch {
         self.queue_checked(stream, args)
     }
 
-    /// Queues the launch of arguments that [`PreparedLaunch::check`] has let pass.
+    /// Queues a launch with arguments that [`PreparedLaunch::check`] has accepted.
     pub(super) fn queue_checked(&self, stream: Option<&Stream>, args: &[Arg<'_>]) -> Result<()> {
         self.request(args).queue(stream, &PlanFound { plan: self.plan.clone(), was_kept: true })
     }
@@ -94,7 +94,7 @@ impl PreparedLaunch {
         &self.plan.config
     }
 
-    /// Configs that stood before this one, but were refused or spill, each with its reason.
+    /// Configs that ranked before this one, but were refused or spill, each with its reason.
     pub fn passed_over(&self) -> &[(Config, String)] {
         &self.plan.passed_over
     }
@@ -104,12 +104,12 @@ impl PreparedLaunch {
         self.plan.source
     }
 
-    /// What the driver made of the kernel; `None` where there is no driver and where nothing runs.
+    /// The resources of the kernel as the driver reports them; `None` without a driver and for an empty launch.
     pub fn facts(&self) -> Option<LaunchFacts> {
         self.loaded().filter(|k| matches!(k.code, LoadedCode::Driver(_))).map(|k| k.facts)
     }
 
-    /// The compiled kernel; `None` on the CPU and where nothing runs.
+    /// The compiled kernel; `None` on the CPU and for an empty launch.
     pub fn image(&self) -> Option<&KernelImage> {
         self.loaded().map(|k| &*k.image)
     }

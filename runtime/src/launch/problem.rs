@@ -1,4 +1,5 @@
-//! A problem: a checked launch, what its kernel is compiled for (a [`Specialization`]), and what follows from the two.
+//! A problem: a checked launch, the [`Specialization`] that its kernel is compiled for, and properties derived from the
+//! two.
 
 use super::bind::{BoundArg, BoundLaunch};
 use crate::compile::specialization_class::class_text;
@@ -8,7 +9,8 @@ use atlas_dsl::def::ParamDef;
 use atlas_dsl::specialization::{DimFact, LARGEST_CLASS, StrideFact, TensorFacts, largest_class};
 use atlas_dsl::{KernelDef, Specialization};
 
-/// A checked launch with its specialization, which is found out once. All that comes after the check of the arguments takes this.
+/// A checked launch with its specialization, which is computed once. Every step after the check of the arguments takes
+/// this.
 pub(super) struct Problem<'a> {
     bound: &'a BoundLaunch,
     spec: Specialization,
@@ -30,7 +32,7 @@ impl<'a> Problem<'a> {
         self.bound.def()
     }
 
-    /// Where it runs.
+    /// The device that it runs on.
     pub(super) fn device(&self) -> &'a Device {
         self.bound.device()
     }
@@ -40,21 +42,21 @@ impl<'a> Problem<'a> {
         self.bound.dims()
     }
 
-    /// What its kernel is compiled for.
+    /// The specialization that its kernel is compiled for.
     pub(super) fn spec(&self) -> &Specialization {
         &self.spec
     }
 
-    /// The specialization's class as text: element types, and tensors that are not usual.
+    /// The specialization's class as text: element types, and the tensors that are not usual.
     pub(super) fn class_text(&self) -> (String, String) {
         class_text(self.def(), &self.spec)
     }
 }
 
-/// What is known of a problem when its kernel is compiled.
+/// The facts about a problem that its kernel is compiled for.
 ///
-/// Whole dims are constants, the others are known up to their divisor class. A stride is a constant where it is 1
-/// or the product of constant inner dims, else known up to its class; a base address up to 16 bytes.
+/// Whole dims are constants, and the others are known up to their divisor class. A stride is a constant if it is 1 or
+/// the product of constant inner dims, and is otherwise known up to its class. A base address is known up to 16 bytes.
 pub fn specialize(bound: &BoundLaunch) -> Specialization {
     let def = bound.def();
     let mut spec = Specialization::default();
@@ -84,7 +86,7 @@ fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor)
         .zip(tensor.shape())
         .zip(tensor.strides())
         .map(|((expected, &size), &stride)| match expected {
-            // The stride of an axis of size 1 is never used: what a contiguous tensor has will do.
+            // The stride of an axis of size 1 is never used, so the stride of a contiguous tensor stands for it.
             expected if size <= 1 => expected,
             StrideFact::Const(c) if c == stride => expected,
             _ if stride == 1 => StrideFact::Const(1),
@@ -94,8 +96,8 @@ fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor)
     TensorFacts { align: alignment(tensor), strides }
 }
 
-/// The strides to launch with, in elements: those of the tensor, but for axes of size 1, whose stride is never used. What is
-/// given for it is a multiple of every class, so that it is one of whatever a kernel was compiled for.
+/// The strides to launch with, in elements: those of the tensor, except for axes of size 1, whose stride is never used.
+/// The value for these is a multiple of every class, so it meets the assumptions of any compiled kernel.
 pub fn launch_strides(tensor: &Tensor) -> Vec<i64> {
     let contiguous = contiguous_strides(tensor.shape());
     let axes = tensor.shape().iter().zip(tensor.strides()).zip(contiguous);
@@ -103,9 +105,9 @@ pub fn launch_strides(tensor: &Tensor) -> Vec<i64> {
     axes.map(|((&size, &stride), contiguous)| if size <= 1 { multiple(contiguous) } else { stride }).collect()
 }
 
-/// The known alignment of a tensor's first element, in bytes: a power of two of at most 16, at least one element.
+/// The known alignment of a tensor's first element, in bytes: a power of two from the element's size to 16.
 ///
-/// Storage starts aligned; on the CPU, where alignment changes nothing, only the offset into it counts, so that a
+/// Storage starts aligned. On the CPU, where alignment has no effect, only the offset into the storage counts, so a
 /// problem has the same specialization on every device and in every run.
 pub fn alignment(tensor: &Tensor) -> u32 {
     let bytes = tensor.dtype().bytes();

@@ -1,15 +1,15 @@
-//! The words of a problem, by which a device finds the plan of a launch again without rebuilding anything.
+//! The words of a problem: the key by which a device finds the plan of a launch without rebuilding anything.
 //!
-//! They are the kernel, the config if the caller gave one, and each argument's kind, type, shape, strides and alignment: a few
-//! dozen words, hashed and compared with no allocation. Everything that the checks of a launch depend on is in these words, but
-//! for addresses: two arguments may alias in one launch and not in the next.
+//! They are the kernel, the caller's config if there is one, and each argument's kind, type, shape, strides and
+//! alignment: a few dozen words, hashed and compared without allocation. They contain everything that the checks of a
+//! launch depend on, except addresses: two arguments may alias in one launch and not in the next.
 
 use super::args::Arg;
 use super::bind::is_written;
 use super::problem::alignment;
 use atlas_dsl::{Config, KernelDef};
 
-/// The words that name a problem, on the stack unless there are many.
+/// The words of a problem, on the stack unless there are many.
 pub(crate) struct ProblemWords {
     length: usize,
     inline: [u64; ProblemWords::INLINE],
@@ -19,7 +19,7 @@ pub(crate) struct ProblemWords {
 impl ProblemWords {
     const INLINE: usize = 96;
 
-    /// The words of a launch. Arguments and parameters need not agree yet.
+    /// The words of a launch. The arguments need not match the parameters yet.
     pub(crate) fn new(def: &'static KernelDef, config: Option<&Config>, args: &[Arg<'_>]) -> ProblemWords {
         let mut words = ProblemWords { length: 0, inline: [0; ProblemWords::INLINE], rest: Vec::new() };
         words.push(std::ptr::from_ref(def) as usize as u64);
@@ -34,7 +34,7 @@ impl ProblemWords {
             }
         }
         for (i, arg) in args.iter().enumerate() {
-            // `&mut` for what the kernel only reads is as good as `&`.
+            // `&mut` for a tensor that the kernel only reads counts as `&`.
             let written = def.params.get(i).is_some_and(is_written);
             let kind = match arg {
                 Arg::Out(_) | Arg::Lent(_) if written => 2,

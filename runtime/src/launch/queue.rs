@@ -1,4 +1,5 @@
-//! The end of a launch: parameters packed, a kernel queued or run. The only place that calls `cuLaunchKernel`.
+//! The last step of a launch: packs parameters, and queues or runs a kernel. The only place that calls
+//! `cuLaunchKernel`.
 
 use super::args::Arg;
 use super::bind::is_written;
@@ -13,7 +14,7 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-/// Runs a plan with arguments that are checked.
+/// Runs a plan with checked arguments.
 pub(super) fn run(
     def: &'static KernelDef,
     device: &Device,
@@ -46,8 +47,8 @@ pub(super) fn run(
     }
 }
 
-/// The addresses that a launch writes and those between them, sorted by their start. Checked arguments share no
-/// element, but one may lie between the rows of another.
+/// The address ranges that a launch writes, gaps included, sorted by their start. Checked arguments share no element,
+/// but one may lie between the rows of another.
 fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
     let written = def.params.iter().zip(args).filter(|(param, _)| is_written(param));
     let mut ranges: Vec<Range<u64>> = written.filter_map(|(_, arg)| Some(arg.tensor()?.address_range())).collect();
@@ -56,7 +57,7 @@ fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Parameters of one launch that stand on the stack; more go to the heap.
+/// The most parameters of a launch that are packed on the stack. More go to the heap.
 const INLINE_PARAMS: usize = 64;
 
 fn launch_cuda(
@@ -85,11 +86,11 @@ fn launch_cuda(
     }
     let api = context.enter()?;
     let (threads, shared) = (image.threads, image.shared_bytes);
-    // SAFETY: the function is loaded in this context and the stream is live in it. `params` were made from the
-    // image's own parameter list, one 64-bit little-endian value each, of which the driver reads as many bytes as
-    // the parameter has. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled
-    // for, they live on this device, and what is written overlaps nothing else. Their memory is freed in the order of
-    // streams (see `Stream::from_raw` for streams of the caller's).
+    // SAFETY: the function is loaded in this context and the stream is live in it. `params` follow the image's own
+    // parameter list: each is one 64-bit little-endian value, of which the driver reads as many bytes as the parameter
+    // has. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
+    // on this device, and written tensors overlap nothing else. Their memory is freed in stream order (see
+    // `Stream::from_raw` for the caller's streams).
     let status = unsafe {
         (api.launch)(
             module.function,
@@ -129,7 +130,7 @@ pub(crate) unsafe fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u
     let context = &module.context;
     let api = context.enter()?;
     // SAFETY: the function is loaded in this context, and the null stream is always valid. The driver copies exactly
-    // `bytes` bytes out of the block, which lives. For what the kernel then does, the caller answers.
+    // `bytes` bytes out of the live block. The caller is responsible for the kernel's accesses.
     let status = unsafe {
         (api.launch)(
             module.function,
@@ -170,7 +171,7 @@ mod tests {
         refused: None,
     };
 
-    /// A plan that was found again is as new as one that was made.
+    /// A plan that is found in the cache is moved to the front like a new one.
     #[test]
     fn every_launch_says_when_it_was() {
         let device = Device::absent(0);

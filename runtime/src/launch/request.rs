@@ -1,4 +1,4 @@
-//! One launch as its caller asks for it: its plan found or made, and queued.
+//! One launch as its caller requests it: finds or makes its plan, and queues it.
 
 use super::args::Arg;
 use super::bind::{BoundArg, BoundLaunch, check_aliasing, scalar_bits};
@@ -13,20 +13,20 @@ use atlas_dsl::{Config, DType, KernelDef};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a caller gives.
+/// The arguments and options of the caller.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchRequest<'a> {
     pub(super) def: &'static KernelDef,
     pub(super) device: &'a Device,
-    /// A config of the caller's, in place of one that is chosen.
+    /// The caller's config, instead of one that is chosen.
     pub(super) config: Option<&'a Config>,
     pub(super) args: &'a [Arg<'a>],
 }
 
-/// A plan whose launch needs nothing more than to be queued: the arguments are checked, and the kernel is loaded.
+/// A plan that is ready to be queued: the arguments are checked, and the kernel is loaded.
 pub(super) struct PlanFound {
     pub(super) plan: Arc<LaunchPlan>,
-    /// Whether the device had it.
+    /// Whether the device already had it.
     pub(super) was_kept: bool,
 }
 
@@ -36,7 +36,7 @@ impl LaunchRequest<'_> {
         self.queue(stream, &self.plan()?)
     }
 
-    /// The words by which the plan is found.
+    /// The words of the problem, the key of the plan.
     pub(super) fn words(&self) -> ProblemWords {
         ProblemWords::new(self.def, self.config, self.args)
     }
@@ -46,7 +46,7 @@ impl LaunchRequest<'_> {
         self.plan_of(self.words().as_slice())
     }
 
-    /// The same with words that the caller has.
+    /// The same for words that the caller has computed.
     pub(super) fn plan_of(&self, words: &[u64]) -> Result<PlanFound> {
         let plans = self.device.plans();
         if let Some(plan) = plans.find(words) {
@@ -72,7 +72,8 @@ impl LaunchRequest<'_> {
         Ok(PlanFound { plan, was_kept: false })
     }
 
-    /// The checks that a problem seen before still needs: where its tensors live, what they share, and that its numbers fit.
+    /// The checks that a known problem still needs: the devices of its tensors, their aliasing, and the range of its
+    /// numbers.
     pub(super) fn check_again(&self, plan: &LaunchPlan) -> Result<()> {
         let (def, device) = (self.def, self.device);
         for &(i, dtype) in &plan.numbers {
@@ -89,8 +90,8 @@ impl LaunchRequest<'_> {
         Ok(check_aliasing(def, self.args)?)
     }
 
-    /// Counts the launch and runs its plan; where the driver refuses the kernel at the launch, the next best config's. Each
-    /// refusal is remembered and so never met again, which ends this.
+    /// Counts the launch and runs its plan. If the driver refuses the kernel at launch time, it tries the next best
+    /// config. Each refusal is remembered, so this ends.
     pub(super) fn queue(&self, stream: Option<&Stream>, found: &PlanFound) -> Result<()> {
         let counters = self.device.counters();
         counters.launches.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +108,7 @@ impl LaunchRequest<'_> {
     }
 }
 
-/// Where launches of a problem are counted, if sizes are recorded.
+/// The counter for launches of a problem, if sizes are recorded.
 fn tally_of(problem: &Problem<'_>) -> Option<Arc<Tally>> {
     if !are_recorded() {
         return None;

@@ -1,4 +1,4 @@
-//! What a record says of a problem: the config that was chosen at its sizes, and how the cost model is corrected.
+//! What the records say about a problem: the config that was chosen for its sizes, and a correction of the cost model.
 
 use super::merged::Merged;
 use super::record::{TunedSize, ir_hash, is_of_target, short_hash};
@@ -13,20 +13,21 @@ use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Rows that are looked at for [`MOST_SIZES`] that are of their kernel as it is.
+/// The most rows to check in order to find [`MOST_SIZES`] that match the current kernel.
 const MOST_JUDGED: usize = 4 * MOST_SIZES;
 
-/// What a record says of one problem.
+/// What the records say about one problem.
 #[derive(Debug, Default)]
 pub(crate) struct Guide {
-    /// The config that was chosen at these very sizes, and what was measured.
+    /// The config that was chosen for exactly these sizes, and its measurement.
     pub(crate) exact: Option<(Config, TunedSize)>,
-    /// Why the record, or its row of these sizes, is not followed.
+    /// Why the record, or its row for these sizes, is not followed.
     pub(crate) stale: Option<String>,
     nearby: Option<Nearby>,
 }
 
-/// What a record says of sizes around a problem's. Found out when somebody asks: where a row of these very sizes decides, nobody does.
+/// What the records say about sizes near a problem's. It is computed on demand: if a row for exactly these sizes
+/// decides, it is not needed.
 #[derive(Debug)]
 struct Nearby {
     known: Arc<Merged>,
@@ -39,7 +40,7 @@ struct Nearby {
     found: OnceCell<(At, Vec<String>)>,
 }
 
-/// What follows from a record, kept for the process: a fit for each list of element types.
+/// Data derived from a record and kept for the process: one fit per list of element types.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fits(Arc<Mutex<ByTypes>>);
 
@@ -64,13 +65,13 @@ impl Fits {
         // What another cost model said tells nothing of how this one errs.
         let mut of_model: Vec<&TunedSize> = known.rows().filter(|s| s.types == types && s.model == MODEL).collect();
         if of_model.len() > MOST_SIZES {
-            // Rows are sorted by their sizes, so that every so-manieth may be all of one kind.
+            // Rows are sorted by their sizes, so a regular sample of them might be of one kind only.
             of_model.sort_by_cached_key(|s| short_hash(&format!("{} {}", s.tensors, s.dims)));
         }
         let is_current = |s: &&TunedSize| outdated(def, spec, s, target, None).is_none();
         let place = |s| Some((place_of(def, s)?, s));
         let mut seen = HashSet::new();
-        // Kernels are built to find out; of many rows some will do.
+        // The check builds kernels, so only some of many rows are used.
         let some = of_model.into_iter().take(MOST_JUDGED);
         let current = some.filter(is_current).filter(|s| seen.insert((&s.tensors, &s.dims)));
         let sizes: Vec<(MeasuredSize, &TunedSize)> = current.filter_map(place).take(MOST_SIZES).collect();
@@ -78,7 +79,7 @@ impl Fits {
     }
 }
 
-/// Where a measured size stands; `None` if it is of a kernel with other dims.
+/// The position of a measured size; `None` if it belongs to a kernel with other dims.
 fn place_of(def: &KernelDef, size: &TunedSize) -> Option<MeasuredSize> {
     let pairs = size.dim_sizes()?;
     let of = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1);
@@ -87,13 +88,13 @@ fn place_of(def: &KernelDef, size: &TunedSize) -> Option<MeasuredSize> {
 }
 
 impl Guide {
-    /// What records of other tune spaces say.
+    /// The guide if there are only records of other tune spaces.
     pub(super) fn of_other_tune() -> Guide {
         let stale = Some("the record is of another tune space; measure it again".to_owned());
         Guide { stale, ..Guide::default() }
     }
 
-    /// What the records of the kernel's tune space say.
+    /// The guide from the records of the kernel's tune space.
     pub(super) fn new(
         known: &Arc<Merged>,
         fits: &Fits,
@@ -122,12 +123,12 @@ impl Guide {
         guide
     }
 
-    /// What the model's cycles of a config are multiplied by.
+    /// The factor on the model's cycles of a config.
     pub(crate) fn factor(&self, config: &Config) -> f64 {
         self.nearby.as_ref().map_or(1.0, |nearby| nearby.found().0.of(config).exp())
     }
 
-    /// Measured sizes nearby, the nearest first.
+    /// The measured sizes nearby, nearest first.
     pub(crate) fn asked(&self) -> &[String] {
         self.nearby.as_ref().map_or(&[], |nearby| &nearby.found().1)
     }
@@ -145,7 +146,7 @@ impl Nearby {
     }
 }
 
-/// True if a kernel has the tensors of which a specialization has facts, of as many axes.
+/// True if a kernel has the tensors that a specialization has facts of, with the same numbers of axes.
 fn has_tensors(def: &KernelDef, spec: &Specialization) -> bool {
     let rank = |of: &str| {
         def.params.iter().find_map(|p| match p {

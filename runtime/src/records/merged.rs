@@ -1,13 +1,13 @@
-//! Several records of one kernel and one tune space as one.
+//! Merges several records of one kernel and one tune space.
 
 use super::record::{MOST_SIZES, Record, TunedSize};
 
-/// The rows of a record, and of those that came after it.
+/// The rows of a record, and of records that were added later.
 #[derive(Clone, Debug)]
 pub(super) struct Merged {
-    /// Of each size the first row.
+    /// The first row of each size.
     pub(super) record: Record,
-    /// Further rows of these sizes: one of them counts where those before it are stale, which only a launch can tell.
+    /// Further rows of these sizes. One of them counts if the rows before it are stale, which only a launch can tell.
     later: Vec<TunedSize>,
 }
 
@@ -16,7 +16,7 @@ impl Merged {
         Merged { record, later: Vec::new() }
     }
 
-    /// All rows; of one size those that came first stand first.
+    /// All rows. Rows of one size are in the order in which they were added.
     pub(super) fn rows(&self) -> impl Iterator<Item = &TunedSize> {
         self.record.sizes.iter().chain(&self.later)
     }
@@ -31,11 +31,11 @@ impl Merged {
         self.rows().filter(move |s| s.is_of(types, tensors, dims))
     }
 
-    /// Adds the rows of a later record, sizes that are new before others; how many, and how many find no room.
+    /// Adds the rows of a later record, new sizes first. Returns how many were added, and how many had no room.
     pub(super) fn add(&mut self, rows: Vec<TunedSize>) -> (usize, usize) {
         let is_known = |s: &TunedSize| self.record.at(&s.types, &s.tensors, &s.dims).is_some();
         let (known, new): (Vec<TunedSize>, Vec<TunedSize>) = rows.into_iter().partition(is_known);
-        // A row that is stale exactly where one before it is decides nothing.
+        // A row that is stale under exactly the same conditions as an earlier one has no effect.
         let is_alike = |a: &TunedSize, b: &TunedSize| a.ir == b.ir && a.chosen().config == b.chosen().config;
         let decides = |s: &TunedSize| !self.at(&s.types, &s.tensors, &s.dims).any(|before| is_alike(before, s));
         let known: Vec<TunedSize> = known.into_iter().filter(decides).collect();

@@ -1,18 +1,18 @@
-//! Records of tuning: what configs of a kernel took on a model of GPU, and what follows from that for other sizes.
+//! Tuning records: the measured times of a kernel's configs on a model of GPU, and the conclusions for other sizes.
 //!
-//! A record is a text file, one for a kernel and a GPU, that `atlas tune` writes and people review. A launch asks for its own
-//! sizes first; `Guide` says what the record of them chose, and by how much the cost model has erred for each config at
-//! sizes nearby. Records can only help: one that is missing, stale or damaged leaves the choice to the cost model.
+//! A record is a text file for one kernel and one GPU. `atlas tune` writes it and people review it. A launch looks for
+//! its own sizes first. `Guide` gives the config that the record chose for them, and the error of the cost model for
+//! each config at nearby sizes. Records can only help: if one is missing, stale or damaged, the cost model decides.
 //!
-//! The room may depend on `cost` for the number of the cost model, on `compile` for a kernel's Tile IR, and on `files`. It knows no
-//! devices.
+//! The room may depend on `cost` for the number of the cost model, on `compile` for a kernel's Tile IR, and on `files`.
+//! It knows no devices.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `record`, `merged` | a record as a value and as text; several records of one kernel as one |
-//! | `residual` | by how much the cost model errs, as a function of the config and the size |
-//! | `guide` | what records say of one problem |
-//! | `sizes` | what a program launches, written to a file, to be tuned and bundled for |
+//! | `residual` | the error of the cost model, as a function of the config and the size |
+//! | `guide` | what the records say about one problem |
+//! | `sizes` | records the problems that a program launches in a file, for tuning and bundling |
 
 mod guide;
 mod merged;
@@ -37,8 +37,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The environment variable that names folders with records, as `PATH` names its own. Of a size the first row counts that is
-/// still of its kernel.
+/// The environment variable that lists folders with records, separated as in `PATH`. If several records have a size,
+/// the first row counts that still matches its kernel.
 pub const RECORDS_VARIABLE: &str = "ATLAS_RECORDS";
 
 /// The text of a record that is part of a program.
@@ -50,7 +50,7 @@ pub struct ShippedRecord {
     pub text: &'static str,
 }
 
-/// Lets records be found that crates carry: `inventory::submit! { ShippedRecord { .. } }`.
+/// Re-exported so that crates can carry records: `inventory::submit! { ShippedRecord { .. } }`.
 pub use inventory;
 inventory::collect!(ShippedRecord);
 
@@ -58,22 +58,22 @@ inventory::collect!(ShippedRecord);
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     gpu: String,
-    /// Of each kernel those of each tune space, in the order in which they came.
+    /// For each kernel, the records of each of its tune spaces, in the order in which they were added.
     by_kernel: BTreeMap<String, Vec<Arc<Merged>>>,
     problems: Vec<RecordError>,
-    /// Other GPUs, of which there were records among those that were added.
+    /// Other GPUs that had records among those that were added.
     others: BTreeSet<String>,
     fits: guide::Fits,
 }
 
 impl Records {
-    /// No records, of the GPU of this name.
+    /// No records, for the GPU of this name.
     pub fn none(gpu: &str) -> Records {
         Records { gpu: gpu.to_owned(), ..Records::default() }
     }
 
-    /// The records of a GPU: those of the folders in `ATLAS_RECORDS`, then those that crates of this program carry. What
-    /// cannot be read is left out and listed in [`Records::problems`].
+    /// The records of a GPU: those in the folders of `ATLAS_RECORDS`, followed by those that crates of this program
+    /// carry. Records that cannot be read are left out and listed in [`Records::problems`].
     pub fn of_gpu(gpu: &str) -> Records {
         let mut records = Records::none(gpu);
         for folder in std::env::var_os(RECORDS_VARIABLE).iter().flat_map(std::env::split_paths) {
@@ -87,8 +87,8 @@ impl Records {
         records
     }
 
-    /// Adds the records of this GPU in a folder and in the folders right in it, which may be named by GPU. A folder that cannot be
-    /// read is listed in [`Records::problems`].
+    /// Adds the records of this GPU in a folder and in its immediate subfolders, which may be named after GPUs. A
+    /// folder that cannot be read is listed in [`Records::problems`].
     pub fn add_folder(&mut self, folder: &Path) {
         let mut found = self.entries(folder);
         for inner in found.clone().iter().filter(|p| p.is_dir()) {
@@ -104,7 +104,7 @@ impl Records {
         }
     }
 
-    /// What is in a folder, by name.
+    /// The entries of a folder, sorted by name.
     fn entries(&mut self, folder: &Path) -> Vec<PathBuf> {
         let found = fs::read_dir(folder).and_then(|entries| entries.map(|e| e.map(|e| e.path())).collect());
         let mut found: Vec<PathBuf> = found.unwrap_or_else(|e| {
@@ -122,17 +122,18 @@ impl Records {
         }
     }
 
-    /// Adds a record, unless it is of another GPU. Of sizes that several records have the first counts that is still of its
-    /// kernel; records of a kernel's other tune spaces stand beside it, and each kernel follows those of its own. What would be
-    /// too many sizes is left out and listed in [`Records::problems`]. True if something was added.
+    /// Adds a record, unless it belongs to another GPU. If several records have a size, the first row counts that still
+    /// matches its kernel. Records of a kernel's other tune spaces are kept too, and each kernel follows those of its
+    /// own tune space. Sizes beyond the bound are left out and listed in [`Records::problems`]. Returns true if
+    /// something was added.
     ///
     /// # Errors
-    /// [`RecordError`] if the text is no record.
+    /// [`RecordError`] if the text is not a record.
     pub fn add(&mut self, origin: &str, text: &str) -> Result<bool, RecordError> {
         Ok(self.add_record(origin, Record::parse(origin, text)?))
     }
 
-    /// The same of a record that was read already.
+    /// The same for a parsed record.
     pub fn add_record(&mut self, origin: &str, record: Record) -> bool {
         if record.gpu != self.gpu {
             self.others.insert(record.gpu);
@@ -153,18 +154,18 @@ impl Records {
         added > 0
     }
 
-    /// Puts a record in place of those that its kernel has, whatever its GPU.
+    /// Replaces the records of a kernel by this one, whatever its GPU.
     pub fn insert(&mut self, record: Record) {
         self.by_kernel.insert(record.kernel.clone(), vec![Arc::new(Merged::new(record))]);
         self.fits = guide::Fits::default();
     }
 
-    /// The GPU that they are of.
+    /// The name of the GPU that they belong to.
     pub fn gpu(&self) -> &str {
         &self.gpu
     }
 
-    /// The record of a kernel: of a tune space that a kernel of this program has, if there is one.
+    /// The record of a kernel, for a tune space that a kernel of this program has, if there is one.
     pub fn of_kernel(&self, kernel: &str) -> Option<&Record> {
         let spaces = self.by_kernel.get(kernel)?;
         let named: Vec<String> =
@@ -178,12 +179,12 @@ impl Records {
         self.by_kernel.values().flatten().map(|known| &known.record)
     }
 
-    /// Other GPUs, of which there were records where these came from.
+    /// Other GPUs that had records in the same places.
     pub fn other_gpus(&self) -> impl Iterator<Item = &str> {
         self.others.iter().map(String::as_str)
     }
 
-    /// What could not be read, and why.
+    /// The errors of the records that could not be read.
     pub fn problems(&self) -> &[RecordError] {
         &self.problems
     }

@@ -8,12 +8,12 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::fmt;
 
-/// Sizes of a record, at most.
+/// The most sizes of a record.
 pub const MOST_SIZES: usize = 4096;
-/// Configs of a size, at most.
+/// The most configs of a size.
 pub const MOST_CONFIGS: usize = 4096;
 
-/// What configs of one kernel took on one model of GPU.
+/// The measured times of one kernel's configs on one model of GPU.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -21,35 +21,35 @@ pub struct Record {
     pub kernel: String,
     /// The GPU's name, as its driver gives it.
     pub gpu: String,
-    /// The kernel's tune space when it was measured: see [`tune_hash`].
+    /// The hash of the kernel's tune space when it was measured: see [`tune_hash`].
     pub tune: String,
-    /// What was measured, by size.
+    /// The measurements, by size.
     #[serde(default, rename = "size")]
     pub sizes: Vec<TunedSize>,
 }
 
-/// The configs that were measured at one size, and the one that is to run there.
+/// The configs that were measured at one size, and the one that should run there.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunedSize {
-    /// Element types, and tensors that are not usual, as [`class_text`](super::class_text) has them.
+    /// Element types in the format of [`class_text`](super::class_text).
     #[serde(default)]
     pub types: String,
-    /// As `types`.
+    /// Tensors that are not usual, in the same format.
     #[serde(default)]
     pub tensors: String,
     /// `N=32768 D=8192`: all dims in the signature's order.
     pub dims: String,
-    /// The Tile IR of the chosen config's kernel: see [`ir_hash`].
+    /// The hash of the Tile IR of the chosen config's kernel: see [`ir_hash`].
     pub ir: String,
-    /// Interquartile range of the chosen config's times over their median.
+    /// The interquartile range of the chosen config's times, divided by their median.
     pub spread: f64,
-    /// The time of a copy of as many bytes over its time; 0 if that is not known.
+    /// The time of a copy of the same number of bytes divided by the chosen config's time; 0 if unknown.
     #[serde(default)]
     pub of_copy: f64,
     /// Date, driver, clocks and compiler.
     pub measured: String,
-    /// The [`MODEL`](super::MODEL) that said the cycles; 0 is one before these were counted.
+    /// The version of the [`MODEL`](super::MODEL) that gave the cycles; 0 for models before versions were counted.
     #[serde(default)]
     pub model: u32,
     /// The target whose code was measured, such as `sm_90a`, if one compute capability alone runs it; empty for others.
@@ -59,15 +59,15 @@ pub struct TunedSize {
     pub configs: Vec<Timed>,
 }
 
-/// A config with its time in microseconds, and the clock cycles that the cost model said.
+/// A config with its time in microseconds, and the clock cycles that the cost model predicted.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "(String, f64, f64)")]
 pub struct Timed {
     /// The config's text.
     pub config: String,
-    /// Median time; of a simulated GPU warp instructions.
+    /// The median time in microseconds, or, on a simulated GPU, the number of warp instructions.
     pub us: f64,
-    /// Of the cost model, without any correction.
+    /// The prediction of the cost model, without any correction.
     pub cycles: f64,
 }
 
@@ -77,10 +77,10 @@ impl From<(String, f64, f64)> for Timed {
     }
 }
 
-/// Why a text is no record.
+/// Why a text is not a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// The file, or where else the text is from.
+    /// The path of the file, or another origin of the text.
     pub origin: String,
     /// What is wrong.
     pub message: String,
@@ -101,17 +101,17 @@ impl fmt::Display for RecordError {
 impl std::error::Error for RecordError {}
 
 impl Record {
-    /// Reads a record.
+    /// Parses a record.
     ///
     /// # Errors
-    /// [`RecordError`]: what is wrong, with its line where that is known.
+    /// [`RecordError`]: what is wrong, with its line if that is known.
     pub fn parse(origin: &str, text: &str) -> Result<Record, RecordError> {
         let wrong = |message: String| RecordError::new(origin, message);
         let mut record: Record = toml::from_str(text).map_err(|e| wrong(e.to_string().trim().to_owned()))?;
         if record.sizes.len() > MOST_SIZES {
             return Err(wrong(format!("it has more than {MOST_SIZES} sizes")));
         }
-        // As `atlas tune` writes them, whoever wrote these.
+        // In the order in which `atlas tune` writes them, whoever wrote this file.
         for size in &mut record.sizes {
             if let Some(pairs) = size.dim_sizes() {
                 size.dims = pairs.iter().map(|(name, n)| format!("{name}={n}")).collect::<Vec<_>>().join(" ");
@@ -139,7 +139,7 @@ impl Record {
         Ok(record)
     }
 
-    /// The size that a launch is of, if it was measured.
+    /// The row for the sizes of a launch, if they were measured.
     pub fn at(&self, types: &str, tensors: &str, dims: &str) -> Option<&TunedSize> {
         self.sizes.iter().find(|s| s.is_of(types, tensors, dims))
     }
@@ -149,14 +149,14 @@ fn good(x: f64) -> bool {
     x.is_finite() && x > 0.0
 }
 
-/// A number as whole parts of which `per` are 1, unless that makes something of nothing, or the reverse.
+/// Rounds a number to multiples of `1 / per`, unless that turns a nonzero number into 0, or the reverse.
 fn rounded(x: f64, per: f64) -> f64 {
     let round = (x * per).round() / per;
     if good(round) { round } else { x }
 }
 
 impl TunedSize {
-    /// The same with numbers as people read them; one that would be 0 keeps its places.
+    /// The same with rounded numbers. A number that would become 0 keeps its digits.
     #[must_use]
     pub fn rounded(mut self) -> TunedSize {
         self.spread = rounded(self.spread, 1e4);
@@ -167,13 +167,13 @@ impl TunedSize {
         self
     }
 
-    /// The config that runs here.
+    /// The config that runs at this size.
     pub fn chosen(&self) -> &Timed {
         // A record has at least one: `Record::parse` refuses others, and `atlas tune` measures before it writes.
         &self.configs[0]
     }
 
-    /// Whether it is of these sizes, in whatever order they stand: no name stands twice.
+    /// Whether this row has these sizes, in any order: no name occurs twice.
     pub fn is_of(&self, types: &str, tensors: &str, dims: &str) -> bool {
         let pairs = |dims: &'_ str| -> usize { dims.split(' ').count() };
         let has = |pair: &str| self.dims.split(' ').any(|p| p == pair);
@@ -181,7 +181,7 @@ impl TunedSize {
         self.types == types && self.tensors == tensors && (self.dims == dims || same())
     }
 
-    /// Sizes by name.
+    /// The sizes of the dims by name.
     pub(crate) fn dim_sizes(&self) -> Option<Vec<(&str, u64)>> {
         let pair = |p: &'_ str| -> Option<(usize, u64)> {
             let (name, size) = p.split_once('=')?;
@@ -198,7 +198,7 @@ impl TunedSize {
 }
 
 impl fmt::Display for Record {
-    /// The text that [`Record::parse`] reads, as the same record.
+    /// The text from which [`Record::parse`] reads the same record.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "# Written by `atlas tune`. Of each size the config that runs, then others that were measured:")?;
         let what = if is_simulated(&self.gpu) {
@@ -259,22 +259,22 @@ pub fn is_simulated(gpu: &str) -> bool {
     gpu.starts_with("simulator ")
 }
 
-/// A text's SHA-256 in hexadecimal digits.
+/// The SHA-256 of a text in hexadecimal digits.
 fn hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The first 16 of them.
+/// Its first 16 digits.
 pub(super) fn short_hash(text: &str) -> String {
     hash(text)[..16].to_owned()
 }
 
-/// A kernel at one config and specialization, by the whole hash of its canonical Tile IR.
+/// The whole hash of the canonical Tile IR of a kernel at one config and specialization.
 pub fn tile_ir_hash(kernel: &Kernel) -> String {
     hash(&kernel.to_string())
 }
 
-/// A kernel's tune space, by its text.
+/// The hash of a kernel's tune space, by its text.
 pub fn tune_hash(def: &KernelDef) -> String {
     let knob = |t: &atlas_dsl::def::TuneDef| {
         let values: Vec<String> = t.values.iter().map(ToString::to_string).collect();
@@ -283,7 +283,7 @@ pub fn tune_hash(def: &KernelDef) -> String {
     short_hash(&def.tune.iter().map(knob).collect::<Vec<_>>().join(" "))
 }
 
-/// A kernel at one config and specialization, by its canonical Tile IR.
+/// The hash of the canonical Tile IR of a kernel at one config and specialization, shortened.
 pub fn ir_hash(kernel: &Kernel) -> String {
     short_hash(&kernel.to_string())
 }
@@ -295,7 +295,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::sample::select;
 
-    /// Any text, and with it what quotes escape in one language and not in another.
+    /// Any text, including characters that quotes escape in one language and not in another.
     fn text() -> impl Strategy<Value = String> {
         prop_oneof![any::<String>(), "[ -~\u{7f}\u{a0}\u{0}-\u{1f}'\"\\\\\u{feff}]{0,12}", "[a-z =:*0-9]{0,12}"]
     }
@@ -345,7 +345,7 @@ mod tests {
             let read = Record::parse("printed", &record.to_string());
             prop_assert!(read.is_ok(), "{:?}\n{}", read, record);
             let read = read.unwrap_or_else(|_| unreachable!());
-            // No number equals one that is none: their bits are compared where they may be.
+            // NaN equals nothing, so the bits are compared where there may be one.
             prop_assert_eq!(read.to_string(), record.to_string());
             let without_none = |mut r: Record| {
                 for s in &mut r.sizes {
@@ -381,7 +381,7 @@ mod tests {
         assert!(record.to_string().contains("[\"BN=1\", 0.0004, 1234.6]"), "{record}");
     }
 
-    /// Records that were written before keep their text.
+    /// Records from earlier versions keep their text.
     #[test]
     fn the_shipped_records_are_printed_as_they_stand() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../ops/records");

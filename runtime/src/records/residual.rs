@@ -1,15 +1,18 @@
-//! By how much the cost model errs, as a function of the config and the size: Gaussian process regression on what was measured.
+//! The error of the cost model as a function of the config and the size: Gaussian process regression on the
+//! measurements.
 //!
-//! At a measured size the residual of a config is `ln(time / cycles)`, less the mean over the configs measured there. It is taken
-//! for a sample of a Gaussian process over pairs of a size `s` and a config `c`, with mean 0 and covariance
+//! At a measured size, the residual of a config is `ln(time / cycles)`, minus the mean over the configs measured there.
+//! It is treated as a sample of a Gaussian process over pairs of a size `s` and a config `c`, with mean 0 and
+//! covariance
 //!
 //! ```text
 //! k = exp(-|c - c'|² / CONFIGS²) · (LOCAL² exp(-|s - s'|² / SIZES²) + GLOBAL²)  + [s = s'] SIZE_MEAN²  + [same] NOISE²
 //! ```
 //!
-//! where distances are of base-2 logarithms, of the dims and of the knobs. What it expects at another size corrects the model
-//! there; far from all that was measured, that goes to what is common to all sizes, and for unlike configs to none. The figures
-//! were chosen by leaving sizes out of records of an H200 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2.2).
+//! where distances are between base-2 logarithms of the dims and of the knobs. The expected residual at another size
+//! corrects the model there. Far from all measured sizes, the correction tends to the part that all sizes have in
+//! common, and for dissimilar configs to none. The constants were chosen by leave-one-size-out validation on records of
+//! an H200 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2.2).
 
 use super::record::TunedSize;
 use atlas_dsl::config::Setting;
@@ -23,21 +26,22 @@ const CONFIGS: f64 = 2.0;
 const LOCAL: f64 = 0.2;
 const GLOBAL: f64 = 0.1;
 const NOISE: f64 = 0.15;
-/// The mean at a size is not known: this makes it free.
+/// The mean at a size is unknown; this variance leaves it free.
 const SIZE_MEAN: f64 = 1.0;
-/// What a step of a dim's divisor class adds to the squared distance of two sizes, and tensors that lie otherwise.
+/// The contribution to the squared distance of two sizes of one step of a dim's divisor class, and of tensors with
+/// another layout.
 const CLASS: f64 = 0.15;
 const OTHER_LAYOUT: f64 = 1.0;
-/// Weight below which a size says little.
+/// The weight below which a size is ignored.
 const FAINT: f64 = 0.02;
-/// Measurements that the process is given, at most: as many of each size.
+/// The most measurements that the process uses, with equally many of each size.
 const MOST: usize = 384;
-/// Sizes, at most.
+/// The most sizes.
 pub(super) const MOST_SIZES: usize = MOST / 3;
-/// The largest residual that is believed: a time of seven times what the model says.
+/// The largest residual that is believed: the measured time is seven times the model's.
 const LARGEST: f64 = 2.0;
 
-/// The squared distance of two sizes of a kernel's dims, in octaves.
+/// The squared distance between two sizes of a kernel's dims, in octaves.
 fn apart(def: &KernelDef, a: &[u64], b: &[u64]) -> f64 {
     let class = |n: u64| f64::from(largest_class(n)).log2();
     let dim = |((d, &n), &m): ((&atlas_dsl::def::DimDef, &u64), &u64)| {
@@ -47,7 +51,7 @@ fn apart(def: &KernelDef, a: &[u64], b: &[u64]) -> f64 {
     def.dims.iter().zip(a).zip(b).map(dim).sum()
 }
 
-/// A config's knobs as numbers: logarithms of those that are sizes, others by what they are.
+/// A config's knobs as numbers: logarithms for sizes, plain values for others.
 #[derive(Clone, Debug, PartialEq)]
 struct Knobs(Vec<(String, Setting)>);
 
@@ -58,7 +62,7 @@ impl Knobs {
         Knobs(tiles.chain(keys).collect())
     }
 
-    /// The squared distance.
+    /// The squared distance to other knobs.
     fn apart(&self, other: &Knobs) -> f64 {
         let knob = |((_, a), (_, b)): (&(String, Setting), &(String, Setting))| match (a, b) {
             (Setting::Number(a), Setting::Number(b)) => {
@@ -71,7 +75,7 @@ impl Knobs {
     }
 }
 
-/// A measured size: the dims in the signature's order, and how its tensors lie.
+/// A measured size: the dims in the signature's order, and the layout of its tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MeasuredSize {
     pub(super) dims: Vec<u64>,
@@ -79,21 +83,21 @@ pub(super) struct MeasuredSize {
 }
 
 impl MeasuredSize {
-    /// The squared distance of two sizes.
+    /// The squared distance between two sizes.
     fn apart(&self, def: &KernelDef, other: &MeasuredSize) -> f64 {
         apart(def, &self.dims, &other.dims) + if self.tensors == other.tensors { 0.0 } else { OTHER_LAYOUT }
     }
 }
 
-/// The process, given all that a record has of some element types.
+/// The process, conditioned on all measurements of a record for one list of element types.
 #[derive(Debug, Default)]
 pub(super) struct Fit {
     places: Vec<MeasuredSize>,
-    /// The configs that were measured anywhere.
+    /// All configs that were measured.
     configs: Vec<Knobs>,
-    /// Of each measurement its place, its config and its weight.
+    /// The size, the config and the weight of each measurement, by index.
     points: Vec<(usize, usize, f64)>,
-    /// Covariances of configs that were asked for with those of `configs`.
+    /// The covariances of requested configs with `configs`.
     rows: Mutex<HashMap<Config, Arc<[f64]>>>,
 }
 
@@ -101,24 +105,24 @@ pub(super) struct Fit {
 #[derive(Clone, Debug, Default)]
 pub(super) struct At {
     fit: Arc<Fit>,
-    /// Covariances with the places of the fit.
+    /// Covariances with the sizes of the fit.
     places: Vec<f64>,
 }
 
 impl Fit {
-    /// Of sizes of a record, of no more than [`MOST_SIZES`].
+    /// Fits the sizes of a record, at most [`MOST_SIZES`] of them.
     pub(super) fn new(def: &KernelDef, sizes: &[(MeasuredSize, &TunedSize)]) -> Fit {
         let mut fit = Fit::default();
         let mut known: HashMap<Config, usize> = HashMap::new();
         let mut residuals: Vec<f64> = Vec::new();
-        // Of each at least the best config and what was behind it.
+        // Each size contributes at least its best config and some slower ones.
         for (place, size) in sizes {
             let all = size.configs.iter().filter_map(|t| Some((t.config.parse::<Config>().ok()?, t.us / t.cycles)));
             let all: Vec<(Config, f64)> =
                 all.map(|(config, ratio)| (config, ratio.ln())).filter(|(_, residual)| residual.is_finite()).collect();
             let mean = all.iter().map(|r| r.1).sum::<f64>() / all.len().max(1) as f64;
             let most = (MOST / sizes.len()).max(1);
-            // The best and every so-manieth of the others.
+            // The best, and every `every`-th of the others.
             let every = all.len().div_ceil(most).max(1);
             for (config, residual) in all.into_iter().step_by(every) {
                 let knobs = Knobs::new(&config);
@@ -150,13 +154,13 @@ impl Fit {
         fit
     }
 
-    /// At a size.
+    /// The process at a size.
     pub(super) fn at(self: &Arc<Fit>, def: &KernelDef, place: &MeasuredSize) -> At {
         let places = self.places.iter().map(|p| of_sizes(p.apart(def, place))).collect();
         At { fit: self.clone(), places }
     }
 
-    /// The measured sizes that say something at a size, the nearest first.
+    /// The measured sizes with weight at a size, nearest first.
     pub(super) fn near(&self, def: &KernelDef, place: &MeasuredSize) -> Vec<&MeasuredSize> {
         let weigh = |p: &'_ MeasuredSize| (-p.apart(def, place) / (SIZES * SIZES)).exp();
         let mut near: Vec<(f64, &MeasuredSize)> = self.places.iter().map(|p| (weigh(p), p)).collect();
@@ -178,7 +182,7 @@ impl Fit {
 }
 
 impl At {
-    /// What is expected of a config.
+    /// The expected residual of a config.
     pub(super) fn of(&self, config: &Config) -> f64 {
         if self.places.is_empty() {
             return 0.0;
@@ -196,7 +200,7 @@ fn of_sizes(apart: f64) -> f64 {
     LOCAL * LOCAL * (-apart / (SIZES * SIZES)).exp() + GLOBAL * GLOBAL
 }
 
-/// Solves `matrix · x = y` for a positive definite matrix, of which the lower half is given, by Cholesky's method.
+/// Solves `matrix · x = y` for a positive definite matrix, whose lower half is given, by Cholesky's method.
 fn solve(mut matrix: Vec<f64>, mut y: Vec<f64>) -> Vec<f64> {
     let n = y.len();
     for i in 0..n {

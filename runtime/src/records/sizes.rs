@@ -1,9 +1,9 @@
-//! What a program launches, written to a file as it runs, so that it can be tuned and bundled for: `ATLAS_RECORD_SIZES=FILE`.
+//! Records the problems that a program launches in a file, for tuning and bundling: `ATLAS_RECORD_SIZES=FILE`.
 //!
-//! The file is TOML, a table `[[launch]]` for each kernel and problem with a count, and grows over runs and processes. A
-//! file that was not written here is left alone. A launch writes it where a problem is new or its count a power of two, but
-//! takes no more than a tenth of the time for that, and never waits for another process; the rest is written when the
-//! program ends by itself, or by [`flush`].
+//! The file is TOML, with a table `[[launch]]` and a count for each kernel and problem, and grows over runs and
+//! processes. A file of another origin is left alone. A launch writes the file if its problem is new or its count is a
+//! power of two. Writing takes at most a tenth of the time, and never waits for another process. The remaining counts
+//! are written when the program exits normally, or by [`flush`].
 
 use crate::files;
 use crate::files::toml_text::{list, quoted};
@@ -21,34 +21,34 @@ use std::time::{Duration, Instant};
 /// The environment variable that names the file.
 pub const SIZES_VARIABLE: &str = "ATLAS_RECORD_SIZES";
 
-/// The first line of the file, by which it is known again.
+/// The first line of the file, which identifies it.
 const HEADER: &str =
     "# Launches that ATLAS_RECORD_SIZES had written, for `atlas tune --sizes` and `atlas bundle --sizes`.";
 
-/// What a count is at the most: TOML has no larger number.
+/// The largest count: TOML has no larger number.
 const MOST_COUNT: u64 = i64::MAX as u64;
-/// How many times as long as a write took the file is left alone after it.
+/// After a write, the file is left alone for this many times the duration of the write.
 const REST: u32 = 10;
-/// How long the end of a program waits for another process that writes the file.
+/// How long a program that exits waits for another process that is writing the file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A kernel, its element types, sizes and unusual tensors, and what a line by hand may have beside: an element type in place
-/// of types, and numbers given by value.
+/// A kernel, its element types, sizes and unusual tensors, and two entries for lines written by hand: one element type
+/// for all, and numbers given by value.
 type SizeKey = [String; 6];
 
-/// What the file says of a problem.
+/// The entry of a problem in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct SizeRow {
     count: u64,
-    /// Configs, where they are named.
+    /// Configs, if any are named.
     configs: Vec<String>,
 }
 
-/// How often a problem was launched.
+/// The number of launches of a problem.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     count: AtomicU64,
-    /// Of these, those that the file has.
+    /// The part of it that the file already has.
     written: AtomicU64,
 }
 
@@ -62,7 +62,7 @@ impl Tally {
         }
     }
 
-    /// Counts, and says whether the file should know soon.
+    /// Counts a launch, and returns whether the file should be written soon.
     fn count_one(&self) -> bool {
         (self.count.fetch_add(1, Ordering::Relaxed) + 1).is_power_of_two()
     }
@@ -75,11 +75,11 @@ struct Recorder {
     told: Once,
 }
 
-/// When the file was written last, or tried to be, and how long that took.
+/// When the file was last written, or a write was tried, and how long that took.
 #[derive(Debug, Default)]
 struct Pace {
     last: Option<(Instant, Duration)>,
-    /// It could not be: launches do not try again.
+    /// A write failed: launches do not try again.
     has_failed: bool,
 }
 
@@ -89,21 +89,21 @@ static RECORDER: LazyLock<Option<Recorder>> = LazyLock::new(|| {
     Some(Recorder::new(path.into()))
 });
 
-/// Has the rest written when `main` returns or somebody calls `exit`.
+/// Registers a function that writes the rest when `main` returns or `exit` is called.
 fn flush_at_exit() {
     // SAFETY: the signature is that of the C library, which every program with the standard library is linked to.
     unsafe extern "C" {
         safe fn atexit(call: extern "C" fn()) -> c_int;
     }
     extern "C" fn end() {
-        // A panic must not pass through C; what it would lose is a list of sizes.
+        // A panic must not unwind into C. At worst, a list of sizes is lost.
         let _ = std::panic::catch_unwind(flush);
     }
-    // Where it cannot be registered, `flush` is left to the program.
+    // If it cannot be registered, the program has to call `flush`.
     let _ = atexit(end);
 }
 
-/// Reasons to count nothing.
+/// The number of active pauses. Nothing is counted while there is one.
 static PAUSED: AtomicUsize = AtomicUsize::new(0);
 
 /// Sizes are recorded again when it is dropped.
@@ -111,7 +111,7 @@ static PAUSED: AtomicUsize = AtomicUsize::new(0);
 #[must_use = "nothing is paused once it is dropped"]
 pub struct Paused(());
 
-/// Lets the problems that this process launches meanwhile go uncounted, for what tries kernels on problems of its own making.
+/// Stops the counting of launches until the guard is dropped, for tools that run kernels on problems of their own.
 pub fn pause() -> Paused {
     PAUSED.fetch_add(1, Ordering::Relaxed);
     Paused(())
@@ -128,14 +128,14 @@ pub(crate) fn are_recorded() -> bool {
     RECORDER.is_some() && PAUSED.load(Ordering::Relaxed) == 0
 }
 
-/// The tally of a problem; none unless sizes are recorded.
+/// The tally of a problem; `None` unless sizes are recorded.
 pub(crate) fn tally(kernel: &str, types: String, dims: String, tensors: String) -> Option<Arc<Tally>> {
     let recorder = RECORDER.as_ref().filter(|_| are_recorded())?;
     Some(recorder.tally([kernel.to_owned(), types, dims, tensors, String::new(), String::new()]))
 }
 
-/// Writes what was counted since the file was written last. A program that returns from `main` or calls `exit` need not
-/// call it; one that is killed loses what it counted since. Without `ATLAS_RECORD_SIZES` there is nothing to write.
+/// Writes the counts since the last write. A program that returns from `main` or calls `exit` need not call it. A
+/// program that is killed loses the counts since the last write. Without `ATLAS_RECORD_SIZES`, this does nothing.
 pub fn flush() {
     if let Some(recorder) = RECORDER.as_ref() {
         recorder.write(&mut lock(&recorder.pace), PATIENCE);
@@ -188,17 +188,17 @@ impl Recorder {
         lock(&self.tallies).entry(name).or_default().clone()
     }
 
-    /// The file by which processes take turns, beside the one that is written: that has one lock, by whatever links it is
-    /// named.
+    /// The lock file through which processes take turns. It is beside the file that the links lead to, so there is one
+    /// lock whatever links name the file.
     fn lock(&self) -> io::Result<PathBuf> {
         let mut name = files::regular(&self.path)?.into_os_string();
         name.push(".lock");
         Ok(name.into())
     }
 
-    /// Writes the file, as a launch does: neither for long nor behind anybody else.
+    /// Writes the file during a launch: only for a short time, and never behind another process.
     fn write_if_due(&self) {
-        // A thread that finds another one at it leaves it to that one.
+        // If another thread is writing already, this one leaves it to that thread.
         if let Ok(mut pace) = self.pace.try_lock()
             && pace.is_due()
         {
@@ -206,7 +206,8 @@ impl Recorder {
         }
     }
 
-    /// Adds what is new to the file, and says once why it cannot be. Waits so long for another process.
+    /// Adds the new counts to the file, and reports once if that is impossible. Waits up to `patience` for another
+    /// process.
     fn write(&self, pace: &mut Pace, patience: Duration) {
         let begun = Instant::now();
         let written = self.merge(patience);
@@ -214,17 +215,17 @@ impl Recorder {
         pace.has_failed = written.is_err();
         if let Err(e) = written {
             let tell = || {
-                // A program goes on if nobody can be told.
+                // The program continues even if the warning cannot be printed.
                 let _ = writeln!(io::stderr(), "warning: {SIZES_VARIABLE}: cannot write {}: {e}", self.path.display());
             };
             self.told.call_once(tell);
         }
     }
 
-    /// Adds what is new to what the file has. Processes that write one file take turns; a launch leaves what it has for
-    /// later if it is not its turn.
+    /// Adds the new counts to those in the file. Processes that write the same file take turns. A launch postpones its
+    /// write if the file is locked.
     fn merge(&self, patience: Duration) -> io::Result<()> {
-        // Not while the lock is held: a launch of a new problem takes it.
+        // Not while the lock is held, because a launch of a new problem takes it.
         let tallies: Vec<(SizeKey, Arc<Tally>)> =
             lock(&self.tallies).iter().map(|(n, t)| (n.clone(), t.clone())).collect();
         let count = |(name, tally): (SizeKey, Arc<Tally>)| {
@@ -252,7 +253,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What the file has, if it was written here or is not there yet.
+    /// The content of the file, if it was written here or does not exist yet.
     fn read(&self) -> io::Result<String> {
         let text = match files::read_regular_text(&self.path) {
             Ok(text) => text,
@@ -270,7 +271,7 @@ impl Recorder {
     }
 }
 
-/// Locks a file, within so much time.
+/// Tries to lock a file for up to `patience`.
 fn is_locked(file: &File, patience: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     loop {
@@ -294,7 +295,7 @@ fn parse(text: &str) -> Result<BTreeMap<SizeKey, SizeRow>, String> {
     Ok(rows)
 }
 
-/// The most frequent first.
+/// The rows as text, with the most frequent first.
 fn print(rows: &BTreeMap<SizeKey, SizeRow>) -> String {
     let mut sorted: Vec<(&SizeKey, &SizeRow)> = rows.iter().collect();
     sorted.sort_by_key(|(_, row)| std::cmp::Reverse(row.count));
@@ -326,7 +327,7 @@ mod tests {
         [kernel, "T=bf16", dims, tensors, "", ""].map(str::to_owned)
     }
 
-    /// A recorder of a file in a folder of its own, and one launch to write.
+    /// A recorder of a file in a folder of its own, with one launch to write.
     fn recorder() -> (TempDir, Recorder) {
         let folder = TempDir::new().unwrap();
         let recorder = Recorder::new(folder.path().join("sizes.toml"));
@@ -351,7 +352,7 @@ mod tests {
         assert!(parse("launch = 3").is_err());
     }
 
-    /// What Rust's own quotes escape otherwise than TOML's.
+    /// Characters that Rust's own quotes escape differently from TOML's.
     #[test]
     fn whatever_a_row_says_is_read_as_it_is_printed() {
         let hard = "a\u{a0}b \u{7f}\u{0} \"c\" 'd' \\ \n\u{1f600}";
@@ -360,7 +361,7 @@ mod tests {
         assert_eq!(parse(&print(&rows)), Ok(rows));
     }
 
-    /// The sum of three rows is more than a number of 64 bits, and a count of TOML has 63.
+    /// The sum of three rows exceeds a 64-bit number, and a count in TOML has 63 bits.
     #[test]
     fn counts_have_an_end() {
         let (_folder, recorder) = recorder();
@@ -394,14 +395,14 @@ mod tests {
             recorder.write(&mut lock(&recorder.pace), PATIENCE);
             assert_eq!(fs::read_to_string(&recorder.path).unwrap(), text);
         }
-        // An empty one is nobody's.
+        // An empty file belongs to nobody.
         let (_folder, recorder) = recorder();
         fs::write(&recorder.path, "").unwrap();
         recorder.write_if_due();
         assert_eq!(rows(&recorder).len(), 1);
     }
 
-    /// Files of likely names are nobody's temporary files, and a link stays one.
+    /// Files of predictable names are not taken for temporary files, and a link stays a link.
     #[test]
     #[cfg(unix)]
     fn no_other_file_is_written() {

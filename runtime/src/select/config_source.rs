@@ -1,13 +1,13 @@
-//! How a config came to be chosen.
+//! How a config was chosen.
 
 use std::fmt;
 
-/// How a config came to be chosen.
+/// How a config was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigSource {
     /// The caller gave it.
     Given,
-    /// A tuning record of these very sizes has it.
+    /// A tuning record of exactly these sizes chose it.
     Record,
     /// The cost model ranked it first, corrected by tuning records of other sizes.
     Nearby,
@@ -15,11 +15,11 @@ pub enum ConfigSource {
     CostModel,
     /// The kernel's default: the first value of each knob.
     Default,
-    /// A bundle has these very sizes.
+    /// A bundle has exactly these sizes.
     Bundle,
-    /// A bundle has a region of these sizes.
+    /// A bundle has a region that contains these sizes.
     Region,
-    /// Nothing could be compiled, and the CPU may run what the GPU cannot: see `Device::set_cpu_fallback`.
+    /// No kernel was available, and the CPU may run what the GPU cannot: see `Device::set_cpu_fallback`.
     Cpu,
 }
 

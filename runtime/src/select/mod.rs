@@ -1,21 +1,22 @@
 //! Which config runs a problem: every point of the tune space, ranked by the cost model.
 //!
-//! The choice depends on the kernel, the problem, the GPU and the tuning records at hand, never on timing. A record of these very
-//! sizes decides; else the cost model does, corrected by records of sizes nearby where there are any. Each config is lowered to
-//! GPU IR once for a specialization, which tells its work as a formula (the room `cost`); for the sizes of a launch the
-//! cheapest work is chosen. A config that the builder, the verifier or a pass refuses is a value with its reason and is never
-//! chosen. Equal costs go in the order of the tune space. If nothing is left, the kernel's default config is compiled all the same,
-//! so that the compiler says what is wrong. On the CPU, where tiles cost little, the default comes first.
+//! The choice depends on the kernel, the problem, the GPU and the available tuning records, never on timing. A record
+//! of exactly these sizes decides. Otherwise the cost model decides, corrected by records of nearby sizes if there are
+//! any. Each config is lowered to GPU IR once per specialization, which gives its work as a formula (the room `cost`).
+//! For the sizes of a launch, the config with the lowest cost is chosen. A config that the builder, the verifier or a
+//! pass refuses is kept with its reason and is never chosen. Equal costs keep the order of the tune space. If no config
+//! is legal, the default config is compiled anyway, so that the compiler says what is wrong. On the CPU, where tiles
+//! have little cost, the default comes first.
 
 //!
-//! The room may depend on `records`, `cost`, `compile` and `error`. It knows no devices: a launch tells it the machine, the records and
-//! what was refused.
+//! The room may depend on `records`, `cost`, `compile` and `error`. It knows no devices: a launch passes in the
+//! machine, the records and the refused configs.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `ranking` | the legal configs of a tune space, best first |
-//! | `selection` | the same as data for people |
-//! | `config_source` | how a config came to be chosen |
+//! | `selection` | the same ranking in a readable form |
+//! | `config_source` | how a config was chosen |
 
 mod config_source;
 mod ranking;
@@ -31,14 +32,14 @@ use crate::records::{Guide, Records};
 use atlas_codegen::Machine;
 use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
 
-/// Ranks the tune space of a kernel for a problem and a GPU, which need not be here; `None` is the CPU.
+/// Ranks the tune space of a kernel for a problem and a GPU, which need not be present. `None` is the CPU.
 ///
 /// `dims` are the sizes of the kernel's dims in the signature's order.
 pub fn choose_for(def: &'static KernelDef, spec: &Specialization, dims: &[u64], machine: Option<Machine>) -> Selection {
     Ranking::of(Space::explored(def, spec.clone(), machine), dims, machine, Guide::default()).selection()
 }
 
-/// The same for a GPU of which there are tuning records.
+/// The same for a GPU with tuning records.
 pub fn choose_with(
     def: &'static KernelDef,
     spec: &Specialization,
@@ -50,8 +51,8 @@ pub fn choose_with(
     Ranking::of(Space::explored(def, spec.clone(), Some(machine)), dims, Some(machine), guide).selection()
 }
 
-/// A caller's config with the tile sizes that it leaves out; refuses keys that are no knob of the kernel, and schedules
-/// that no machine runs.
+/// Completes a caller's config with the tile sizes that it leaves out. Refuses keys that are not knobs of the kernel,
+/// and schedules that no machine can run.
 pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Config, LaunchError> {
     let is_knob = |key: &str| !Schedule::KEYS.contains(&key) && def.tune.iter().any(|knob| knob.name == key);
     if let Some(key) = config.tile.keys().find(|key| !is_knob(key)) {

@@ -10,33 +10,33 @@ use atlas_codegen::{Machine, Target};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// The legal points of a space for one problem, best first: what a launch needs of a [`Selection`].
+/// The legal points of a space for one problem, best first: the part of a [`Selection`] that a launch needs.
 ///
-/// Most launches need the first alone, so the rest is ranked when somebody asks for it.
+/// Most launches need only the first point, so the others are ranked on demand.
 pub(crate) struct Ranking {
     pub(crate) space: Arc<Space>,
     pub(crate) source: ConfigSource,
     notes: Vec<String>,
-    /// Whether a record has the first.
+    /// Whether a record chose the first point.
     is_recorded: bool,
     first: Option<usize>,
     legal: OnceCell<Vec<Ranked>>,
-    /// What their costs follow from; none where there are no costs.
+    /// The data for the costs; `None` if there are no costs.
     costs: Option<Costs>,
-    /// Refused by the device's driver in earlier launches, with the reason.
+    /// Points that the device's driver refused in earlier launches, with the reasons.
     recalled: Vec<(usize, String)>,
 }
 
-/// A problem's costs on a machine, as records correct them. Where a record decides nobody may ask for them.
+/// The costs of a problem on a machine, as records correct them. If a record decides, they may never be needed.
 struct Costs {
     dims: Vec<u64>,
     machine: Machine,
     guide: Guide,
-    /// Of the points that were lowered, what their costs are made of.
+    /// The cost terms of the points that were lowered.
     terms: OnceCell<Vec<(usize, Terms)>>,
 }
 
-/// A point of a space and its cost; none where none was estimated.
+/// A point of a space and its cost; `None` if no cost was estimated.
 #[derive(Clone, Copy)]
 pub(crate) struct Ranked {
     pub(crate) point: usize,
@@ -44,8 +44,8 @@ pub(crate) struct Ranked {
 }
 
 impl Ranking {
-    /// The points of an explored space: by their costs on a machine, as records correct them; on the CPU, which has none, the
-    /// default config first.
+    /// Ranks the points of an explored space by their costs on a machine, as records correct them. On the CPU there are
+    /// no costs, and the default config comes first.
     pub(crate) fn of(space: Arc<Space>, dims: &[u64], machine: Option<Machine>, guide: Guide) -> Ranking {
         if let Some(machine) = machine.filter(|_| space.has_lowered()) {
             let mut notes: Vec<String> = guide.stale.iter().cloned().collect();
@@ -67,7 +67,7 @@ impl Ranking {
         Ranking::in_order(space, legal, ConfigSource::Default)
     }
 
-    /// The one config that the caller gave.
+    /// A ranking of the one config that the caller gave.
     pub(crate) fn given(space: Arc<Space>) -> Ranking {
         Ranking::in_order(space, vec![0], ConfigSource::Given)
     }
@@ -80,7 +80,7 @@ impl Ranking {
         Ranking { space, source, notes, is_recorded, first, legal, costs: None, recalled }
     }
 
-    /// How those came to be chosen that stand behind the one that a record has.
+    /// The source of the configs that follow the recorded one.
     pub(crate) fn behind(&self) -> ConfigSource {
         self.costs.as_ref().map_or(self.source, Costs::source)
     }
@@ -98,14 +98,14 @@ impl Ranking {
         })
     }
 
-    /// The legal points, best first; those behind the first are ranked when they are asked for.
+    /// The legal points, best first. Those after the first are ranked on demand.
     pub(crate) fn points(&self) -> impl Iterator<Item = usize> {
         let rest = std::iter::once_with(|| self.legal().iter().skip(1)).flatten();
         self.first.into_iter().chain(rest.map(|r| r.point))
     }
 
-    /// Takes out the kernels that a device refused in earlier launches, of which `refusal` has the reason. The ranking among the
-    /// rest stays; if the one that a record has is among them, the record decides nothing.
+    /// Removes the kernels that a device refused in earlier launches. `refusal` gives the reason. The order of the
+    /// others stays. If the recorded config is among the removed ones, the record decides nothing.
     pub(crate) fn recall(
         &mut self,
         target: Target,
@@ -130,7 +130,7 @@ impl Ranking {
         Ok(())
     }
 
-    /// The default config where it could be built but nothing is legal: the compiler then says why.
+    /// The default config if it could be built but no config is legal: the compiler then says why.
     pub(crate) fn fallback(&self) -> Option<usize> {
         let default = self.space.def.default_config();
         let points = self.space.points.iter();
@@ -138,7 +138,7 @@ impl Ranking {
         points.enumerate().find(|(_, p)| self.first.is_none() && could_be(p)).map(|(i, _)| i)
     }
 
-    /// The ranking as data for people.
+    /// The ranking in a readable form.
     pub(crate) fn selection(&self) -> Selection {
         let candidate = |point: usize, outcome: Outcome| {
             let config = self.space.points[point].config.clone();
@@ -162,7 +162,7 @@ impl Costs {
         terms.get_or_init(|| space.terms(dims, machine).map(corrected).collect())
     }
 
-    /// How a config comes to be chosen by these.
+    /// The source of the first config.
     fn source(&self) -> ConfigSource {
         if self.guide.asked().is_empty() { ConfigSource::CostModel } else { ConfigSource::Nearby }
     }
@@ -174,7 +174,7 @@ impl Ranked {
     }
 }
 
-/// The point that the record of these very sizes chose, if it is one that can run; else why not, as a note.
+/// The point that the record of exactly these sizes chose, if it can run. Otherwise adds a note that says why not.
 fn recorded(space: &Space, guide: &Guide, notes: &mut Vec<String>) -> Option<usize> {
     let (config, size) = guide.exact.as_ref()?;
     let found = space.points.iter().position(|p| p.config == *config);
@@ -196,7 +196,7 @@ fn recorded(space: &Space, guide: &Guide, notes: &mut Vec<String>) -> Option<usi
     }
 }
 
-/// What was measured at a size, in a line.
+/// The measurement of a size in one line.
 fn recorded_text(size: &TunedSize) -> String {
     let chosen = size.chosen();
     let behind = size.configs.get(1).map_or_else(String::new, |next| {
@@ -209,7 +209,7 @@ fn recorded_text(size: &TunedSize) -> String {
     format!("{:.2} us{copy}, best of {} configs measured{behind}; {}", chosen.us, size.configs.len(), size.measured)
 }
 
-/// The points by their costs.
+/// The points, sorted by cost.
 fn by_cost(terms: &[(usize, Terms)]) -> Vec<Ranked> {
     let mut ranked: Vec<Ranked> =
         terms.iter().map(|(point, terms)| Ranked { point: *point, cost: Some(terms.cost()) }).collect();
@@ -217,7 +217,7 @@ fn by_cost(terms: &[(usize, Terms)]) -> Vec<Ranked> {
     ranked
 }
 
-/// The point that [`by_cost`] has first.
+/// The first point of [`by_cost`].
 pub(crate) fn best(terms: &[(usize, Terms)]) -> Option<usize> {
     let costs = terms.iter().map(|(point, t)| (*point, t.cycles()));
     costs.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(point, _)| point)
@@ -231,7 +231,7 @@ mod tests {
 
     fn work() -> impl Strategy<Value = Work> {
         let sizes = (1..5_u32, 0..200_u32, 16..300_u32);
-        // Few numbers, so that costs come close to one another.
+        // Few distinct numbers, so that costs are often close or equal.
         let amounts = (0..4_u32, 0..4_u32, 0..4_u32, 0..3_u32);
         (sizes, amounts).prop_map(|((warps, shared, registers), (products, other, bytes, latency_waits))| {
             let total = Counts {

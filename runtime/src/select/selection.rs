@@ -1,40 +1,40 @@
-//! The configs of a kernel for one problem, best first, as data for people: what `explain` prints.
+//! The configs of a kernel for one problem, best first, in a readable form: the output of `explain`.
 
 use super::config_source::ConfigSource;
 use crate::cost::Cost;
 use atlas_dsl::Config;
 use std::fmt;
 
-/// One config and what the model says of it.
+/// One config and the model's result for it.
 #[derive(Clone)]
 pub struct Candidate {
     /// The config.
     pub config: Config,
     /// Its cost, or why it cannot run.
     pub outcome: Outcome,
-    /// What an earlier launch on this device found against it, short of a refusal: that its registers spill.
+    /// A drawback that an earlier launch on this device found, short of a refusal: its registers spill.
     pub drawback: Option<String>,
 }
 
-/// What the model says of a config.
+/// The model's result for a config.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// Legal, at this cost; no cost where none was estimated (on the CPU, or given by the caller).
+    /// Legal, with its cost. There is no cost if none was estimated (on the CPU, or for the caller's config).
     Legal(Option<Cost>),
     /// Illegal, with the reason.
     Refused(String),
 }
 
-/// The configs of a kernel for one problem, best first, those refused last.
+/// The configs of a kernel for one problem: legal ones best first, then the refused ones.
 #[derive(Clone)]
 pub struct Selection {
     /// The kernel.
     pub kernel: &'static str,
     /// Best first; refused ones last, in the order of the tune space.
     pub candidates: Vec<Candidate>,
-    /// How the first came to be first.
+    /// How the first one was chosen.
     pub source: ConfigSource,
-    /// What tuning records had to say, a line each.
+    /// Notes about the tuning records, one per line.
     pub notes: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Selection {
 }
 
 impl fmt::Display for Selection {
-    /// One line per config: what `explain` prints.
+    /// One line per config, as `explain` prints them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: chosen by {}", self.kernel, self.source)?;
         for note in &self.notes {

@@ -1,4 +1,4 @@
-//! Host element types: the Rust type that stands for each dtype of a tensor.
+//! Host element types: the Rust type that corresponds to each dtype of a tensor.
 
 use atlas_dsl::DType;
 use atlas_dsl::rounding::{to_bf16, to_f16};
@@ -10,13 +10,13 @@ mod sealed {
 
 /// A Rust type whose values a tensor can hold. Sealed: f64, f32, f16, bf16, i64 and i32.
 pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
-    /// The dtype that this type stands for.
+    /// The dtype of this type.
     const DTYPE: DType;
 
     /// The value nearest to `x`, ties to even; whole-number types truncate.
     fn from_f64(x: f64) -> Self;
 
-    /// The value as an f64; exact but for large i64.
+    /// The value as an f64, exact except for large i64.
     fn to_f64(self) -> f64;
 }
 
@@ -46,7 +46,7 @@ elements! {
     i32 = I32, |x| x as i32, f64::from;
 }
 
-/// The bytes of a slice of elements, in the machine's order.
+/// The bytes of a slice of elements, in native byte order.
 pub(crate) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
     // SAFETY: `Element` is sealed to number types without padding; the length is the slice's own, in bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
@@ -54,6 +54,6 @@ pub(crate) fn bytes_of<T: Element>(values: &[T]) -> &[u8] {
 
 /// The writable bytes of a slice of elements.
 pub(crate) fn bytes_of_mut<T: Element>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: as in `bytes_of`; any bit pattern is a value of a number type.
+    // SAFETY: as in `bytes_of`; any bit pattern is a valid value of a number type.
     unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

@@ -1,12 +1,12 @@
 //! Tensors: a typed, strided view of memory on one device.
 //!
-//! The room may depend on `device`, which has the memory, and on `error`. It knows no kernels.
+//! The room may depend on `device`, which provides the memory, and on `error`. It knows no kernels.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `element` | the Rust type of each element type |
 //! | `storage` | the memory behind tensors |
-//! | `timing` | what benchmarks need beside events: the driver's own copy |
+//! | `timing` | a copy by the driver, as a reference for benchmarks |
 
 mod element;
 mod storage;
@@ -27,15 +27,15 @@ use std::sync::Arc;
 
 /// A tensor or a view of one: element type, shape, strides in elements, and shared memory on a device.
 ///
-/// `clone` and the view methods copy no elements: the results share memory, and a launch checks that what it
-/// writes overlaps none of its other arguments.
+/// `clone` and the view methods copy no elements. The results share memory, and a launch checks that its outputs
+/// overlap none of its other arguments.
 #[derive(Clone)]
 pub struct Tensor {
     storage: Arc<Storage>,
     dtype: DType,
     shape: Vec<usize>,
     strides: Vec<i64>,
-    /// First element, counted from the start of the storage.
+    /// The index of the first element, from the start of the storage.
     offset: u64,
 }
 
@@ -43,7 +43,8 @@ impl Device {
     /// A contiguous tensor with the given elements, row-major.
     ///
     /// # Errors
-    /// [`TensorError::WrongLength`] if their number is not the product of the shape; out of memory; driver errors.
+    /// [`TensorError::WrongLength`] if the number of values is not the product of the shape; out of memory; driver
+    /// errors.
     pub fn tensor_from<T: Element>(&self, values: &[T], shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
         if element_count(shape) != Some(values.len() as u64) {
@@ -83,7 +84,7 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// Sets all elements to zero: in the order of the device's default stream, where the tensor is all of its memory.
+    /// Sets all elements to zero, ordered on the device's default stream. The tensor must be all of its memory.
     ///
     /// # Errors
     /// [`TensorError::NotContiguous`] for a view; driver errors.
@@ -95,7 +96,7 @@ impl Tensor {
         self.storage.zero()
     }
 
-    /// Where it lives.
+    /// The device that it lives on.
     pub fn device(&self) -> &Device {
         self.storage.device()
     }
@@ -110,7 +111,7 @@ impl Tensor {
         &self.shape
     }
 
-    /// Elements from one index to the next, per axis.
+    /// The strides per axis, in elements.
     pub fn strides(&self) -> &[i64] {
         &self.strides
     }
@@ -122,7 +123,7 @@ impl Tensor {
 
     /// Number of elements of the view.
     pub fn len(&self) -> usize {
-        // Beside an axis of size 0 the others may be of any size; without one, their product was checked.
+        // If an axis has size 0, the others may have any size. Otherwise their product was checked.
         if self.is_empty() { 0 } else { self.shape.iter().product() }
     }
 
@@ -131,7 +132,7 @@ impl Tensor {
         self.shape.contains(&0)
     }
 
-    /// True if the elements lie row-major without gaps. Strides of axes of size 1 do not matter.
+    /// True if the elements are row-major without gaps. The strides of axes of size 1 do not matter.
     pub fn is_contiguous(&self) -> bool {
         let mut inner = 1;
         self.is_empty()
@@ -142,12 +143,12 @@ impl Tensor {
             })
     }
 
-    /// Address of the first element: on the host, or in the device's address space.
+    /// The address of the first element, in host memory or in the device's address space.
     pub fn address(&self) -> u64 {
         self.storage.address() + self.byte_offset()
     }
 
-    /// The half-open range of byte addresses that the view touches; empty for an empty view.
+    /// The half-open range of byte addresses that the view covers; empty for an empty view.
     pub fn address_range(&self) -> Range<u64> {
         if self.is_empty() {
             return self.address()..self.address();
@@ -156,13 +157,13 @@ impl Tensor {
         self.address()..self.address() + (reach as u64 + 1) * u64::from(self.dtype.bytes())
     }
 
-    /// Whether two views share a byte. True as well where that is too hard to tell, which no view is that slicing, permuting and
-    /// expanding make.
+    /// Whether two views share a byte. Also true if that is too hard to decide, which never happens for views made by
+    /// slicing, permuting and expanding.
     pub fn shares_memory_with(&self, other: &Tensor) -> bool {
         self.device() == other.device() && self.touched().overlaps(other.touched())
     }
 
-    /// Elements `range` of one axis.
+    /// A view of the elements `range` of one axis.
     ///
     /// # Errors
     /// [`TensorError::NoSuchAxis`], [`TensorError::SliceOutOfRange`].
@@ -174,14 +175,14 @@ impl Tensor {
         }
         let mut view = self.clone();
         view.shape[axis] = end - start;
-        // A view without elements starts nowhere.
+        // A view without elements has no first element.
         if start < end && !self.is_empty() {
             view.offset += start as u64 * self.strides[axis] as u64;
         }
         Ok(view)
     }
 
-    /// Two axes exchanged.
+    /// A view with two axes exchanged.
     ///
     /// # Errors
     /// [`TensorError::NoSuchAxis`].
@@ -194,7 +195,7 @@ impl Tensor {
         Ok(view)
     }
 
-    /// Axis `i` of the result is axis `axes[i]` of this tensor.
+    /// A view whose axis `i` is axis `axes[i]` of this tensor.
     ///
     /// # Errors
     /// [`TensorError::NotAPermutation`].
@@ -211,7 +212,7 @@ impl Tensor {
         Ok(view)
     }
 
-    /// Axes of size 1 repeated, and axes prepended, until the shape is reached; repeated axes have stride 0.
+    /// A view of the given shape: axes of size 1 are repeated, and axes are prepended. Repeated axes have stride 0.
     ///
     /// # Errors
     /// [`TensorError::CannotExpand`].
@@ -231,11 +232,12 @@ impl Tensor {
         Ok(Tensor { shape: shape.to_vec(), strides, ..self.clone() })
     }
 
-    /// A view with strides of your own, in elements, from element `offset` of this tensor on, which has to be contiguous.
+    /// A view with the given strides, in elements, that starts at element `offset` of this tensor, which has to be
+    /// contiguous.
     ///
     /// # Errors
-    /// [`TensorError::BeyondTensor`] if it reaches past the last element, or has not one stride for each axis;
-    /// [`TensorError::NotContiguous`].
+    /// [`TensorError::BeyondTensor`] if it reaches past the last element, or the number of strides is not the number of
+    /// axes; [`TensorError::NotContiguous`].
     pub fn as_strided(
         &self,
         shape: impl AsRef<[usize]>,
@@ -256,16 +258,16 @@ impl Tensor {
             let (shape, strides) = (shape.to_vec(), strides.to_vec());
             return Err(TensorError::BeyondTensor { shape, strides, offset, len: self.len() }.into());
         }
-        // A stride beyond the tensor is one of an axis of a single element, whose stride is not used.
+        // A stride that exceeds the tensor belongs to an axis of one element, and is not used.
         let stride = |&s: &usize| i64::try_from(s).unwrap_or(0);
         let strides = strides.iter().map(stride).collect();
         Ok(Tensor { shape: shape.to_vec(), strides, offset: self.offset + offset as u64, ..self.clone() })
     }
 
-    /// An axis as two, of which the second has `size` elements that follow each other.
+    /// A view with an axis split into two, of which the second has `size` consecutive elements.
     ///
     /// # Errors
-    /// [`TensorError::NoSuchAxis`]; [`TensorError::CannotReshape`] if the axis has no multiple of `size` elements.
+    /// [`TensorError::NoSuchAxis`]; [`TensorError::CannotReshape`] if the size of the axis is not a multiple of `size`.
     pub fn split(&self, axis: usize, size: usize) -> Result<Tensor> {
         let of = self.axis_size(axis)?;
         let mut view = self.clone();
@@ -274,13 +276,13 @@ impl Tensor {
             return Err(TensorError::CannotReshape { from: self.shape.clone(), to: view.shape }.into());
         }
         view.shape[axis] = of / size;
-        // Past what an i64 holds the axis has at most one element, whose stride is not used.
+        // If the product does not fit an i64, the axis has at most one element, and its stride is not used.
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         view.strides.insert(axis, self.strides[axis].saturating_mul(size));
         Ok(view)
     }
 
-    /// The same elements in row-major order with another shape.
+    /// A view of the same elements in row-major order with another shape.
     ///
     /// # Errors
     /// [`TensorError::CannotReshape`], [`TensorError::NotContiguous`].
@@ -295,7 +297,7 @@ impl Tensor {
         Ok(Tensor { shape: shape.to_vec(), strides: contiguous_strides(shape), ..self.clone() })
     }
 
-    /// The elements in row-major order, those that a view repeats as often as it does. Waits for the device.
+    /// The elements in row-major order, including repeated ones. Waits for the device.
     ///
     /// # Errors
     /// [`TensorError::WrongElement`] if `T` is not the element type; [`TensorError::OutOfMemory`] if the host has no room
@@ -318,7 +320,7 @@ impl Tensor {
         Ok(values)
     }
 
-    /// The elements in row-major order as f64 whatever the element type. Waits for the device.
+    /// The elements in row-major order, converted to f64. Waits for the device.
     ///
     /// # Errors
     /// [`TensorError::OutOfMemory`] if the host has no room for them; driver errors.
@@ -339,7 +341,7 @@ impl Tensor {
         }
     }
 
-    /// Overwrites the elements of a contiguous tensor, row-major. Waits for the device.
+    /// Overwrites the elements of a contiguous tensor in row-major order. Waits for the device.
     ///
     /// # Errors
     /// [`TensorError::WrongElement`], [`TensorError::WrongLength`], [`TensorError::NotContiguous`]; driver errors.
@@ -355,7 +357,8 @@ impl Tensor {
         self.storage.write(self.byte_offset(), bytes_of(values))
     }
 
-    /// A contiguous copy of this view on a device, through the host. What the view repeats the copy holds as often.
+    /// A contiguous copy of this view on a device, made through the host. Repeated elements are copied as often as the
+    /// view repeats them.
     ///
     /// # Errors
     /// Out of memory; driver errors.
@@ -374,7 +377,7 @@ impl Tensor {
         }
     }
 
-    /// This view if it is contiguous, else a contiguous copy on the same device, through the host.
+    /// This view if it is contiguous, else a contiguous copy on the same device, made through the host.
     ///
     /// # Errors
     /// Out of memory; driver errors.
@@ -382,8 +385,8 @@ impl Tensor {
         if self.is_contiguous() { Ok(self.clone()) } else { self.to_device(self.device()) }
     }
 
-    /// The same view of a copy on the CPU: of the memory from its first element to its last, so that what it repeats is there
-    /// once. Waits for the device.
+    /// The same view of a copy on the CPU. The copy holds the memory from the first element to the last, so repeated
+    /// elements are copied once. Waits for the device.
     ///
     /// # Errors
     /// Out of memory; driver errors.
@@ -397,7 +400,7 @@ impl Tensor {
         Ok(Tensor { storage: Arc::new(storage), offset: 0, ..self.clone() })
     }
 
-    /// The bytes that it touches.
+    /// The bytes that it covers.
     pub(crate) fn touched(&self) -> Span {
         let axes = self.shape.iter().zip(&self.strides).map(|(&size, &stride)| (size as u64, stride));
         Span::new(self.address(), self.dtype.bytes(), axes)
@@ -407,7 +410,7 @@ impl Tensor {
         &self.storage
     }
 
-    /// First element, counted from the start of the storage.
+    /// The index of the first element, from the start of the storage.
     pub(crate) fn element_offset(&self) -> u64 {
         self.offset
     }
@@ -416,7 +419,7 @@ impl Tensor {
         self.offset * u64::from(self.dtype.bytes())
     }
 
-    /// Elements from the first to the last touched, both included.
+    /// The number of elements from the first to the last of the view, both included.
     fn span(&self) -> usize {
         let range = self.address_range();
         ((range.end - range.start) / u64::from(self.dtype.bytes())) as usize
@@ -443,14 +446,14 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// So many elements on the host.
+/// A vector of `len` default values on the host.
 fn host_values<T: Element>(len: usize) -> Result<Vec<T>> {
     let mut values = host_room(len)?;
     values.resize(len, T::default());
     Ok(values)
 }
 
-/// The product of a shape; `None` past 2^63.
+/// The product of a shape; `None` above 2^63.
 fn element_count(shape: &[usize]) -> Option<u64> {
     if shape.contains(&0) {
         return Some(0);

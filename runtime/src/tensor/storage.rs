@@ -1,11 +1,11 @@
-//! The memory behind tensors: bytes of the host, of one GPU, or of a virtual one.
+//! The memory behind tensors: bytes on the host, on a GPU, or on a virtual GPU.
 
 use crate::device::{Backend, Device, DeviceId};
 use crate::error::{Result, TensorError};
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
 
-/// One allocation; views share it.
+/// One allocation, which views share.
 pub(crate) struct Storage {
     device: Device,
     memory: StorageMemory,
@@ -14,16 +14,16 @@ pub(crate) struct Storage {
 }
 
 enum StorageMemory {
-    /// Host memory. The lock makes concurrent launches on shared views safe: who copies holds it, and a launch on the CPU while
-    /// its programs run, which run where nothing else does and so never wait for it.
+    /// Host memory. The lock makes concurrent launches on shared views safe: a copy holds it, and a launch on the CPU
+    /// holds it while its programs run. Programs run on threads of their own and never wait for the lock.
     Host(RwLock<Vec<u8>>),
     /// Memory of a GPU, virtual or not, freed on drop.
     Device,
 }
 
 impl Storage {
-    /// Allocates; the content is zero on the host, arbitrary on a GPU and nothing on a virtual one. Never empty, so
-    /// that addresses differ.
+    /// Allocates. The content is zero on the host, arbitrary on a GPU and uninitialised on a virtual GPU. The
+    /// allocation is never empty, so addresses differ.
     pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
         let room = bytes.max(16);
         let out_of_memory = || TensorError::OutOfMemory { bytes, device: device.to_string() };
@@ -35,7 +35,8 @@ impl Storage {
                 (StorageMemory::Host(RwLock::new(data)), address)
             }
             Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room)?),
-            // Exactly as long as asked for, so that a byte past the end is out of bounds. It keeps marks beside the bytes.
+            // Exactly as long as requested, so that a byte past the end is out of bounds. The virtual GPU stores its
+            // marks elsewhere.
             Backend::Virtual(gpu) => {
                 drop(room_on_host(bytes.saturating_mul(2)).ok_or_else(out_of_memory)?);
                 (StorageMemory::Device, gpu.alloc(bytes))
@@ -47,7 +48,7 @@ impl Storage {
         Ok(Storage { device: device.clone(), memory, address, bytes })
     }
 
-    /// Where it lives.
+    /// The device of the memory.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
@@ -57,7 +58,7 @@ impl Storage {
         self.address
     }
 
-    /// Bytes that it has.
+    /// Its size in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.bytes
     }
@@ -81,7 +82,7 @@ impl Storage {
         }
     }
 
-    /// Copies host bytes in, starting at a byte offset; returns when they are there. No bytes may start anywhere.
+    /// Copies host bytes to a byte offset, and returns when they are there. An empty copy may have any offset.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         if from.is_empty() {
             return Ok(());
@@ -100,7 +101,7 @@ impl Storage {
         }
     }
 
-    /// Copies bytes out, once all work on the device is done. No bytes may start anywhere.
+    /// Copies bytes out, once all work on the device is done. An empty copy may have any offset.
     pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
             return Ok(());
@@ -122,7 +123,7 @@ impl Storage {
         }
     }
 
-    /// Host memory, if that is what it is.
+    /// The host memory, if it is on the host.
     pub(crate) fn host(&self) -> Option<&RwLock<Vec<u8>>> {
         match &self.memory {
             StorageMemory::Host(data) => Some(data),
@@ -130,7 +131,7 @@ impl Storage {
         }
     }
 
-    /// Works on host memory, if that is what it is.
+    /// Calls `f` with the host memory, if it is on the host.
     pub(crate) fn with_host_mut(&self, f: impl FnOnce(&mut [u8])) {
         if let StorageMemory::Host(data) = &self.memory {
             f(&mut data.write().unwrap_or_else(PoisonError::into_inner));
@@ -138,9 +139,9 @@ impl Storage {
     }
 }
 
-/// Room on the host for so many values.
+/// An empty vector on the host with room for `len` values.
 ///
-/// A view may say more of them than there is memory, which is no reason to end the process.
+/// A view may have more elements than there is memory, which must not abort the process.
 pub(crate) fn host_room<T>(len: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
     match values.try_reserve_exact(len) {
@@ -152,7 +153,7 @@ pub(crate) fn host_room<T>(len: usize) -> Result<Vec<T>> {
     }
 }
 
-/// Room on the host for so many bytes, if there is so much.
+/// An empty vector on the host with room for `room` bytes, if there is enough memory.
 fn room_on_host(room: u64) -> Option<Vec<u8>> {
     host_room(usize::try_from(room).ok()?).ok()
 }

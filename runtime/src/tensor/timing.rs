@@ -1,12 +1,13 @@
-//! What a benchmark needs beside events: the driver's own copy, the ceiling that memory-bound kernels are held to.
+//! A copy by the driver, the upper bound for memory-bound kernels in benchmarks.
 
 use super::Tensor;
 use crate::device::{Backend, Stream};
 use crate::error::{Result, TensorError};
 
-/// Copies a contiguous tensor to another of as many bytes on the stream's device, by the driver; does not wait.
+/// Copies a contiguous tensor to another one of equal size in bytes on the stream's device, by the driver. Does not
+/// wait.
 ///
-/// On the CPU nothing is copied: there is no driver.
+/// On the CPU nothing is copied, because there is no driver.
 ///
 /// # Errors
 /// [`TensorError::NotContiguous`], [`TensorError::WrongLength`]; driver errors.
@@ -22,8 +23,8 @@ pub fn copy_on_device(from: &Tensor, to: &mut Tensor, stream: &Stream) -> Result
     }
     let Backend::Cuda(context) = stream.device().backend() else { return Ok(()) };
     let api = context.enter()?;
-    // SAFETY: the context is current. Both tensors live on this device, hold `bytes` bytes from
-    // their first element on, and are freed in the order of streams; the stream is live.
+    // SAFETY: the context is current. Both tensors are on this device, hold `bytes` bytes from their first element on,
+    // and are freed in stream order; the stream is live.
     let status = unsafe { (api.copy_on_device)(to.address(), from.address(), bytes(from), stream.as_raw().cast()) };
     context.check("cuMemcpyDtoDAsync", status)
 }

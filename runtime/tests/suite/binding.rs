@@ -1,4 +1,4 @@
-//! Every mistake in the arguments of a launch, in the user's names.
+//! Every mistake in the arguments of a launch, reported in the user's names.
 
 use crate::kernels::{BUMP, GEMM, SCALE, SUMS};
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TypeParamDef};
@@ -108,7 +108,7 @@ fn a_scalar_that_does_not_fit_is_refused_warm_too() {
     assert_eq!(n.to_vec::<i32>().unwrap(), [3; 4]);
 }
 
-/// What lies beside a tie is no tie, by however little.
+/// A number beside a tie is not a tie, however close it is.
 #[test]
 fn a_scalar_rounds_once() {
     let cpu = Device::cpu();
@@ -126,7 +126,7 @@ fn a_scalar_rounds_once() {
     assert_eq!(<half::bf16 as Element>::from_f64(-1.0 - 2f64.powi(-8) - 2f64.powi(-40)).to_bits(), 0xbf81);
 }
 
-/// A number of the tensors' own type.
+/// A number of the same type as the tensors.
 static GENERIC: KernelDef = KernelDef {
     name: "generic",
     doc: "",
@@ -213,7 +213,7 @@ fn a_mutable_borrow_is_as_good_as_a_shared_one() {
     let prepared = SCALE.prepare(&Device::cpu(), args!(x, r, 1.0, &mut y)).unwrap();
     prepared.launch(args!(&mut x, r, 1.0, &mut y)).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 32]);
-    // The storage of what is only read is not locked for writing.
+    // The storage of a tensor that is only read is not locked for writing.
     let (mut low, mut high) = (x.slice(0, 0..2).unwrap(), x.slice(0, 0..2).unwrap());
     SCALE.launch(&Device::cpu(), args!(&mut low, &mut high, 1.0, &mut y.slice(0, 0..2).unwrap())).unwrap();
 }
@@ -292,7 +292,7 @@ fn arguments_convert_and_borrow() {
     assert_eq!(kinds, ["in", "in", "in", "out", "lent", "F64(1e-6)", "F32(0.5)", "I32(-3)", "I64(4)"]);
 }
 
-/// A macro of the caller's that passes its arguments on.
+/// A user's macro that passes its arguments on.
 macro_rules! launch {
     ($kernel:expr, $($arg:expr),*) => { $kernel.launch(&Device::cpu(), args!($($arg),*)) };
 }
@@ -311,7 +311,7 @@ fn arguments_come_through_a_macro() {
     assert_eq!(launch!(SCALE, y, x, 2.0, &mut y.clone()).unwrap_err().to_string(), want);
 }
 
-/// What is behind a `&mut` may be written, and be read as several arguments.
+/// A tensor behind `&mut` may be written, and may be read as several arguments.
 #[test]
 fn a_variable_that_is_a_mutable_borrow_is_named_alone() {
     let cpu = Device::cpu();
@@ -319,7 +319,7 @@ fn a_variable_that_is_a_mutable_borrow_is_named_alone() {
     let (from, into) = (&mut x, &mut y);
     SCALE.launch(&cpu, args!(from, from, 2.0, into)).unwrap();
     assert_eq!(into.to_vec::<f32>().unwrap(), [3.0; 32]);
-    // Prepared with one, launched with the other.
+    // Prepared with one form, launched with the other.
     let prepared = SCALE.prepare(&cpu, args!(from, from, 2.0, into)).unwrap();
     prepared.launch(args!(from, from, 4.0, &mut *into)).unwrap();
     assert_eq!(into.to_vec::<f32>().unwrap(), [5.0; 32]);

@@ -1,4 +1,4 @@
-//! Devices that are here and that are not.
+//! Devices that exist and devices that do not.
 
 use atlas_runtime::{CacheDir, Device, DeviceError, DeviceId, RuntimeError};
 

@@ -13,7 +13,7 @@ const N: &[DimDef] = &[DimDef { name: "N", whole: false }];
 const Y: &[ParamDef] =
     &[ParamDef::Tensor { name: "y", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }];
 
-/// Builds nothing and does not say why, which no kernel of the macro does.
+/// Builds nothing and gives no reason, which no kernel of the macro does.
 static SILENT: KernelDef = KernelDef {
     name: "silent",
     doc: "",
@@ -28,7 +28,7 @@ static SILENT: KernelDef = KernelDef {
     refused: None,
 };
 
-/// Reads a table of two numbers at the size of `N`.
+/// Reads element `N` of a table of two numbers.
 static PICK: KernelDef = KernelDef {
     name: "pick",
     doc: "",
@@ -101,7 +101,7 @@ const MANY: [atlas_dsl::config::Setting; 65] = {
     values
 };
 
-/// As two kernels that are fused may be: each knob alone is fine.
+/// Two fused kernels may look like this: each knob alone is legal.
 static WIDE: KernelDef = KernelDef {
     name: "wide",
     doc: "",

@@ -1,4 +1,5 @@
-//! Processes that are forked after kernels ran: the threads of a pool do not follow, and launches must end all the same.
+//! Processes that are forked after kernels ran: the threads of a pool do not exist in the child, and launches must
+//! finish anyway.
 
 use crate::kernels::SCALE;
 use atlas_dsl::DType;
@@ -7,11 +8,11 @@ use rayon::prelude::*;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in a process that runs one test alone, and so may fork: no other thread holds a lock then.
+/// Set in a process that runs one test alone and so may fork, because no other thread holds a lock then.
 const ALONE: &str = "ATLAS_TEST_FORKS";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A launch on the CPU of more programs than there are threads.
+/// A launch on the CPU with more programs than threads.
 fn launches() -> bool {
     let cpu = Device::cpu();
     let host: Vec<f32> = (0..4096 * 8).map(|i| i as f32).collect();
@@ -21,14 +22,14 @@ fn launches() -> bool {
     y.to_vec::<f32>().unwrap() == host.iter().map(|x| x * 3.0).collect::<Vec<f32>>()
 }
 
-/// Whether `work` succeeds in a process that is forked from this one.
+/// Whether `work` succeeds in a child process.
 fn succeeds_in_a_fork(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: this process runs one test alone, so that its other threads are idle ones of a pool and hold no lock.
+    // SAFETY: this process runs one test alone, so its other threads are idle threads of a pool and hold no lock.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "cannot fork");
     if child == 0 {
         let is_well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
-        // SAFETY: it ends this process, and nothing of the test harness runs in it.
+        // SAFETY: it ends this process, and no code of the test harness runs in it.
         unsafe { libc::_exit(i32::from(!is_well)) };
     }
     let (start, mut status) = (Instant::now(), -1);
@@ -61,13 +62,13 @@ fn a_process_forked_after_a_launch_launches_too() {
     alone("a_process_forked_after_a_launch_launches_too", || {
         assert!(launches());
         assert!(succeeds_in_a_fork(|| launches() && launches()));
-        // One that is forked from that one, before and after a launch there.
+        // A child of that child, before and after a launch there.
         assert!(succeeds_in_a_fork(|| succeeds_in_a_fork(launches) && launches() && succeeds_in_a_fork(launches)));
         assert!(launches());
     });
 }
 
-/// Of rayon's own pool.
+/// For rayon's own pool.
 #[test]
 fn a_process_forked_after_others_used_threads_launches_too() {
     alone("a_process_forked_after_others_used_threads_launches_too", || {
@@ -77,7 +78,7 @@ fn a_process_forked_after_others_used_threads_launches_too() {
     });
 }
 
-/// A process that is forked on a thread of a pool of the caller's has no other thread of it.
+/// A process that is forked on a thread of the caller's pool has no other thread of the pool.
 #[test]
 fn a_process_forked_inside_a_pool_launches_too() {
     alone("a_process_forked_inside_a_pool_launches_too", || {

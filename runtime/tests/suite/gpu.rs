@@ -1,4 +1,4 @@
-//! Launches on a GPU of a kernel whose PTX is written by hand, so that no compiler is needed.
+//! Launches on a GPU with hand-written PTX, so that no compiler is needed.
 
 use crate::kernels::SCALE;
 use crate::ptx::{PTX, counted, image, with_kernel};
@@ -9,7 +9,7 @@ use cudarc::driver::sys as cuda;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// The first GPU, with a kernel for the problem of these tensors.
+/// The first GPU, with a kernel for the problem of these tensors in its store.
 fn device_with(folder: &TempDir, image: impl Fn(&Device) -> KernelImage, x: impl Fn(&Device) -> Tensor) -> Device {
     let cache = CacheDir::At(folder.path().to_owned());
     with_kernel(Device::open(DeviceId::Cuda(0), cache.clone()).unwrap(), cache, image, x)

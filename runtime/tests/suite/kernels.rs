@@ -1,4 +1,4 @@
-//! Kernels for the tests, as `atlas_kernel!` would leave them behind.
+//! Kernels for the tests, in the form that `atlas_kernel!` generates.
 
 use atlas_dsl::builder::Index;
 use atlas_dsl::config::Setting::Number;
@@ -43,7 +43,7 @@ pub(crate) static SCALE: KernelDef = KernelDef {
     refused: None,
 };
 
-/// [`SCALE`] with knobs that change nothing in it.
+/// [`SCALE`] with knobs that have no effect on it.
 pub(crate) static SCALE_IDLE: KernelDef = KernelDef {
     name: "scale",
     doc: "",
@@ -100,7 +100,7 @@ pub(crate) static GEMM: KernelDef = KernelDef {
     refused: None,
 };
 
-/// Another kernel with the name of [`GEMM`], its signature and its tune space.
+/// Another kernel with the name, the signature and the tune space of [`GEMM`].
 pub(crate) static GEMM_OTHER: KernelDef = KernelDef {
     name: "gemm",
     doc: "",
@@ -132,7 +132,7 @@ fn build_gemm(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnost
     b.finish()
 }
 
-/// Sums of rows and twice the tensor: `sums(x: &[N, D], s: &mut [N], y: &mut [N, D])`, f32.
+/// The sum of each row, and twice the tensor: `sums(x: &[N, D], s: &mut [N], y: &mut [N, D])`, f32.
 pub(crate) static SUMS: KernelDef = KernelDef {
     name: "sums",
     doc: "s = sum(x, 1); y = 2 x",
@@ -192,7 +192,7 @@ fn build_bump(spec: &Specialization, config: &Config) -> Result<Kernel, Diagnost
     b.finish()
 }
 
-/// Twice the row of a number: `row_of(x: &[M, D], row: i32, y: &mut [N, D])`, f32.
+/// Twice the row whose index is a number: `row_of(x: &[M, D], row: i32, y: &mut [N, D])`, f32.
 pub(crate) static ROW_OF: KernelDef = KernelDef {
     name: "row_of",
     doc: "y = 2 x[row]",

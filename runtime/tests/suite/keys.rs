@@ -1,4 +1,4 @@
-//! Keys: equal for equal ingredients, and different when any one of them is.
+//! Keys: equal for equal ingredients, and different if any ingredient differs.
 
 use crate::kernels::SCALE;
 use atlas_codegen::Target;
@@ -28,7 +28,7 @@ fn each_ingredient_changes_the_key() {
         KeyParts { target: target(90, true), ..PARTS },
         KeyParts { ptx_version: (8, 0), ..PARTS },
         KeyParts { toolchain: "codegen 2", ..PARTS },
-        // The same characters, cut elsewhere.
+        // The same characters, split at another place.
         KeyParts { tile_ir: "kernel @xstages=2;", ..PARTS },
     ]
     .iter()

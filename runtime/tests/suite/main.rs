@@ -1,4 +1,4 @@
-//! Tests of the runtime that need no GPU and no LLVM, in one binary; the one of `gpu` is run by hand.
+//! Tests of the runtime that need no GPU and no LLVM, in one binary. Those in `gpu` are run by hand.
 
 mod binding;
 mod devices;

@@ -1,4 +1,5 @@
-//! Launches on the CPU from threads of pools, at once and on few storages: they end, and give what they give alone.
+//! Concurrent launches on the CPU from threads of pools on few storages: they finish, and give the same results as
+//! alone.
 
 use crate::kernels::SCALE;
 use atlas_dsl::DType;
@@ -8,12 +9,12 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A launch of so many rows takes longer than a thread to start.
+/// A launch of this many rows takes longer than starting a thread.
 const ROWS: usize = 512;
 const PARTS: usize = 32;
 const ROUNDS: usize = 40;
 
-/// Runs work in a pool of so many threads; a panic there is one here, and so is work that does not end.
+/// Runs work in a pool of `threads` threads. Panics if the work panics or does not finish.
 #[track_caller]
 fn in_a_pool(threads: usize, work: impl FnOnce() + Send + 'static) {
     let (ended, has_ended) = channel();
@@ -31,12 +32,13 @@ fn counted(shape: [usize; 2]) -> Tensor {
     Device::cpu().tensor_from(&values, shape).unwrap()
 }
 
-/// Part `i` of a tensor of parts.
+/// Part `i` of a tensor that is split into parts.
 fn part(whole: &Tensor, i: usize) -> Tensor {
     whole.slice(0, i..i + 1).unwrap().reshape(&whole.shape()[1..]).unwrap()
 }
 
-/// A launch holds its storages while it waits for its programs; who waits in a pool takes up other work of it.
+/// A launch holds its storages while it waits for its programs; a thread that waits in a pool runs other tasks of the
+/// pool.
 #[test]
 fn launches_on_a_few_storages_end() {
     for (threads, storages) in [(2, 3), (4, 3), (8, 3), (3, 2), (4, 1)] {
@@ -59,7 +61,7 @@ fn launches_on_a_few_storages_end() {
     }
 }
 
-/// Some launches write what the others read.
+/// Some launches write tensors that the others read.
 #[test]
 fn launches_that_read_what_others_write_end() {
     for threads in [3, 8] {
@@ -80,7 +82,7 @@ fn launches_that_read_what_others_write_end() {
     }
 }
 
-/// Threads of no pool, beside a pool whose work is launches too: rayon's own, which programs once shared with it.
+/// Threads outside any pool, beside a pool that runs launches too: rayon's own, which programs once shared with it.
 #[test]
 fn launches_from_inside_and_outside_of_rayons_pool_end() {
     let (ended, has_ended) = channel();

@@ -1,4 +1,4 @@
-//! PTX written by hand for a kernel of the tests, and devices that have it in their store.
+//! Hand-written PTX for a kernel of the tests, and devices with it in their store.
 
 use crate::kernels::SCALE;
 use atlas_codegen::{AbiParam, KernelImage};
@@ -52,7 +52,7 @@ done:
 }
 ";
 
-/// The compiled kernel that this text is.
+/// The compiled kernel with this PTX.
 pub(crate) fn image(device: &Device, ptx: &str, shared_bytes: u32) -> KernelImage {
     let param = Param::from_u32;
     KernelImage {
@@ -105,7 +105,7 @@ pub(crate) fn with_kernels(
     device
 }
 
-/// The numbers from 0 on.
+/// The numbers 0, 1, 2 and so on.
 pub(crate) fn counted(device: &Device, rows: usize) -> Tensor {
     let values: Vec<f32> = (0..rows * 8).map(|i| i as f32).collect();
     device.tensor_from(&values, [rows, 8]).unwrap()

@@ -1,4 +1,4 @@
-//! Tuning records: what they decide, what they correct, and that a bad one decides nothing.
+//! Tuning records: what they decide, what they correct, and that a bad record decides nothing.
 
 use crate::kernels::{GEMM, GEMM_OTHER, SCALE, SCALE_IDLE};
 use atlas_dsl::specialization::{DimFact, StrideFact, TensorFacts, largest_class};
@@ -26,7 +26,7 @@ fn with(sizes: [u64; 3], records: &Records) -> Selection {
     choose_with(&GEMM, &spec(sizes), &sizes, "sm_90".parse().unwrap(), records)
 }
 
-/// A size at which each config takes what the model says times `err`, the best first.
+/// A size at which each config takes the model's time multiplied by `err`, best config first.
 fn size(sizes: [u64; 3], err: impl Fn(&Config) -> f64) -> TunedSize {
     let selection = alone(sizes);
     let mut configs: Vec<Timed> = selection
@@ -67,7 +67,7 @@ fn records(record: &Record) -> Records {
     records
 }
 
-/// A config that the model does not choose at these sizes, and never would.
+/// A config that the model would never choose at these sizes.
 fn unlikely(sizes: [u64; 3]) -> Config {
     let selection = alone(sizes);
     selection.legal().last().map(|c| c.config.clone()).unwrap()
@@ -81,14 +81,14 @@ fn a_record_of_these_sizes_decides() {
     let selection = with(sizes, &records(&record(vec![there])));
     assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&odd)));
     assert!(selection.notes[0].contains("of the rate of a copy"), "{:?}", selection.notes);
-    // The rest is in the order of what was measured, and nothing is lost.
+    // The others are in the order of their measurements, and none is lost.
     assert_eq!(selection.candidates.len(), alone(sizes).candidates.len());
     assert_eq!(alone(sizes).source, ConfigSource::CostModel);
 }
 
 #[test]
 fn sizes_nearby_correct_the_model_and_those_far_away_do_not() {
-    // What was measured says that loops of 32 elements take three times what the model thinks.
+    // The measurements say that loops of 32 elements take three times as long as the model predicts.
     let near = [[1024, 1024, 1024], [2048, 1024, 2048]];
     let slow = |c: &Config| if c.tile["BK"] == 32 { 3.0 } else { 1.0 };
     let records = records(&record(near.map(|s| size(s, slow)).into()));
@@ -103,7 +103,8 @@ fn sizes_nearby_correct_the_model_and_those_far_away_do_not() {
     assert_eq!(with(far, &records).source, ConfigSource::CostModel);
 }
 
-/// Rows as `atlas tune` sorts them, in which those of two kinds alternate: however many there are, both are heard.
+/// Rows of two kinds that alternate in the order in which `atlas tune` sorts them: however many there are, both kinds
+/// are used.
 #[test]
 fn of_many_rows_those_of_each_kind_count() {
     let rows = |count: u64| {
@@ -128,7 +129,7 @@ fn sizes_may_be_written_otherwise() {
         let known = records(&record(vec![TunedSize { dims: dims.to_owned(), ..there }]));
         let selection = with(sizes, &known);
         assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&odd)), "{dims}");
-        // And correct the model nearby.
+        // And they correct the model at nearby sizes.
         assert_eq!(with([1000, 512, 1024], &known).source, ConfigSource::Nearby, "{dims}");
     }
 }
@@ -152,7 +153,7 @@ fn what_a_record_cannot_decide_the_model_does() {
     other_kernel.sizes[0].ir = "0123456789abcdef".to_owned();
     let selection = note(&other_kernel, "the kernel has changed");
     assert_eq!((selection.source, selection.chosen()), (ConfigSource::CostModel, plain.as_ref()));
-    // Edited by hand: one that no machine has room for, and one that the tune space has not.
+    // Edited by hand: a config that fits no machine, and a config that is not in the tune space.
     for (config, why) in
         [("BK=64 BM=128 stages=4 warps=32", "none of the tune space"), ("BK=64 BM=1024 stages=4 warps=8", "refused")]
     {
@@ -175,7 +176,7 @@ fn records_of_other_gpus_and_of_other_kernels_say_nothing() {
     assert_eq!(with(sizes, &records).source, ConfigSource::CostModel);
 }
 
-/// A folder with what was measured anew stands behind one that is stale as well as before it.
+/// A folder with new measurements works both before and after one that is stale.
 #[test]
 fn the_first_row_that_is_current_counts() {
     let sizes = [1000, 512, 768];
@@ -192,18 +193,18 @@ fn the_first_row_that_is_current_counts() {
     let chosen: Config = current.sizes[0].configs[0].config.parse().unwrap();
     assert_eq!((selection.source, selection.chosen()), (ConfigSource::Record, Some(&chosen)));
     assert!(!selection.notes.iter().any(|n| n.contains("has changed")), "{:?}", selection.notes);
-    // Nearby too, and once: the record as text has each size once.
+    // At nearby sizes too, and once: the text of the record has each size once.
     assert_eq!(with([1008, 512, 768], &records).source, ConfigSource::Nearby);
     let whole = records.of_kernel("gemm").unwrap();
     assert_eq!(whole.to_string(), stale.to_string());
 }
 
-/// Two kernels of one name, of one tune space and of two.
+/// Two kernels of the same name, with the same tune space and with different ones.
 #[test]
 fn records_are_of_a_kernel_and_not_of_its_name() {
     let records = records(&record(vec![size([1024, 1024, 1024], |_| 1.0)]));
     let near = [1536, 1024, 1280];
-    // It has the name, the dims and the tune space of the other, and whatever was measured is not of it.
+    // It has the name, the dims and the tune space of the other, but the measurements are not of it.
     choose_with(&GEMM_OTHER, &spec(near), &near, "sm_90".parse().unwrap(), &records);
     assert_eq!(with(near, &records).source, ConfigSource::Nearby);
 
@@ -248,7 +249,7 @@ fn records_together_have_a_bound_too() {
     assert!(why.contains("more.toml") && why.contains("more than 4096 sizes; 7 are left out"), "{why}");
 }
 
-/// A row of a view is held against its kernel as any other.
+/// A row of a view is compared with its kernel like any other.
 #[test]
 fn rows_of_views_go_stale_too() {
     let of_view = |sizes: [u64; 3]| {
@@ -275,7 +276,7 @@ fn rows_of_views_go_stale_too() {
     }
 }
 
-/// Such a config changes the kernel, which is not what is wrong.
+/// Such a config changes the kernel, but that is not the mistake.
 #[test]
 fn a_record_whose_config_is_none_of_the_tune_space_is_told_as_such() {
     let sizes = [1000, 512, 768];
@@ -286,7 +287,7 @@ fn a_record_whose_config_is_none_of_the_tune_space_is_told_as_such() {
     assert!(selection.notes[0].contains("is none of the tune space"), "{:?}", selection.notes);
 }
 
-/// Who opens a pipe waits for somebody to write into it.
+/// Opening a pipe waits until somebody writes to it.
 #[cfg(unix)]
 #[test]
 fn a_pipe_in_a_folder_of_records_is_not_opened() {
@@ -345,7 +346,7 @@ fn folders_are_read_as_far_as_they_can_be() {
 
 #[test]
 fn a_device_follows_the_records_that_it_is_given() {
-    // The CPU has no costs to correct, and takes its default whatever a record says.
+    // The CPU has no costs to correct, and uses its default whatever a record says.
     let device = Device::cpu();
     device.set_records(Records::none("CPU"));
     let x = Tensor::zeros(&device, DType::F32, [100, 8]).unwrap();
@@ -356,7 +357,7 @@ fn a_device_follows_the_records_that_it_is_given() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
-    /// Whatever becomes of a record's bytes, it is read or refused, and a choice is made.
+    /// Whatever bytes a record has, it is read or refused, and a config is chosen.
     #[test]
     fn damaged_records_never_panic(at in 0..4000_usize, with_byte in any::<u8>(), cut in 0..4000_usize) {
         let sizes = [1000, 512, 768];

@@ -1,4 +1,4 @@
-//! Choosing a config: deterministic, legal, and sensible at the ends.
+//! Choosing a config: deterministic, legal, and sensible at extreme sizes.
 
 use crate::kernels::{GEMM, SCALE, SCALE_IDLE};
 use atlas_dsl::specialization::{DimFact, StrideFact};
@@ -41,7 +41,7 @@ fn large_problems_take_large_tiles_and_small_ones_small_tiles() {
     assert_eq!(gemm(256, 4096, 256, 90).chosen().unwrap().tile["BM"], 32);
 }
 
-/// But for the first, which is one of those that the model cannot tell from the cheapest.
+/// Except for the first, which is one of those that the model cannot distinguish from the cheapest.
 #[test]
 fn costs_rise_along_the_ranking() {
     let selection = gemm(1000, 1000, 1000, 80);
@@ -56,7 +56,7 @@ fn costs_rise_along_the_ranking() {
     assert!(cycles[0] <= 1.03 * cycles[1], "{cycles:?}");
 }
 
-/// `stages` without a pipelined loop, and a tile size that no tile has. What is refused is no config of any kernel.
+/// `stages` without a pipelined loop, and a tile size that no tile uses. A refused config gives no kernel.
 #[test]
 fn configs_of_one_kernel_are_one() {
     let spec = Specialization::default().with_type("T", DType::F32).with_dim("D", DimFact::Const(64));
@@ -107,7 +107,7 @@ fn problems_of_one_class_share_a_kernel() {
     assert_eq!(spec(3).tensors["x"].strides, [StrideFact::Const(8), StrideFact::Const(1)]);
 }
 
-/// A size of a specialization that the process knows is chosen as if it were new.
+/// A size of a known specialization gets the same choice as in a new process.
 #[test]
 fn a_space_that_is_kept_changes_no_choice() {
     let spec = |n: u64| Specialization::default().with_type("T", DType::Bf16).with_dim("none", DimFact::Const(n));

@@ -1,4 +1,4 @@
-//! The simulator as a device: memory, launches of PTX written by hand, and what it finds wrong with them.
+//! The simulator as a device: memory, launches of hand-written PTX, and the faults that it finds in them.
 
 use crate::kernels::{ROW_OF, SCALE};
 use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
@@ -19,7 +19,7 @@ fn sim(target: Target) -> Device {
     Device::sim_with(target, SimOptions::default(), CacheDir::Off)
 }
 
-/// A simulator that has `scale` as this text, for the problem of `x`.
+/// A simulator whose store has this PTX for `scale` and the problem of `x`.
 fn with_ptx(ptx: &str, options: SimOptions, x: impl Fn(&Device) -> Tensor) -> (TempDir, Device) {
     let folder = TempDir::new().unwrap();
     let cache = CacheDir::At(folder.path().to_owned());
@@ -27,7 +27,7 @@ fn with_ptx(ptx: &str, options: SimOptions, x: impl Fn(&Device) -> Tensor) -> (T
     (folder, device)
 }
 
-/// What is wrong with `scale` of 37 rows as this text.
+/// The fault of this PTX for `scale` on 37 rows.
 #[track_caller]
 fn fault(ptx: &str) -> Box<SimFault> {
     let (_folder, device) = with_ptx(ptx, SimOptions { budget: 100_000, ..SimOptions::default() }, |d| counted(d, 37));
@@ -56,7 +56,7 @@ fn a_simulator_is_a_device_of_its_target() {
     device.default_stream().synchronize().unwrap();
 }
 
-/// The variables are of a process of its own, which runs this test again.
+/// The variables belong to a process of its own, which runs this test again.
 #[test]
 fn a_simulator_has_the_bundles_and_records_that_a_gpu_would() {
     const ITSELF: &str = "ATLAS_TEST_OF_A_SIMULATED_GPU";
@@ -128,7 +128,7 @@ fn a_kernel_runs_and_is_counted() {
         assert_eq!((stats.launches, stats.compiled, stats.spilling_kernels), (1, 0, 0), "{stats:?}");
         let run = device.simulated().unwrap();
         let totals = run.report.counters.totals();
-        // 37 rows of 8 numbers are 37 sectors; two tensors are read, one is written.
+        // 37 rows of 8 numbers are 37 sectors; two tensors are read, and one is written.
         assert_eq!((totals.loads.sectors, totals.stores.sectors), (2 * 37, 37));
         assert_eq!((totals.loads.bytes, totals.stores.bytes, run.conflicts()), (2 * 37 * 32, 37 * 32, 0));
         let global: Vec<_> =
@@ -196,7 +196,7 @@ fn two_writers_of_one_address_race_and_both_are_named() {
 #[test]
 fn what_a_kernel_only_reads_may_not_be_written() {
     assert_eq!(fault(&PTX.replace("st.global.f32 [%l6]", "st.global.f32 [%l4]")).fault.kind, FaultKind::ReadOnly);
-    // Behind the output lies another tensor of no concern to the launch.
+    // After the output there is another tensor, which the launch does not use.
     let past = PTX.replace("st.global.f32 [%l6]", "st.global.f32 [%l6+8192]");
     assert_eq!(fault(&past).fault.kind, FaultKind::OutOfBounds);
 }
@@ -238,7 +238,7 @@ fn a_kernel_of_other_parameters_is_refused() {
     assert!(error.contains("ATL619") || error.contains("stride"), "{error}");
 }
 
-/// A launch of `scale` on a simulated `sm_86` with these kernels for its best configs, and what became of each.
+/// A launch of `scale` on a simulated `sm_86` with these kernels for its two best configs, and the result for each.
 fn with_two(first: impl Fn(&Device) -> KernelImage, second: impl Fn(&Device) -> KernelImage) -> (TempDir, Device) {
     let folder = TempDir::new().unwrap();
     let cache = CacheDir::At(folder.path().to_owned());
@@ -250,7 +250,7 @@ fn with_two(first: impl Fn(&Device) -> KernelImage, second: impl Fn(&Device) -> 
 
 #[test]
 fn what_the_machine_has_no_room_for_is_passed_over_and_remembered() {
-    // 120 KiB, which an sm_80 holds and an sm_86 does not: from a store that serves both.
+    // 120 KiB, which fits an sm_80 and not an sm_86: from a store that serves both.
     let (_folder, device) = with_two(|d| image(d, PTX, 120 << 10), |d| image(d, PTX, 0));
     let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
     let before = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap();
@@ -264,13 +264,13 @@ fn what_the_machine_has_no_room_for_is_passed_over_and_remembered() {
     let after = SCALE.select(&device, args!(x, x, 2.0, &mut y)).unwrap();
     assert_eq!(after.chosen(), Some(prepared.config()));
     assert!(after.to_string().contains(&format!("refused: {why}")), "{after}");
-    // It is this device's, not the config's.
+    // The refusal belongs to this device, not to the config.
     let other = sim(SM_80);
     let (x, mut y) = (counted(&other, 37), counted(&other, 37));
     assert_eq!(SCALE.select(&other, args!(x, x, 2.0, &mut y)).unwrap().refused().count(), 0);
 }
 
-/// What a record has and the machine refuses: what runs in its place was chosen by no record, and nobody says so.
+/// If the machine refuses a recorded config, no record chose the one that runs instead, and no message claims so.
 #[test]
 fn after_a_refusal_what_is_told_is_what_runs() {
     let (_folder, device) = with_two(|d| image(d, PTX, 120 << 10), |d| image(d, PTX, 0));
@@ -375,21 +375,22 @@ fn an_empty_contraction_is_zero() {
     assert_eq!(c.to_vec::<f32>().unwrap(), [0.0; 12]);
 }
 
-/// The CPU runs for a simulator what may not be compiled: on the memory of a view, which repeats itself beyond what there is.
+/// The CPU runs a launch for a simulator that may not compile: on the memory of a view that repeats itself beyond the
+/// memory there is.
 #[test]
 fn the_cpu_takes_a_repeated_input_for_a_simulator() {
     let device = sim(SM_80);
     device.set_compiling(false);
     device.set_cpu_fallback(true);
     let x = device.tensor_from(&[1.0_f32, 2.0, 3.0, 4.0], [1, 4]).unwrap().expand([i32::MAX as usize, 4]).unwrap();
-    // Every other column, and rows in turn: what lies between them stays.
+    // Every other column, and alternate rows: the bytes between them are unchanged.
     let whole = device.tensor_from(&[-1.0_f32; 4 * 9], [4, 9]).unwrap();
     let mut y = whole.as_strided([2, 4], [18, 2], 1).unwrap();
     ROW_OF.launch(&device, args!(x, 7, &mut y)).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0, 8.0].repeat(2));
     let (written, kept) = ([-1.0, 2.0, -1.0, 4.0, -1.0, 6.0, -1.0, 8.0, -1.0], [-1.0; 9]);
     assert_eq!(whole.to_vec::<f32>().unwrap(), [written, kept, written, kept].concat());
-    // Runs of neighbours, and the same tensor read through another view.
+    // Runs of adjacent elements, and the same tensor read through another view.
     let mut y = whole.slice(1, 0..4).unwrap().slice(0, 1..2).unwrap();
     ROW_OF.launch(&device, args!(whole.as_strided([2, 4], [18, 2], 1).unwrap(), 0, &mut y)).unwrap();
     let between = [4.0, 8.0, 12.0, 16.0, -1.0, -1.0, -1.0, -1.0, -1.0];

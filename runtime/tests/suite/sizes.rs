@@ -1,4 +1,4 @@
-//! `ATLAS_RECORD_SIZES`: what a program launched is in the file when it has ended.
+//! `ATLAS_RECORD_SIZES`: the file contains a program's launches after the program has ended.
 
 use crate::kernels::SCALE;
 use atlas_dsl::DType;

@@ -1,4 +1,4 @@
-//! The kernel store: two tiers, several writers, damage, and folders that cannot be used.
+//! The kernel store: two tiers, several writers, damaged entries, and folders that cannot be used.
 
 use atlas_codegen::{AbiParam, KernelImage, Target};
 use atlas_dsl::ir::GridExtent;
@@ -45,7 +45,7 @@ fn an_image_survives_its_file() {
     assert_eq!(decode_entry(&KernelKey([8; 32]), &entry).unwrap_err(), ImageFileError::OtherKernel);
 }
 
-/// The last number names no parameter and no dim.
+/// The greatest number stands for no parameter and no dim.
 #[test]
 fn a_number_that_names_nothing_is_refused() {
     let good = encode(&image());
@@ -109,7 +109,7 @@ fn the_folder_stays_below_its_bound() {
     let kept = fs::read_dir(store.path(&KEY).unwrap().parent().unwrap()).unwrap().count();
     assert!((1..=4).contains(&kept), "{kept}");
     assert!(store.path(&KernelKey([19; 32])).unwrap().exists() && store.stats().disk_failures == 0);
-    // What is gone from the disk is still in memory, and is found nowhere by another process: no error.
+    // An entry that is gone from the disk is still in memory. Another process does not find it, without an error.
     assert!(store.get(&KernelKey([0; 32])).is_some());
     let other = Store::new(CacheDir::At(folder.path().to_owned()));
     assert!(other.get(&KernelKey([0; 32])).is_none() && other.stats().disk_failures == 0);
@@ -122,7 +122,7 @@ fn a_kernel_needs_no_compiler_once_it_is_stored() {
     let written_by = own.parent().unwrap().with_file_name("llvm-22.1.8");
     fs::create_dir_all(&written_by).unwrap();
     fs::write(written_by.join(own.file_name().unwrap()), encode_entry(&KEY, &image())).unwrap();
-    // A build with LLVM takes its own version's alone.
+    // A build with LLVM uses only the entries of its own version.
     let same = atlas_codegen::toolchain::llvm_version().is_none_or(|v| v == "22.1.8");
     assert_eq!(store(folder.path()).get(&KEY).is_some(), same);
 }
@@ -154,7 +154,7 @@ fn a_damaged_entry_is_removed_and_rebuilt() {
     }
 }
 
-/// Neither a pipe that nobody writes nor a file of no end is waited for or read.
+/// Neither a pipe without a writer nor an endless file is read or waited for.
 #[test]
 #[cfg(unix)]
 fn what_is_no_file_is_removed_and_rebuilt() {
@@ -167,7 +167,7 @@ fn what_is_no_file_is_removed_and_rebuilt() {
     let all: [&dyn Fn(); 3] = [&pipe, &device, &sparse];
     for make in all {
         make();
-        // Who writes without having read waits for nobody either.
+        // A writer that has not read before does not wait either.
         store(folder.path()).put(&KEY, image());
         if !path.is_file() {
             let store = store(folder.path());
@@ -184,7 +184,8 @@ fn what_is_no_file_is_removed_and_rebuilt() {
 
 #[test]
 fn a_folder_that_cannot_be_made_only_means_no_disk_cache() {
-    // The parent is a file: no user, root included, can make a folder or a file in it. A full disk fails the same calls.
+    // The parent is a file: no user, not even root, can make a folder or a file in it. A full disk fails the same
+    // calls.
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -197,7 +198,7 @@ fn a_folder_that_cannot_be_made_only_means_no_disk_cache() {
 
 #[test]
 fn an_entry_that_cannot_be_written_leaves_nothing_behind() {
-    // The entry's name is taken by a folder, so the last step, the rename, fails.
+    // A folder has the entry's name, so the last step, the rename, fails.
     let folder = TempDir::new().unwrap();
     let store = store(folder.path());
     let path = store.path(&KEY).unwrap();
@@ -211,7 +212,7 @@ fn an_entry_that_cannot_be_written_leaves_nothing_behind() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_disk_only_means_no_disk_cache() {
-    // Writes to /dev/full fail as on a full disk; here it stands where the folder should.
+    // Writes to /dev/full fail as on a full disk. Here it stands in for the folder.
     let store = store(Path::new("/dev/full"));
     store.put(&KEY, image());
     assert_eq!(store.stats().disk_failures, 1);
@@ -253,7 +254,7 @@ fn child_of_processes_share_a_folder() {
     }
 }
 
-/// Writes one key many times; every reader in between sees a whole entry or none.
+/// Writes one key many times. Every concurrent read gets a whole entry or none.
 fn write_and_read(folder: &Path) {
     for _ in 0..50 {
         let fresh = store(folder);
@@ -266,7 +267,7 @@ fn write_and_read(folder: &Path) {
     }
 }
 
-/// One entry, whole, and no temporary file.
+/// Exactly one whole entry, and no temporary file.
 fn assert_whole(folder: &Path) {
     let store = store(folder);
     assert_eq!(*store.get(&KEY).unwrap(), image());

@@ -1,4 +1,4 @@
-//! Tensors and views of them.
+//! Tensors and views.
 
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Tensor};
@@ -114,7 +114,7 @@ fn mistakes_are_named() {
     );
 }
 
-/// Beside an axis of size 0 the others may be of any size; debug builds check the arithmetic.
+/// Beside an axis of size 0 the others may have any size. Debug builds check the arithmetic.
 #[test]
 fn views_without_elements_have_any_sizes() {
     let cpu = Device::cpu();
@@ -157,14 +157,14 @@ fn an_axis_is_split_by_what_divides_it_alone() {
             format!("error[ATL635]: a tensor of shape [4, 8] has another number of elements than [4, {size}, 8]");
         assert!(text.starts_with(&want), "{text}");
     }
-    // None of no elements: any size divides it, and no stride is used.
+    // A view without elements: its size divides by any size, and no stride is used.
     let none = Tensor::zeros(&Device::cpu(), DType::F32, [8, 0, 8]).unwrap();
     for size in [1, 7, 1 << 62, usize::MAX] {
         assert_eq!(none.split(1, size).unwrap().shape(), [8, 0, size, 8]);
     }
 }
 
-/// A view says more elements than there is memory: that is an error of who copies them, and no end of the process.
+/// A view may have more elements than there is memory. Copying it is an error, and does not abort the process.
 #[test]
 fn what_repeats_beyond_memory_is_refused_where_it_is_copied() {
     let t = counted(&[1, 4]).expand([1 << 50, 4]).unwrap();

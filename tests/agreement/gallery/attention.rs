@@ -1,4 +1,4 @@
-//! Causal attention with an online softmax, masked over all keys, and over those up to the diagonal alone.
+//! Causal attention with an online softmax, masked over all keys, and only over those up to the diagonal.
 
 use super::{bound, table};
 use crate::agreement::{Given, agrees_with, input, noise, output, random};
@@ -82,7 +82,7 @@ atlas_kernel! {
     }
 }
 
-/// softmax(scale q k^T) v, each position over itself and those before.
+/// softmax(scale q k^T) v, where each position sees itself and earlier ones.
 fn plain(a: &[Vec<f64>], [h, s, d]: [usize; 3]) -> Vec<Vec<f64>> {
     let scale = a[3][0];
     vec![table([h * s, d], |r, i| {

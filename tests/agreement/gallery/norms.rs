@@ -30,7 +30,7 @@ atlas_kernel! {
         }
     }
 
-    /// The gradients, of gamma and beta summed over the R rows of each of P parts.
+    /// The gradients. Those of gamma and beta are summed over the R rows of each of P parts.
     kernel layer_norm_backward<T: Float>(
         x:      &Tensor<T, [P, R, D]>,
         dy:     &Tensor<T, [P, R, D]>,
@@ -67,7 +67,7 @@ atlas_kernel! {
 
 const EPS: f32 = 1e-5;
 
-/// The mean of a row, and one over its deviation.
+/// The mean of a row, and the reciprocal of its deviation.
 fn statistics(row: &[f64]) -> (f64, f64) {
     let d = row.len() as f64;
     let mean = row.iter().sum::<f64>() / d;
@@ -77,7 +77,7 @@ fn statistics(row: &[f64]) -> (f64, f64) {
 
 #[test]
 fn layer_norm_forward() {
-    // A row of one element has no deviation: 1 / sqrt(eps) is what the rounding of its mean is multiplied by.
+    // A row of one element has no deviation: the rounding error of its mean is multiplied by 1 / sqrt(eps).
     for (dtype, n, d, around) in [(F32, 13, 37, 0), (F32, 1, 1, 0), (F32, 0, 5, 0), (Bf16, 5, 97, 3), (F16, 3, 64, 0)] {
         let args = [
             random(dtype, &[n, d]).within(around, 0),

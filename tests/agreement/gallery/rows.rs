@@ -6,7 +6,7 @@ use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32, I32};
 
 atlas_kernel! {
-    /// Halves of a row turned by the angle of their position.
+    /// The halves of a row, rotated by the angle of their position.
     kernel rotary<T: Float>(
         x:   &Tensor<T, [G, S, D]>,
         cos: &Tensor<f32, [S, H]>,
@@ -127,7 +127,8 @@ fn routing_to_two_experts() {
                     (0..e).filter(|&i| Some(i) != but).reduce(at)
                 };
                 let i = largest(None).unwrap();
-                // Of a single expert, the second is none: minus infinity, which every element of the rest then is.
+                // With a single expert there is no second one: it is minus infinity, like every other remaining
+                // element.
                 let (j, gap) = largest(Some(i)).map_or((0, f64::INFINITY), |j| (j, row[i] - row[j]));
                 let share = 1.0 / (1.0 + (-gap).exp());
                 weight.extend([share, 1.0 - share]);
@@ -138,7 +139,7 @@ fn routing_to_two_experts() {
     }
 }
 
-/// A dim of no elements has no largest: minus infinity, and log of nothing.
+/// A dim without elements has no maximum: it is minus infinity, and the logarithm of zero.
 #[test]
 fn cross_entropy_of_no_vocabulary() {
     let args = [input(F32, &[3, 0], noise), input(I32, &[3], |_| 0.0), output(F32, &[3])];

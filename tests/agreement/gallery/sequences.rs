@@ -6,7 +6,7 @@ use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
-    /// Sums of the elements up to each, by a triangular product and a carried column.
+    /// The sum of the elements up to each one, by a triangular product and a carried column.
     kernel cumulative_sum<T: Float>(x: &Tensor<T, [N, L]>, y: &mut Tensor<f32, [N, L]>)
     tune { BN: [16], BL: [16, 32], warps: [2] }
     {
@@ -21,7 +21,7 @@ atlas_kernel! {
         }
     }
 
-    /// The same, one element after the other.
+    /// The same, one element at a time.
     kernel running_sum<T: Float>(x: &Tensor<T, [N, L]>, y: &mut Tensor<f32, [N, L]>)
     tune { BN: [4, 32], warps: [1] }
     {
@@ -34,7 +34,7 @@ atlas_kernel! {
         }
     }
 
-    /// h = a h + x over time; every h, and the last one.
+    /// h = a h + x over time. Writes every h, and the last one.
     kernel recurrence<T: Float>(
         a: &Tensor<T, [B, S, C]>,
         x: &Tensor<T, [B, S, C]>,
@@ -84,7 +84,7 @@ atlas_kernel! {
     }
 }
 
-/// Sums of the elements of each row up to each.
+/// The sums of each row's elements up to each one.
 fn cumulative(x: &[f64], [n, l]: [usize; 2]) -> Vec<Vec<f64>> {
     vec![table([n, l], |r, i| x[r * l..=r * l + i].iter().sum())]
 }

@@ -6,7 +6,7 @@ use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
 atlas_kernel! {
-    /// A 3x3 convolution with zeros around the image: a product of channels for each tap.
+    /// A 3x3 convolution with zero padding: a product over channels for each tap.
     kernel convolution<T: Float>(
         x: &Tensor<T, [B, C, H, W]>,
         k: &Tensor<T, [F, C, P, Q]>,
@@ -26,7 +26,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each channel with its own P x Q taps, zeros around the image.
+    /// A convolution of each channel with its own P x Q taps and zero padding.
     kernel depthwise<T: Float>(
         x: &Tensor<T, [B, C, H, W]>,
         k: &Tensor<T, [C, P, Q]>,
@@ -48,7 +48,7 @@ atlas_kernel! {
         }
     }
 
-    /// Each channel with its own K taps along time, of the past alone.
+    /// A convolution of each channel with its own K taps over the past.
     kernel causal_depthwise<T: Float>(
         x: &Tensor<T, [B, S, C]>,
         k: &Tensor<T, [K, C]>,
@@ -69,7 +69,7 @@ atlas_kernel! {
 
 /// An element of an image, or 0 outside it.
 fn pixel(image: &[f64], [h, w]: [usize; 2], row: usize, column: usize) -> f64 {
-    // An index below 0 has wrapped.
+    // A negative index has wrapped around.
     if row < h && column < w { image[row * w + column] } else { 0.0 }
 }
 

@@ -1,4 +1,4 @@
-//! Which package may depend on which: the `arrows` and `owners` blocks of ARCHITECTURE.md against cargo metadata.
+//! Which package may depend on which: compares the `arrows` and `owners` blocks of ARCHITECTURE.md with cargo metadata.
 
 use super::Finding;
 use super::tree::Tree;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// Asks cargo for the packages and checks them.
+/// Reads the packages from cargo metadata and checks them.
 pub(crate) fn run(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     let text =
         command::output(command::cargo(root).args(["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
@@ -18,7 +18,7 @@ pub(crate) fn run(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     Ok(check(&metadata, tree.get(MAP).unwrap_or("")))
 }
 
-/// Dependencies of every package but those of its tests, as (package, dependency).
+/// The dependencies of every package, without those of its tests, as (package, dependency).
 fn edges(metadata: &Value) -> Vec<(&str, &str)> {
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
     let edges = packages.iter().flat_map(|package| {

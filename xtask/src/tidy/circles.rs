@@ -1,7 +1,7 @@
-//! Import circles between modules that stand beside each other: none but those that the map lists, which only shrink.
+//! Import cycles between sibling modules. Only those that the map lists are allowed, and that list may only shrink.
 //!
-//! A folder of modules is one module to its neighbours. What a parent takes from its children, and they from it, is not
-//! looked at: they are one thing in two files.
+//! A folder of modules counts as one module for its siblings. Imports between a parent and its children are not
+//! checked, because they form a unit.
 
 use super::Finding;
 use super::shrinking::{Excess, compare};
@@ -9,7 +9,7 @@ use super::tokens::{Kind, Token, after_group, spells, tokens};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names from the crate's root on.
+/// A module's path, as names from the crate's root.
 type ModulePath = Vec<String>;
 
 /// The modules of one crate.
@@ -18,11 +18,11 @@ struct Crate<'t> {
     root: &'t str,
     /// Each module's tokens.
     modules: BTreeMap<ModulePath, Vec<Token>>,
-    /// What a module passes on under a name of its own, and where that lives.
+    /// The re-exports of a module under names of its own, and where the items are defined.
     passed_on: BTreeMap<(ModulePath, String), ModulePath>,
 }
 
-/// Every folder whose modules import each other in a circle is listed with their number.
+/// Every folder whose modules import each other in a cycle is listed with the number of those modules.
 pub(crate) fn none(tree: &Tree) -> Vec<Finding> {
     let circles = tree.crates().into_iter().flat_map(|root| Crate::read(tree, root).circles());
     let excess =
@@ -58,7 +58,7 @@ impl<'t> Crate<'t> {
         all
     }
 
-    /// The module in which a path from `from` on ends.
+    /// The module to which a path that starts at `from` leads.
     fn resolve(&self, from: ModulePath, path: &[String]) -> ModulePath {
         let mut at = from;
         for name in path {
@@ -96,7 +96,7 @@ impl<'t> Crate<'t> {
         out
     }
 
-    /// Folders with a circle, and the modules in it.
+    /// Folders with an import cycle, and the modules in it.
     fn circles(&self) -> Vec<(String, BTreeSet<String>)> {
         let mut beside: BTreeMap<ModulePath, BTreeMap<&str, BTreeSet<String>>> = BTreeMap::new();
         for (at, tokens) in &self.modules {
@@ -136,7 +136,7 @@ fn reaches(imports: &BTreeMap<&str, BTreeSet<String>>, name: &str) -> bool {
     false
 }
 
-/// The paths of a `use` tree, or of one path in code, that begins at `at`.
+/// The paths of a `use` tree, or of a single path in code, that begins at `at`.
 fn use_paths(tokens: &[Token], at: usize) -> Vec<Vec<String>> {
     let mut path = Vec::new();
     let mut i = at;

@@ -1,4 +1,4 @@
-//! Every diagnostic code that the sources can give is in some test.
+//! Checks that a test covers every diagnostic code that the sources can give.
 
 use super::Finding;
 use super::tokens::{Kind, Token, after_group, tokens};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const GIVERS: [&str; 10] =
     ["Code", "Diagnostic", "err", "error", "fail", "mistake", "push", "refuse", "reject", "report"];
 
-/// The codes of the sources against those of the tests.
+/// Compares the codes of the sources with those of the tests.
 pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
     let mut seen: BTreeSet<u16> = BTreeSet::new();
     for (path, text) in tree.all() {
@@ -28,7 +28,7 @@ pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
     missing.map(|(code, (path, line))| Finding::new(&path, line, format!("no test has ATL{code:03}"))).collect()
 }
 
-/// Every code that the sources can give, with the first place that gives it.
+/// Every code that the sources can give, with the first location that gives it.
 pub(crate) fn given(tree: &Tree) -> BTreeMap<u16, (String, usize)> {
     let mut given = BTreeMap::new();
     for (path, text) in tree.all().filter(|(path, _)| is_source(path) && !is_test(path)) {
@@ -43,7 +43,8 @@ fn is_source(path: &str) -> bool {
     path.ends_with(".rs") && !path.starts_with("xtask/")
 }
 
-/// The texts that a source has for its codes outside tests. `whole` is false for the text of an argument, which may be a part of a message.
+/// The message texts for the codes of a source, outside tests. `whole` is false for the text of an argument, which may
+/// be part of a message.
 pub(crate) fn messages(text: &str, mut found: impl FnMut(u16, String, bool)) {
     let all = tokens(text);
     for i in (0..all.len()).filter(|&i| !all[i].in_test) {
@@ -68,14 +69,14 @@ pub(crate) fn literals(text: &str) -> Vec<String> {
     tokens(text).iter().filter_map(unquoted).collect()
 }
 
-/// A text literal as it reads.
+/// The value of a string literal.
 fn unquoted(token: &Token) -> Option<String> {
     let inside = is_text(token).then(|| token.text.strip_prefix('"')?.strip_suffix('"'))??;
     let mut out = String::new();
     let mut chars = inside.chars().peekable();
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
-            // A line that goes on in the next one.
+            // A line that continues in the next one.
             ('\\', Some('\n')) => while chars.next_if(|c| c.is_whitespace()).is_some() {},
             ('\\', Some(_)) => match chars.next() {
                 Some('n') => out.push('\n'),
@@ -97,14 +98,14 @@ fn is_test(path: &str) -> bool {
         || endings.iter().any(|e| path.ends_with(e))
 }
 
-/// The codes that tokens outside tests can give, with their lines.
+/// The codes that the tokens of a source can give, outside tests, with their lines.
 fn codes(all: &[Token]) -> Vec<(u16, usize)> {
     let mut out = Vec::new();
     for (i, token) in all.iter().enumerate().filter(|(_, t)| !t.in_test) {
         if is_text(token) {
             out.extend(written(&token.text).into_iter().map(|code| (code, token.line)));
         }
-        // A row of a table of errors: `Variant { .. } = 620, "what it says"`.
+        // A row of an error table: `Variant { .. } = 620, "the message"`.
         if let [equals, value, comma, says, ..] = &all[i..]
             && (equals.text.as_str(), comma.text.as_str()) == ("=", ",")
             && is_text(says)
@@ -119,13 +120,13 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
         }
         let name = giver(all, i);
         let inside = &all[i + 1..after_group(all, i) - 1];
-        // The one argument of `Code` may be a choice between codes.
+        // The argument of `Code` may be a choice between several codes.
         if name == "Code" {
             out.extend(inside.iter().filter_map(|t| Some((number(std::slice::from_ref(t))?, t.line))));
             continue;
         }
         let args = arguments(inside);
-        // A list's `push` has one argument, and `push` of a diagnostic at least three.
+        // The `push` of a list has one argument, and the `push` of diagnostics has at least three.
         if name == "push" && args.len() < 3 {
             continue;
         }
@@ -135,7 +136,7 @@ fn codes(all: &[Token]) -> Vec<(u16, usize)> {
     out
 }
 
-/// What is called with the group that opens at `i`; of `Diagnostic::new` the type.
+/// The name of the function whose argument group opens at `i`; for `Diagnostic::new`, the type.
 fn giver(all: &[Token], i: usize) -> &str {
     match &all[..i] {
         [.., owner, a, b, new] if a.text == ":" && b.text == ":" && new.text == "new" => &owner.text,
@@ -148,7 +149,7 @@ fn is_giver(all: &[Token], i: usize) -> bool {
     GIVERS.contains(&giver(all, i))
 }
 
-/// The codes of a table of cases: rows `(204, "part of the message", ..)`, with these parts.
+/// The codes of a table of cases, with rows `(204, "part of the message", ..)`, and the parts of messages.
 fn case_rows(all: &[Token]) -> Vec<(u16, String)> {
     let row = |w: &[Token]| match w {
         [open, value, comma, says] if open.text == "(" && comma.text == "," => {
@@ -159,7 +160,8 @@ fn case_rows(all: &[Token]) -> Vec<(u16, String)> {
     all.windows(4).filter_map(row).collect()
 }
 
-/// Parts of messages that a test wants: rows of tables of cases, and lists of words behind a code, as in `"ATL204", &["not defined"]`.
+/// The parts of messages that a test expects: rows of tables of cases, and lists of words after a code, as in
+/// `"ATL204", &["not defined"]`.
 pub(crate) fn wanted(text: &str) -> Vec<(u16, Vec<String>)> {
     let all = tokens(text);
     let mut out: Vec<(u16, Vec<String>)> = case_rows(&all).into_iter().map(|(code, part)| (code, vec![part])).collect();
@@ -179,7 +181,7 @@ fn is_text(token: &Token) -> bool {
     token.kind == Kind::Literal && token.text.starts_with('"')
 }
 
-/// Arguments between the commas outside any group.
+/// The arguments, split at the commas outside any group.
 fn arguments(tokens: &[Token]) -> Vec<&[Token]> {
     let mut depth = 0;
     tokens
@@ -194,7 +196,7 @@ fn arguments(tokens: &[Token]) -> Vec<&[Token]> {
         .collect()
 }
 
-/// An argument that is one whole number.
+/// The value of an argument that is a single whole number.
 fn number(arg: &[Token]) -> Option<u16> {
     match arg {
         [t] if t.kind == Kind::Literal => t.text.trim_end_matches("u16").parse().ok().filter(|n| (1..1000).contains(n)),
@@ -202,13 +204,13 @@ fn number(arg: &[Token]) -> Option<u16> {
     }
 }
 
-/// The codes in text, as `ATL123`.
+/// The codes in a text, in the form `ATL123`.
 fn written(text: &str) -> Vec<u16> {
     let parts = text.split("ATL").skip(1);
     parts.filter_map(|rest| rest.get(..3)?.parse().ok()).collect()
 }
 
-/// The codes that a line of a test mentions: `ATL123`, or a number of three digits beside the word `code`.
+/// The codes that a line of a test mentions: `ATL123`, or a three-digit number next to the word `code`.
 fn mentioned(line: &str) -> Vec<u16> {
     let mut out = written(line);
     if line.to_ascii_lowercase().contains("code") {

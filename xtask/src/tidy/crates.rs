@@ -1,4 +1,4 @@
-//! The sources of each crate: few entries in their folder, and no two types of one name. Lists in the map have the exceptions.
+//! The sources of each crate: few entries per folder, and no two types of the same name. The map lists the exceptions.
 
 use super::Finding;
 use super::shrinking::{Excess, compare};
@@ -6,10 +6,10 @@ use super::tokens::{Kind, tokens};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files and folders that a crate's folder of sources may have: as many as a reader takes in at one look.
+/// The most files and folders in a crate's source folder: as many as a reader can survey.
 const MOST_ENTRIES: usize = 12;
 
-/// A folder of sources has at most so many files and folders.
+/// A source folder has at most `MOST_ENTRIES` files and folders.
 pub(crate) fn entries(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for root in tree.crates() {
@@ -24,7 +24,7 @@ pub(crate) fn entries(tree: &Tree) -> Vec<Finding> {
     compare(tree, "entries", &fault, found)
 }
 
-/// Each struct, enum, trait and union of a crate has a name of its own, private ones too. Tests are free.
+/// Each struct, enum, trait and union of a crate has a unique name, even private ones. Tests are exempt.
 pub(crate) fn type_names(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for root in tree.crates() {
@@ -54,7 +54,7 @@ mod tests {
     use super::super::plant::{fails, passes};
     use super::{entries, type_names};
 
-    /// A crate whose folder of sources has so many files and a folder of two.
+    /// A crate whose source folder has `files` files and one folder with two.
     fn with_entries(files: usize) -> Vec<(String, String)> {
         let mut all: Vec<(String, String)> = (1..files).map(|i| (format!("a/src/f{i}.rs"), String::new())).collect();
         all.extend(["lib.rs", "room/mod.rs", "room/more.rs"].map(|name| (format!("a/src/{name}"), String::new())));
@@ -84,7 +84,7 @@ mod tests {
     fn two_types_of_one_name_are_found() {
         let lib = ("a/src/lib.rs", "mod b; struct Row; type Slot = Row;");
         passes(type_names, &[lib, ("a/src/b.rs", "enum Rows { Row }\n#[cfg(test)]\nmod tests { struct Row; }")]);
-        // Another crate may have a type of that name.
+        // Another crate may have a type with that name.
         passes(type_names, &[lib, ("c/src/lib.rs", "pub struct Row;")]);
         fails(type_names, &[lib, ("a/src/b.rs", "pub(crate) enum Row {}")], "a/src", "1 names that several types have");
         fails(type_names, &[lib, ("a/src/b.rs", "fn f() { trait Row {} }")], "a/src", ": Row");

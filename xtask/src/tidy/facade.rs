@@ -1,13 +1,13 @@
-//! The façade lists what users may rely on: it re-exports items, and no whole package.
+//! The façade lists the public items one by one: it re-exports items, and no whole package.
 
 use super::Finding;
 use super::tokens::{Kind, spells, tokens};
 use super::tree::Tree;
 
-/// The sources of the façade.
+/// The folder with the façade's sources.
 const FACADE: &str = "src/";
 
-/// No `pub use atlas_runtime;`, with or without another name, also inside of braces.
+/// There is no `pub use atlas_runtime;`, with or without another name, or inside braces.
 pub(crate) fn items(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust().filter(|(path, _)| path.starts_with(FACADE)) {

@@ -1,16 +1,16 @@
-//! Every source file: its first line, its length, its name.
+//! Checks every source file: its first line, its length, its name.
 
 use super::Finding;
 use super::tokens::{Kind, tokens};
 use super::tree::Tree;
 
-/// Lines that a source file may have.
+/// The most lines of a source file.
 const LIMIT: usize = 600;
 
-/// Names that say nothing of what a module holds.
+/// Names that do not describe the content of a module.
 const VAGUE: [&str; 8] = ["utils", "util", "common", "base", "helpers", "helper", "misc", "types2"];
 
-/// The first line is `//!` and a sentence that says what the file holds.
+/// The first line is `//!` and a sentence that describes the file.
 pub(crate) fn headers(tree: &Tree) -> Vec<Finding> {
     let faulty = tree.rust().filter(|(_, text)| {
         let words = text.lines().next().and_then(|l| l.strip_prefix("//! ")).unwrap_or("");
@@ -19,14 +19,14 @@ pub(crate) fn headers(tree: &Tree) -> Vec<Finding> {
     faulty.map(|(path, _)| Finding::new(path, 1, "the first line must be `//!` and a sentence")).collect()
 }
 
-/// No source file is too long to be read at one go.
+/// No source file is longer than `LIMIT` lines.
 pub(crate) fn sizes(tree: &Tree) -> Vec<Finding> {
     let long = sources(tree).into_iter().filter(|(lines, _)| *lines > LIMIT);
     long.map(|(lines, path)| Finding::new(path, 0, format!("{lines} lines; the limit is {LIMIT}: split it by concept")))
         .collect()
 }
 
-/// No module has a vague name, neither as a file or folder nor as `mod NAME { .. }`.
+/// No module has a vague name, whether a file, a folder or `mod NAME { .. }`.
 pub(crate) fn names(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust() {
@@ -47,13 +47,13 @@ fn vague(path: &str, line: usize, name: &str) -> Finding {
     Finding::new(path, line, format!("`{name}` does not say what is inside"))
 }
 
-/// Lines and path of every Rust and Python source.
+/// The number of lines and the path of every Rust and Python source.
 fn sources(tree: &Tree) -> Vec<(usize, &str)> {
     let all = tree.rust().chain(tree.all().filter(|(path, _)| path.ends_with(".py")));
     all.map(|(path, text)| (text.lines().count(), path)).collect()
 }
 
-/// How many files and lines there are, the median, and the longest files.
+/// The number of files and lines, the median, and the longest files.
 pub(crate) fn size_summary(tree: &Tree) -> String {
     let mut all = sources(tree);
     all.sort_unstable_by(|a, b| b.cmp(a));

@@ -1,13 +1,13 @@
-//! Names that the glossary of CONTRIBUTING.md gives up do not come back.
+//! Checks that names which the glossary of CONTRIBUTING.md has replaced do not come back.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// The document, and the heading of its table: old names in backticks, then the new one.
+/// The document, and the heading of its table, whose rows have old names in backticks and then the new one.
 const DOCUMENT: &str = "CONTRIBUTING.md";
 const HEADING: &str = "## Names given up";
 
-/// Where old names may stand: the table, the history, and the parts of the repository that nobody wrote by hand.
+/// Whether old names may occur in a file: the table, the history, and generated files.
 fn may_name(path: &str) -> bool {
     path == DOCUMENT
         || path == "CHANGELOG.md"
@@ -15,16 +15,16 @@ fn may_name(path: &str) -> bool {
         || ["benches/results/", "ops/records/", "xtask/src/tidy/glossary.rs"].iter().any(|p| path.starts_with(p))
 }
 
-/// Old names in the order of the table, each with what replaces it.
+/// Old names in the order of the table, each with its replacement.
 fn given_up(document: &str) -> Vec<(&str, &str)> {
     let table = document.split_once(HEADING).map_or("", |(_, rest)| rest);
     let table = table.split("\n## ").next().unwrap_or_default();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
-    // Names stand between backticks: every second piece.
+    // The names are between backticks, so every second piece is one.
     rows.flat_map(|(old, new)| old.split('`').skip(1).step_by(2).map(move |name| (name, new))).collect()
 }
 
-/// Uses of a name that was given up.
+/// Uses of a replaced name.
 pub(crate) fn given_up_names(tree: &Tree) -> Vec<Finding> {
     let Some(document) = tree.get(DOCUMENT) else { return Vec::new() };
     let names = given_up(document);
@@ -38,7 +38,7 @@ pub(crate) fn given_up_names(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// True if a line has these words, not as a part of longer ones.
+/// True if a line contains these words, not as part of longer words.
 fn has_name(line: &str, name: &str) -> bool {
     let inner = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(name).any(|(at, _)| !line[..at].ends_with(inner) && !line[at + name.len()..].starts_with(inner))

@@ -1,16 +1,16 @@
-//! Invariants of the code: where unsafe may be, who does I/O, who launches, what must have an order.
+//! Invariants of the code: where unsafe code is allowed, who does I/O, who launches, what must have a fixed order.
 
 use super::Finding;
 use super::tokens::{Kind, Token, spells, tokens};
 use super::tree::Tree;
 
-/// Where unsafe code may be.
+/// The folders that may have unsafe code.
 const MAY_BE_UNSAFE: [&str; 2] = ["runtime/", "codegen/src/llvm/"];
 
-/// Packages that compute and do nothing else.
+/// Packages without I/O or access to the environment.
 const PURE: [&str; 5] = ["dsl/vocabulary/src/", "dsl/src/", "codegen/src/", "tile-interp/src/", "ops/src/"];
 
-/// The one file that launches.
+/// The only file that launches.
 const LAUNCHER: &str = "runtime/src/launch/queue.rs";
 
 /// Calls a function for each token outside tests.
@@ -21,14 +21,14 @@ fn each(tree: &Tree, chosen: impl Fn(&str) -> bool, mut found: impl FnMut(&str, 
     }
 }
 
-/// The word `unsafe` as code, and not as part of a function's type.
+/// True for the keyword `unsafe` in code, except in a function type.
 fn is_unsafe(all: &[Token], i: usize) -> bool {
     let pointer = |at: usize| spells(all, at, &["fn", "("]);
     let is_type = pointer(i + 1) || (spells(all, i + 1, &["extern"]) && (pointer(i + 2) || pointer(i + 3)));
     all[i].kind == Kind::Word && all[i].text == "unsafe" && !is_type
 }
 
-/// Unsafe code is only where it must be; tests are not excepted.
+/// Unsafe code is only in the allowed folders. This includes tests.
 pub(crate) fn placement_of_unsafe(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust().filter(|(path, _)| !MAY_BE_UNSAFE.iter().any(|p| path.starts_with(p))) {
@@ -41,7 +41,7 @@ pub(crate) fn placement_of_unsafe(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Every use of `unsafe` has its reason above it.
+/// Every `unsafe` has a reason above it.
 pub(crate) fn reasons_for_unsafe(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust() {
@@ -56,8 +56,8 @@ pub(crate) fn reasons_for_unsafe(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// True if a SAFETY comment (or the `# Safety` section of a doc comment) stands on the line at `at`, or above
-/// the statement that holds it.
+/// True if a SAFETY comment (or the `# Safety` section of a doc comment) is on the line `at`, or above the statement
+/// that contains it.
 fn has_reason(lines: &[&str], at: usize) -> bool {
     let gives = |line: &str| line.contains("SAFETY:") || line.contains("# Safety");
     if lines.get(at).is_some_and(|l| gives(l)) {
@@ -75,7 +75,7 @@ fn has_reason(lines: &[&str], at: usize) -> bool {
     false
 }
 
-/// The language, the passes, the oracle and the ops read no environment and do no I/O.
+/// The language, the passes, the oracle and the ops do not read the environment and do no I/O.
 pub(crate) fn purity(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     let chosen = |path: &str| PURE.iter().any(|p| path.starts_with(p));
@@ -100,7 +100,7 @@ pub(crate) fn purity(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Only one file calls the driver to launch; the table of the driver's functions may name the function.
+/// Only one file calls the driver's launch function. The table of the driver's functions may name it.
 pub(crate) fn launches(tree: &Tree) -> Vec<Finding> {
     const TABLE: &str = "runtime/src/gpu/driver.rs";
     let mut out = Vec::new();
@@ -121,7 +121,7 @@ pub(crate) fn launches(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// The words of machines are only where a schedule is carried.
+/// Machine terms occur in Tile IR only where a schedule is passed on.
 pub(crate) fn machines_in_tile_ir(tree: &Tree) -> Vec<Finding> {
     const CARRIES: [&str; 2] = ["dsl/src/config.rs", "dsl/vocabulary/src/schedule.rs"];
     const WORDS: [&str; 11] =
@@ -141,7 +141,7 @@ pub(crate) fn machines_in_tile_ir(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Intrinsics are named where LLVM is.
+/// Intrinsics are named only in the LLVM emitter.
 pub(crate) fn intrinsics(tree: &Tree) -> Vec<Finding> {
     const LLVM: &str = "codegen/src/llvm/";
     let mut out = Vec::new();
@@ -154,10 +154,10 @@ pub(crate) fn intrinsics(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// What a file says of a hash map that it only looks things up in.
+/// The comment that marks a hash map which is only used for lookups.
 const LOOKED_UP: &str = "never iterated";
 
-/// Nothing that prints IR or emits code iterates in an order that changes from run to run.
+/// Code that prints IR or emits code does not iterate in an order that changes between runs.
 pub(crate) fn ordered_output(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     let emits = |path: &str| {

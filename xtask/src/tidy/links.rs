@@ -1,4 +1,4 @@
-//! The documents lead somewhere: relative links, anchors, paths in backticks, and pages in the summary of the book.
+//! Checks the references in documents: relative links, anchors, paths in backticks, and the summary of the book.
 
 use super::Finding;
 use super::map::code_spans;
@@ -33,7 +33,7 @@ pub(crate) fn targets(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Every path from the root that stands in backticks exists.
+/// Every path from the root in backticks exists.
 pub(crate) fn spans(tree: &Tree) -> Vec<Finding> {
     let folders: BTreeSet<&str> = tree.all().filter_map(|(path, _)| Some(path.split_once('/')?.0)).collect();
     let mut out = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn spans(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Every page of the book is in its summary.
+/// Every page of the book is in the summary.
 pub(crate) fn summary(tree: &Tree) -> Vec<Finding> {
     let listed: BTreeSet<String> =
         links(tree.get(SUMMARY).unwrap_or("")).into_iter().map(|(_, target)| resolved(SUMMARY, target)).collect();
@@ -58,7 +58,7 @@ pub(crate) fn summary(tree: &Tree) -> Vec<Finding> {
     missing.map(|path| Finding::new(path, 0, format!("is not in {SUMMARY}"))).collect()
 }
 
-/// Targets of `[text](target)` outside code, with their lines, without those of other sites.
+/// The targets of `[text](target)` outside code, with their lines, without links to other sites.
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut out = Vec::new();
@@ -71,13 +71,13 @@ fn links(text: &str) -> Vec<(usize, &str)> {
         let local = |target: &&str| !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
         out.extend(targets.filter(local).map(|target| (n + 1, target)));
     }
-    // A link in a code span is an example of one.
+    // A link inside a code span is only an example.
     let spans: BTreeSet<(usize, &str)> = code_spans(text).into_iter().filter(|(_, span)| span.contains("](")).collect();
     out.retain(|(n, target)| !spans.iter().any(|(line, span)| line == n && span.contains(&format!("]({target}"))));
     out
 }
 
-/// The path from the root of a target that stands in a document.
+/// The path from the root for a link target in a document.
 fn resolved(document: &str, target: &str) -> String {
     let mut parts: Vec<&str> = document.split('/').collect();
     parts.pop();
@@ -91,7 +91,7 @@ fn resolved(document: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// The anchors of a document's headings, and of those of the documents that it includes.
+/// The anchors of a document's headings, and of the documents that it includes.
 fn anchors(tree: &Tree, path: &str) -> BTreeSet<String> {
     let text = tree.get(path).unwrap_or("");
     let (mut fenced, mut seen, mut out) = (false, BTreeMap::new(), BTreeSet::new());
@@ -114,7 +114,7 @@ fn anchors(tree: &Tree, path: &str) -> BTreeSet<String> {
     out
 }
 
-/// The anchor of a heading, as GitHub and mdbook make it.
+/// The anchor of a heading, as GitHub and mdbook generate it.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|&c| c.is_alphanumeric() || "-_ ".contains(c));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()

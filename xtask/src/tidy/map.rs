@@ -1,4 +1,4 @@
-//! The documents against the tree: paths, folders, examples, the changelog.
+//! Compares the documents with the tree: paths, folders, examples, the changelog.
 
 use super::Finding;
 use super::tree::Tree;
@@ -9,11 +9,11 @@ const MAP: &str = "ARCHITECTURE.md";
 /// Documents whose paths are checked.
 const DOCUMENTS: [&str; 3] = [MAP, "README.md", "CONTRIBUTING.md"];
 
-/// Files that a reader expects at the root.
+/// Files that a reader expects in the root folder.
 const EXPECTED: [&str; 8] =
     [MAP, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE", ".ci/run", "clippy.toml"];
 
-/// Endings that make a bare name a file name.
+/// The endings by which a bare name counts as a file name.
 const ENDINGS: [&str; 6] = [".rs", ".md", ".toml", ".py", ".txt", ".tile"];
 
 /// Every path that a document names exists.
@@ -66,7 +66,7 @@ pub(crate) fn folders(tree: &Tree) -> Vec<Finding> {
     missing.map(|folder| Finding::new(MAP, 0, format!("does not name the folder `{folder}/`"))).collect()
 }
 
-/// The files that a reader expects are there, and the README names the two commands.
+/// The expected files exist, and the README names the two commands.
 pub(crate) fn root_files(tree: &Tree) -> Vec<Finding> {
     let missing = EXPECTED.iter().filter(|path| tree.get(path).is_none_or(|text| text.trim().is_empty()));
     let mut out: Vec<Finding> = missing.map(|path| Finding::new(path, 0, "is missing or empty")).collect();

@@ -1,10 +1,11 @@
-//! Matches over operations of GPU IR list them all, so that a new operation does not compile while something is unsaid of it.
+//! Matches over GPU IR operations list all of them, so that a new operation does not compile until every match handles
+//! it.
 
 use super::Finding;
 use super::tokens::{Kind, Token, after_group, spells, tokens};
 use super::tree::Tree;
 
-/// Where `Op` is an operation of GPU IR.
+/// Folders in which `Op` is an operation of GPU IR.
 const PLACES: [&str; 8] = [
     "codegen/src/gpu/",
     "codegen/src/llvm/",
@@ -16,10 +17,10 @@ const PLACES: [&str; 8] = [
     "gpu-interp/src/",
 ];
 
-/// Here `Op` is an operation of Tile IR, and `GpuOp` one of GPU IR.
+/// In this folder `Op` is an operation of Tile IR, and `GpuOp` one of GPU IR.
 const BOTH: &str = "codegen/src/passes/lower_tiles/";
 
-/// Matches over operations of GPU IR with an arm for all others. To pick one operation, `if let` and `let else` are clearer.
+/// Finds matches over GPU IR operations with a wildcard arm. To select a single operation, use `if let` or `let else`.
 pub(crate) fn wildcards(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust().filter(|(path, _)| PLACES.iter().any(|p| path.starts_with(p))) {
@@ -36,9 +37,9 @@ pub(crate) fn wildcards(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// The patterns of the match whose keyword stands at `at`, without their guards' bodies and what they give.
+/// The patterns of the match whose keyword is at `at`, without guards and bodies.
 fn arms(all: &[Token], at: usize) -> Vec<&[Token]> {
-    // What is matched on holds no block, but perhaps groups.
+    // The scrutinee contains no block, but may contain groups.
     let mut open = at + 1;
     while open < all.len() && all[open].text != "{" {
         open = if all[open].kind == Kind::Open { after_group(all, open) } else { open + 1 };
@@ -51,7 +52,7 @@ fn arms(all: &[Token], at: usize) -> Vec<&[Token]> {
             to = if all[to].kind == Kind::Open { after_group(all, to) } else { to + 1 };
         }
         arms.push(&all[from..to]);
-        // What an arm gives ends with a comma, or with its block.
+        // The body of an arm ends with a comma, or with its block.
         let mut next = to + 2;
         let is_block = next < end && all[next].text == "{";
         if is_block {

@@ -1,21 +1,21 @@
-//! `cargo xtask tidy`: what ARCHITECTURE.md promises, checked. One file per concern.
+//! `cargo xtask tidy`: checks the rules of ARCHITECTURE.md. One file per concern.
 //!
 //! | file | checks |
 //! |---|---|
 //! | `files` | headers, sizes, names |
 //! | `map` | the documents against the tree |
-//! | `facade` | what users may rely on is listed item by item |
+//! | `facade` | the façade lists its items one by one |
 //! | `arrows` | which package may depend on which |
-//! | `circles` | imports in a circle |
-//! | `crates` | entries of a folder of sources, and names of types |
+//! | `circles` | import cycles |
+//! | `crates` | entries of a source folder, and names of types |
 //! | `links` | links and paths of the documents, and the summary of the book |
 //! | `passes` | the list of passes |
 //! | `invariants` | unsafe code, I/O, launches, order |
 //! | `codes` | every diagnostic code is tested |
 //! | `diagnostics` | every diagnostic code is explained |
-//! | `glossary` | names that were given up |
-//! | `matches` | matches over operations of GPU IR list them all |
-//! | `prose` | words and paths that belong to nobody's reader |
+//! | `glossary` | replaced names |
+//! | `matches` | matches over GPU IR operations list all of them |
+//! | `prose` | marks of unfinished work, and paths into home folders |
 
 mod arrows;
 mod circles;
@@ -40,7 +40,7 @@ use std::fmt;
 use std::path::Path;
 use tree::Tree;
 
-/// Something to mend.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     path: String,
@@ -65,7 +65,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-/// The checks that need nothing but the files.
+/// The checks that only need the files.
 const CHECKS: [Check; 29] = [
     files::headers,
     files::sizes,
@@ -98,7 +98,7 @@ const CHECKS: [Check; 29] = [
     prose::homes,
 ];
 
-/// Runs every check and prints the size summary.
+/// Runs every check and prints a summary of file sizes.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let tree = Tree::read(root)?;
     println!("{}", files::size_summary(&tree));
@@ -118,7 +118,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod plant {
-    //! Plants files in a folder of their own and runs one check over them.
+    //! Writes files to a temporary folder and runs one check over them.
 
     use super::{Check, Finding, Tree};
 
@@ -136,7 +136,7 @@ mod plant {
         check(&tree(files))
     }
 
-    /// Asserts that the check finds exactly one fault, in `path`, with `part` in its message.
+    /// Asserts that the check finds exactly one violation, in `path`, with `part` in its message.
     pub(super) fn fails(run: Check, files: &[(&str, &str)], path: &str, part: &str) {
         let found = check(run, files);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -1,4 +1,4 @@
-//! The list of passes in ARCHITECTURE.md against the one in the code: names, order, phases.
+//! Compares the list of passes in ARCHITECTURE.md with the one in the code: names, order, phases.
 
 use super::Finding;
 use super::tokens::{Token, spells, tokens};
@@ -7,10 +7,10 @@ use super::tree::Tree;
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const LIST: &str = "codegen/src/passes/mod.rs";
 
-/// The tables of passes in the code, with the phase that a kernel is in after them.
+/// The tables of passes in the code, each with the phase of a kernel after it.
 const PHASES: [(&str, &str); 3] = [("PLACE", "Placed"), ("SCHEDULE", "Scheduled"), ("LOWER", "Lowered")];
 
-/// The passes and phases of the document are those of the code, in its order.
+/// The passes and phases in the document are those in the code, in the same order.
 pub(crate) fn listed(tree: &Tree) -> Vec<Finding> {
     let Some(code) = tree.get(LIST) else { return Vec::new() };
     let wanted = in_code(&tokens(code));
@@ -23,7 +23,7 @@ pub(crate) fn listed(tree: &Tree) -> Vec<Finding> {
     vec![Finding::new(DOCUMENT, line, format!("the list of passes has {has} where {LIST} has {wants}"))]
 }
 
-/// The names of the passes, and after each table its phase.
+/// The names of the passes, with the phase after each table.
 fn in_code(all: &[Token]) -> Vec<String> {
     let text = |token: &Token| token.text.trim_matches('"').to_owned();
     let after = |words: &[&str]| (0..all.len()).find(|&i| spells(all, i, words)).map(|i| i + words.len());
@@ -42,14 +42,14 @@ fn in_code(all: &[Token]) -> Vec<String> {
     out
 }
 
-/// The same of the document: lines `-> name   what it does`, and lines of one word that is a phase.
+/// The same for the document: lines `-> name   what it does`, and lines that consist of the name of a phase.
 fn in_document(text: &str) -> Vec<(usize, String)> {
     let begins = text.lines().position(|l| l.starts_with("Tile IR  ("));
     let block = text.lines().enumerate().skip(begins.unwrap_or(usize::MAX)).take_while(|(_, l)| !l.starts_with("```"));
     let name = |line: &str| {
         let phase = PHASES.iter().find(|(_, phase)| line.trim() == *phase).map(|(_, phase)| *phase);
         let pass = line.trim().strip_prefix("-> ").and_then(|rest| rest.split_whitespace().next());
-        // A pass has a verb and an object; `llvm` and `PTX` come after the passes.
+        // The name of a pass has a verb and an object; `llvm` and `PTX` come after the passes.
         phase.or(pass.filter(|pass| pass.contains('_'))).map(str::to_owned)
     };
     block.filter_map(|(n, line)| Some((n + 1, name(line)?))).collect()

@@ -1,15 +1,15 @@
-//! Marks of unfinished work, and paths into a person's home: neither means anything to a reader.
+//! Marks of unfinished work, and paths into a home folder. Neither is useful to a reader.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// This file must spell what it forbids.
+/// This file has to contain what it forbids.
 const SELF: &str = "xtask/src/tidy/prose.rs";
 
-/// Marks of unfinished work, spelled just so.
+/// Marks of unfinished work, case-sensitive.
 const MARKS: [&str; 4] = ["TODO", "FIXME", "XXX", "HACK"];
 
-/// Where people have their homes.
+/// The parents of home folders.
 const HOMES: [&str; 3] = ["/root/", "/home/", "/Users/"];
 
 fn read_by_people(path: &str) -> bool {
@@ -28,7 +28,7 @@ pub(crate) fn marks(tree: &Tree) -> Vec<Finding> {
     out
 }
 
-/// Absolute paths into a home.
+/// Absolute paths into a home folder.
 pub(crate) fn homes(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.all().filter(|(path, _)| read_by_people(path)) {

@@ -1,4 +1,4 @@
-//! Lists of the map that may only shrink: folders which do not keep a rule yet, each with the number of what is too much.
+//! Lists in the map that may only shrink: folders that do not follow a rule yet, each with its number of violations.
 
 use super::Finding;
 use super::tree::Tree;
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 const MAP: &str = "ARCHITECTURE.md";
 
-/// A folder that does not keep a rule.
+/// A folder that does not follow a rule.
 pub(crate) struct Excess {
     pub(crate) folder: String,
-    /// What the list says of it.
+    /// The number to record in the list.
     pub(crate) count: usize,
-    /// What it is that there is too much of.
+    /// The names that violate the rule.
     pub(crate) names: Vec<String>,
 }
 
-/// What the list in the block `fence` does not say, or says of folders that keep the rule.
+/// Folders whose number differs from the list in the block `fence`, and listed folders that follow the rule.
 pub(crate) fn compare(tree: &Tree, fence: &str, fault: &str, found: Vec<Excess>) -> Vec<Finding> {
     let mut listed = list(tree.get(MAP).unwrap_or(""), fence);
     let mut out = Vec::new();

@@ -1,8 +1,8 @@
-//! Rust source as a flat list of tokens with their lines, so that checks see neither comments nor strings.
+//! Rust source as a flat list of tokens with their lines, so that checks ignore comments and strings.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Word,
@@ -78,7 +78,7 @@ pub(crate) fn after_group(tokens: &[Token], open: usize) -> usize {
     tokens.len()
 }
 
-/// True if the tokens from `at` on spell `words`.
+/// True if the tokens from `at` on are `words`.
 pub(crate) fn spells(tokens: &[Token], at: usize, words: &[&str]) -> bool {
     tokens.len() >= at + words.len()
         && words.iter().zip(&tokens[at..]).all(|(w, t)| t.text == *w && t.kind != Kind::Literal)

@@ -1,4 +1,4 @@
-//! The repository's text files, without what .gitignore leaves out.
+//! The repository's text files, without those that .gitignore excludes.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ impl Tree {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// Rust sources, without the broken ones that test the macro's messages.
+    /// Rust sources, without the invalid ones that test the macro's messages.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         self.all()
             .filter(|(path, _)| path.ends_with(".rs") && !path.contains("tests/ui/") && !path.contains("tests/expand/"))

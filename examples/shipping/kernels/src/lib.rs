@@ -1,4 +1,4 @@
-//! The kernels of the lesson: in a crate of their own, because three programs need them. The program launches them, its
+//! The kernels of the example, in a crate of their own because three programs need them: the program launches them, its
 //! build script compiles them, and its tools tune them.
 
 use atlas::prelude::*;

@@ -1,4 +1,4 @@
-//! Every verb of `atlas`, over these kernels too.
+//! The command line of `atlas`, also for these kernels.
 
 use shipping_kernels as _;
 

@@ -1,7 +1,7 @@
-//! A launch of a GPU's tensors that the CPU runs: copies to the host, the interpreter, and the results back.
+//! Runs a launch of a GPU's tensors on the CPU: copies to the host, the interpreter, and copies of the results back.
 //!
-//! What is copied is the memory that a view spans, and not its elements one by one: a view may repeat an element more often
-//! than there is memory.
+//! It copies the memory that a view spans, and not the elements of the view, because a view may repeat an element more
+//! often than there is memory.
 
 use super::native::run_native;
 use crate::device::Device;
@@ -13,7 +13,7 @@ use atlas_dsl::{Kernel, KernelDef};
 use std::ops::Range;
 use std::sync::PoisonError;
 
-/// Runs a kernel on checked arguments whose tensors are on a GPU, after all that is queued there.
+/// Runs a kernel on checked arguments whose tensors are on a GPU, after everything that is queued there.
 pub(crate) fn run_on_host(
     def: &'static KernelDef,
     device: &Device,
@@ -54,7 +54,7 @@ pub(crate) fn run_on_host(
     Ok(())
 }
 
-/// Writes the elements of a view on a GPU, and nothing between them, from the same view of a copy on the host.
+/// Writes the elements of a view on a GPU, and nothing between them, from the same view of a host copy.
 fn write_back(to: &Tensor, from: &Tensor) -> Result<()> {
     let Some(bytes) = from.storage().host().filter(|_| !to.is_empty()) else { return Ok(()) };
     let bytes = bytes.read().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ fn write_back(to: &Tensor, from: &Tensor) -> Result<()> {
     if to.is_contiguous() {
         return to.storage().write(start, &bytes[..to.len() * size]);
     }
-    // Runs of neighbours at once, and never what lies between them: another stream may be writing that.
+    // Adjacent elements are copied together, but never the bytes between them: another stream may be writing those.
     let (mut run, mut failed): (Option<Range<usize>>, Result<()>) = (None, Ok(()));
     let mut write = |run: Range<usize>| {
         if failed.is_ok() {

@@ -1,4 +1,4 @@
-//! Launches in the interpreter of Tile IR: natively on the CPU, on copies of a GPU's tensors, and in f64 as the oracle.
+//! Launches in the Tile IR interpreter: natively on the CPU, on copies of a GPU's tensors, and in f64 as the oracle.
 
 mod host;
 mod native;

@@ -1,4 +1,4 @@
-//! Launches on the CPU: tensors where they lie in host memory, programs in the interpreter.
+//! Launches on the CPU: tensors in host memory, programs in the interpreter.
 
 use crate::error::{Result, RuntimeError};
 use crate::launch::args::Arg;
@@ -12,12 +12,12 @@ use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// Runs a kernel on checked arguments whose tensors are in host memory.
 ///
-/// Storage is locked in address order while the kernel runs, for writing if an argument writes it. An argument
-/// whose storage another argument writes too is worked on in a copy, of which the elements of the view alone are
-/// copied back: the views are disjoint, but one may lie between the elements of another.
+/// Storage is locked in address order while the kernel runs, for writing if an argument writes it. If another argument
+/// writes to an argument's storage too, the kernel works on a copy, and only the elements of the view are copied back.
+/// The views are disjoint, but one may lie between the elements of another.
 ///
-/// Nothing is refused here that the checks of a launch let pass, but for want of memory: a chain has run its first kernels
-/// by then.
+/// Nothing that has passed the checks of a launch is refused here, except for lack of memory: a chain has already run
+/// its first kernels at this point.
 pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64], args: &[Arg<'_>]) -> Result<()> {
     let written: Vec<bool> = def.params.iter().map(is_written).collect();
     let mut copies: Vec<Option<Vec<u8>>> =
@@ -36,7 +36,7 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
 
     let mut views = Vec::with_capacity(args.len());
     for (i, ((param, arg), copy)) in kernel.params.values().zip(args).zip(&mut copies).enumerate() {
-        // Whether a tensor came as `&` or `&mut` does not matter: the signature says what is written.
+        // Whether a tensor was passed as `&` or `&mut` does not matter: the signature says which are written.
         let view = match arg.tensor() {
             None => {
                 let dtype = match param.kind {
@@ -76,7 +76,7 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
     Ok(())
 }
 
-/// Writes the elements of a view, and nothing between them, from a copy of what it spans.
+/// Writes the elements of a view, and nothing between them, from a copy of the bytes that it spans.
 fn copy_back(tensor: &Tensor, bytes: &[u8]) -> Result<()> {
     let (start, size) = (byte_offset(tensor), tensor.dtype().bytes() as usize);
     if tensor.is_contiguous() {
@@ -103,12 +103,12 @@ pub(crate) fn scalar(dtype: DType, bits: u64) -> Scalar {
     }
 }
 
-/// An interpreter's error in the runtime's words.
+/// An interpreter's error as a runtime error.
 pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
     RuntimeError::Cpu { kernel: kernel.name.clone(), message: error.to_string() }
 }
 
-/// The bytes that a view spans, copied, if its storage is written through another argument as well.
+/// A copy of the bytes that a view spans, if another argument writes to its storage too.
 fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
     let Some(tensor) = arg.tensor() else { return Ok(None) };
     let same = |other: &Arg<'_>| other.tensor().is_some_and(|t| Arc::ptr_eq(t.storage(), tensor.storage()));
@@ -150,7 +150,7 @@ fn find<'h, 'a>(host: &'h mut [(u64, Bytes<'a>)], tensor: &Tensor) -> Option<&'h
     host.iter_mut().find(|(a, _)| *a == address).map(|(_, bytes)| bytes)
 }
 
-/// Checked arguments are in host memory, and storage that is written has one user here.
+/// Cannot happen: checked arguments are in host memory, and written storage has one user here.
 fn unreachable_storage() -> InterpError {
     InterpError::View("a tensor is not in host memory".to_owned())
 }

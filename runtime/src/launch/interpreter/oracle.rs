@@ -1,4 +1,4 @@
-//! The oracle: a bound launch computed in f64 on host copies of its arguments, for comparison with any device.
+//! The oracle: computes a bound launch in f64 on host copies of its arguments, for comparison with any device.
 
 use super::native::{failure, scalar};
 use crate::compile::build_kernel;
@@ -10,7 +10,7 @@ use atlas_dsl::DType;
 use atlas_dsl::ir::Access;
 use atlas_tile_interp::{Mode, Scalar, TensorView, TensorViewMut};
 
-/// What a launch would write to one output.
+/// The values that a launch would write to one output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OracleOutput {
     /// The parameter.
@@ -23,16 +23,16 @@ pub struct OracleOutput {
 
 /// Computes a launch with every float an f64 and nothing rounded, and returns the outputs in parameter order.
 ///
-/// The arguments stay as they are, on whatever device they live; what an output holds before is its content now.
+/// The arguments stay unchanged, on any device. The current content of an output is its content before the launch.
 ///
 /// # Errors
 /// `RuntimeError::Kernel` if the kernel cannot be built with any config; `RuntimeError::Cpu`; driver errors.
 pub fn run_f64(bound: &BoundLaunch) -> Result<Vec<OracleOutput>> {
     let def = bound.def();
     let mut spec = specialize(bound);
-    // The copies are contiguous, which is what a missing entry means.
+    // The copies are contiguous, which is the meaning of a missing entry.
     spec.tensors.clear();
-    // Of kernels that were fused, not every config is one.
+    // For fused kernels, not every config is legal.
     let mut built = def.configs().into_iter().map(|config| build_kernel(def, &spec, &config));
     let kernel = match built.next() {
         Some(Err(e)) => built.find_map(Result::ok).ok_or(e)?,
@@ -57,7 +57,7 @@ pub fn run_f64(bound: &BoundLaunch) -> Result<Vec<OracleOutput>> {
     Ok(def.params.iter().zip(&copies).filter_map(|(param, copy)| copy.output(param.name())).collect())
 }
 
-/// A host copy of an argument; floats as f64.
+/// A host copy of an argument, with floats as f64.
 enum HostCopy {
     Tensor { dtype: DType, bytes: Vec<u8>, dims: Vec<u64>, access: Access },
     Scalar(Scalar),
@@ -87,7 +87,7 @@ impl HostCopy {
     }
 }
 
-/// Row-major elements: whole numbers as they are, floats as f64.
+/// Row-major elements: whole numbers unchanged, floats as f64.
 fn host_bytes(tensor: &Tensor) -> Result<(DType, Vec<u8>)> {
     Ok(match tensor.dtype() {
         DType::I32 => (DType::I32, bytes_of(&tensor.to_vec::<i32>()?).to_vec()),

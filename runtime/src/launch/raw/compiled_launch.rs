@@ -1,7 +1,7 @@
-//! Launches on plain bytes of PTX that Atlas itself made: what a comparison of a GPU with the simulator needs.
+//! Launches PTX that Atlas itself compiled on plain bytes, to compare a GPU with the simulator.
 //!
-//! Nobody else's PTX gets in, so a launch is safe: the text comes from the code generator, never from the caller, and
-//! it reaches only buffers that are checked to be long enough.
+//! A launch is safe because the PTX always comes from the code generator, never from the caller, and accesses only
+//! buffers that are checked to be long enough.
 
 use super::{RawBuffer, RawKernel, RawLaunch, RawParam};
 use crate::compile::{CompileProblem, build_kernel, compile};
@@ -16,14 +16,14 @@ use atlas_dsl::Config;
 pub struct CompiledLaunch {
     image: KernelImage,
     raw: RawLaunch,
-    /// Bytes of each parameter of the `.entry`.
+    /// The size in bytes of each parameter of the `.entry`.
     sizes: Vec<usize>,
-    /// Bytes that each argument spans from its first element on; 0 for numbers.
+    /// The bytes that each argument spans from its first element on; 0 for numbers.
     spans: Vec<usize>,
 }
 
 impl CompiledLaunch {
-    /// Compiles a kernel for a bound launch, a config and a machine, which need not be the launch's own.
+    /// Compiles a kernel for a bound launch, a config and a machine, which may differ from the launch's own.
     ///
     /// # Errors
     /// `RuntimeError::Kernel` or `RuntimeError::Compile` if it cannot be compiled.
@@ -69,7 +69,7 @@ impl CompiledLaunch {
         &self.raw
     }
 
-    /// The parameters as the `.entry` lays them out, each at a multiple of its size, for these addresses of the
+    /// The parameters in the memory layout of the `.entry`, each at a multiple of its size, for these addresses of the
     /// arguments.
     pub fn params(&self, addresses: &[u64]) -> Vec<u8> {
         let mut block = Vec::new();
@@ -84,8 +84,8 @@ impl CompiledLaunch {
         block
     }
 
-    /// Runs the kernel on a GPU, on one buffer per argument with its first element first, and gives what each buffer
-    /// holds then.
+    /// Runs the kernel on a GPU with one buffer per argument, whose first byte is the argument's first element, and
+    /// returns the content of each buffer afterwards.
     ///
     /// # Errors
     /// `LaunchError::WrongAbi` and `TensorError::WrongLength` for buffers that are missing or too short; driver errors.
@@ -100,9 +100,9 @@ impl CompiledLaunch {
         let buffers: Vec<RawBuffer> = buffers.iter().map(|b| RawBuffer::new(device, b)).collect::<Result<_>>()?;
         let addresses: Vec<u64> = buffers.iter().map(RawBuffer::address).collect();
         let (grid, threads) = ([self.raw.grid, 1, 1], [self.image.threads, 1, 1]);
-        // SAFETY: the code generator made this PTX for this problem from a verified kernel. The parameters are those
-        // of its own list, with the sizes and strides of the bound tensors, and each buffer was checked to hold what
-        // such a tensor spans. Buffers are apart, aligned to 256 bytes, and live until they have been read.
+        // SAFETY: the code generator made this PTX for this problem from a verified kernel. The parameters follow its
+        // own list, with the sizes and strides of the bound tensors, and each buffer was checked to hold the bytes that
+        // such a tensor spans. Buffers do not overlap, are aligned to 256 bytes, and live until they have been read.
         unsafe { kernel.launch(grid, threads, &self.params(&addresses)) }?;
         buffers.iter().map(RawBuffer::read).collect()
     }

@@ -1,6 +1,6 @@
-//! The simulator's programs, one for each form of instruction, on a GPU.
+//! Runs the simulator's programs, one for each form of instruction, on a GPU.
 //!
-//! Nobody else's PTX gets in, so a launch is safe: the text comes from the simulator's own table.
+//! A launch is safe because the PTX always comes from the simulator's own table.
 
 use super::{RawBuffer, RawKernel};
 use crate::device::Device;
@@ -9,12 +9,12 @@ use atlas_sim::forms::{Case, ENTRY, programs};
 
 /// The simulator's programs, one for each form of instruction, to run on a GPU.
 pub struct FormPrograms {
-    /// As [`programs`] made them: nobody else can put one here.
+    /// As [`programs`] made them. No other code can add one.
     cases: Vec<Case>,
 }
 
 impl FormPrograms {
-    /// The programs that are wanted.
+    /// The programs that `want` selects.
     pub fn new(want: impl Fn(&Case) -> bool) -> FormPrograms {
         FormPrograms { cases: programs().into_iter().filter(want).collect() }
     }
@@ -24,7 +24,7 @@ impl FormPrograms {
         &self.cases
     }
 
-    /// Runs the program of this index on a GPU and gives its output, in which `unwritten` stood before.
+    /// Runs the program of this index on a GPU and returns its output. Bytes that it does not write are `unwritten`.
     ///
     /// # Errors
     /// `LaunchError::WrongAbi` if there is no such program; driver errors.
@@ -38,10 +38,10 @@ impl FormPrograms {
         let count = case.count() as u32;
         let addresses = std::iter::once(&output).chain(&inputs).flat_map(|b| b.address().to_le_bytes());
         let params: Vec<u8> = addresses.chain(count.to_le_bytes()).collect();
-        // More threads than elements, so that the guard matters.
+        // More threads than elements, so that the bounds check matters.
         let grid = [count / THREADS + 1, 1, 1];
-        // SAFETY: the program is the simulator's own: one thread per element, which reads its element of each input and
-        // writes that of the output if its number is below the count. Every buffer holds as many elements.
+        // SAFETY: the program is the simulator's own. It has one thread per element, which reads its element of each
+        // input and writes that of the output if its number is below the count. Every buffer holds that many elements.
         unsafe { kernel.launch(grid, [THREADS, 1, 1], &params) }?;
         output.read()
     }

@@ -1,7 +1,7 @@
 //! Kernels and memory below the level of tensors, for tools that run PTX of any origin.
 //!
-//! Nothing here checks a signature: who packs the parameters answers for what the kernel does to device memory. For PTX
-//! that Atlas made, [`CompiledLaunch`](crate::CompiledLaunch) and `FormPrograms` answer.
+//! Nothing here checks a signature: whoever packs the parameters is responsible for the kernel's accesses to device
+//! memory. [`CompiledLaunch`](crate::CompiledLaunch) and `FormPrograms` are safe interfaces for PTX that Atlas made.
 //!
 //! | file | holds |
 //! |---|---|
@@ -30,14 +30,14 @@ use crate::tensor::Storage;
 use atlas_codegen::{KernelImage, Target};
 use std::sync::Arc;
 
-/// Bytes on a device.
+/// A buffer on a device.
 pub struct RawBuffer {
     storage: Storage,
     bytes: usize,
 }
 
 impl RawBuffer {
-    /// Memory with these bytes.
+    /// Allocates a buffer with these bytes.
     ///
     /// # Errors
     /// Out of memory; driver errors.
@@ -52,7 +52,7 @@ impl RawBuffer {
         self.storage.address()
     }
 
-    /// The bytes, once all work on the device is done.
+    /// The bytes, after all work on the device is done.
     ///
     /// # Errors
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
@@ -69,7 +69,7 @@ pub struct RawKernel {
 }
 
 impl RawKernel {
-    /// Loads PTX text and finds an entry that will be launched with so much dynamic shared memory.
+    /// Loads PTX text and finds an entry that will be launched with `shared_bytes` bytes of dynamic shared memory.
     ///
     /// # Errors
     /// `RuntimeError::Driver` with the log of the driver's assembler; `RuntimeError::Device` on the CPU.
@@ -78,7 +78,7 @@ impl RawKernel {
         let image = KernelImage {
             entry: entry.to_owned(),
             ptx: ptx.to_owned(),
-            // Below every driver's, so that the driver itself judges the text.
+            // Lower than any driver's, so that the driver itself judges the text.
             ptx_version: (0, 0),
             target: device.target().unwrap_or(Target { sm: 0, specific: false }),
             params: Vec::new(),
@@ -89,13 +89,13 @@ impl RawKernel {
         Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image), None)? })
     }
 
-    /// Queues a launch on the default stream. The parameters are one block, laid out as the PTX declares them.
+    /// Queues a launch on the default stream. `params` is one block, laid out as the PTX declares the parameters.
     ///
     /// # Safety
-    /// Run with these parameters, the PTX reads and writes only memory of this device that lives until the launch has
-    /// run (on the default stream, or after [`Device::synchronize`]), that no other launch in flight writes or, where
-    /// this one writes it, reads, and that holds no tensor whose owner does not expect it. The block is as long as the
-    /// entry's parameters.
+    /// With these parameters, the PTX reads and writes only memory of this device that lives until the launch has run
+    /// (on the default stream, or after [`Device::synchronize`]). No other launch in flight writes this memory, or
+    /// reads the part that this one writes. The memory belongs to no tensor whose owner does not expect the access. The
+    /// block is as long as the entry's parameters.
     ///
     /// # Errors
     /// `RuntimeError::Driver`, also if the block is not as large as the entry's parameters.
@@ -104,7 +104,7 @@ impl RawKernel {
         unsafe { launch_raw(&self.kernel, grid, block, params) }
     }
 
-    /// What the driver's assembler made of the kernel; its threads are not known.
+    /// The resources of the kernel as the driver's assembler reports them. The number of threads is unknown.
     pub fn facts(&self) -> LaunchFacts {
         self.kernel.facts
     }
@@ -113,26 +113,26 @@ impl RawKernel {
 /// One parameter of a compiled kernel's `.entry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawParam {
-    /// The address of the argument of this index.
+    /// The address of the argument with this index.
     Address(usize),
     /// A value, in the low bits.
     Bits(u64),
 }
 
-/// A bound launch of a compiled kernel as numbers: what a launcher other than this crate needs.
+/// A bound launch of a compiled kernel as plain values, for launchers other than this crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawLaunch {
-    /// CTAs, along x.
+    /// The number of CTAs along x.
     pub grid: u32,
     /// The parameters of the `.entry`, in order.
     pub params: Vec<RawParam>,
 }
 
 impl RawLaunch {
-    /// The numbers of a launch.
+    /// The values of a launch.
     ///
     /// # Errors
-    /// `RuntimeError::Launch` if the grid is too large or the image is of another kernel.
+    /// `RuntimeError::Launch` if the grid is too large or the image belongs to another kernel.
     pub fn new(bound: &BoundLaunch, image: &KernelImage) -> Result<RawLaunch> {
         let value = |param| match param {
             LaunchParam::Bits(bits) => RawParam::Bits(bits),

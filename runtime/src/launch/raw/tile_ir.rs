@@ -1,7 +1,7 @@
-//! A kernel in Tile IR on a GPU, on plain bytes: for kernels that no signature declares, such as random ones.
+//! Runs a Tile IR kernel without a declared signature, such as a random one, on a GPU with plain bytes.
 //!
-//! The code generator takes what the kernel says of dims, strides and alignments for granted. So all of it is checked
-//! here, and that each tensor lies in its bytes; what then runs reaches nothing else.
+//! The code generator relies on the kernel's facts about dims, strides and alignments. So all of them are checked here,
+//! and also that each tensor lies in its bytes. The kernel then accesses nothing else.
 
 use super::{RawBuffer, RawKernel};
 use crate::compile::{CompileProblem, compile};
@@ -21,18 +21,18 @@ pub enum TileArg<'a> {
     Tensor {
         /// All of its memory.
         bytes: &'a [u8],
-        /// Its first element in there, in elements.
+        /// The index of its first element in there.
         offset: u64,
         /// One per dim, in elements.
         strides: &'a [i64],
     },
 }
 
-/// Compiles a kernel, runs it on a GPU on copies of its arguments, and gives what the memory of each holds then.
+/// Compiles a kernel, runs it on a GPU on copies of its arguments, and returns the memory of each afterwards.
 ///
 /// # Errors
-/// `LaunchError::WrongAbi` if sizes, strides or bytes are not as the kernel says; `RuntimeError::Compile` if it cannot
-/// be compiled; driver errors.
+/// `LaunchError::WrongAbi` if sizes, strides or bytes do not match the kernel; `RuntimeError::Compile` if it cannot be
+/// compiled; driver errors.
 pub fn launch_tile_ir(
     device: &Device,
     kernel: &Verified<Kernel>,
@@ -58,7 +58,7 @@ pub fn launch_tile_ir(
     let buffers: Vec<RawBuffer> = args.iter().map(|a| RawBuffer::new(device, &bytes(a))).collect::<Result<_>>()?;
     let params = block(kernel, &image, dims, args, &buffers);
     // SAFETY: the code generator made this PTX from a verified kernel. `check` has found that its dims, strides and
-    // alignments are as the kernel says and that every tensor lies in its bytes. Buffers are apart, aligned to 256
+    // alignments match the kernel and that every tensor lies in its bytes. Buffers do not overlap, are aligned to 256
     // bytes, and live until they have been read.
     unsafe { raw.launch([grid, 1, 1], [image.threads, 1, 1], &params) }?;
     buffers.iter().map(RawBuffer::read).collect()
@@ -75,7 +75,7 @@ fn compiled(kernel: &Verified<Kernel>, schedule: &Schedule, machine: Machine) ->
     })
 }
 
-/// Nothing if something is not as the kernel says.
+/// `None` if an argument does not match the kernel.
 fn check(kernel: &Kernel, dims: &[u64], args: &[TileArg<'_>]) -> Option<()> {
     let all = |holds: bool| holds.then_some(());
     all(dims.len() == kernel.dims.len() && args.len() == kernel.params.len())?;
@@ -111,7 +111,7 @@ fn check(kernel: &Kernel, dims: &[u64], args: &[TileArg<'_>]) -> Option<()> {
     Some(())
 }
 
-/// True if every element of a view lies below `count`.
+/// True if every element of a view has an index below `count`.
 fn lies_in(offset: u64, sizes: &[u64], strides: &[i64], count: u64) -> bool {
     if sizes.contains(&0) {
         return true;
@@ -125,7 +125,7 @@ fn lies_in(offset: u64, sizes: &[u64], strides: &[i64], count: u64) -> bool {
     low >= 0 && high < i128::from(count)
 }
 
-/// The parameters as the `.entry` lays them out, each at a multiple of its size.
+/// The parameters in the memory layout of the `.entry`, each at a multiple of its size.
 fn block(kernel: &Kernel, image: &KernelImage, dims: &[u64], args: &[TileArg<'_>], buffers: &[RawBuffer]) -> Vec<u8> {
     let index = |p: Param| p.as_u32() as usize;
     let dtype = |p: Param| match kernel.params[p].kind {

@@ -1,4 +1,4 @@
-//! Kernels of bundles: what they offer for a problem, tried in order.
+//! Kernels of bundles: tries the offers for a problem in order.
 
 use super::Resolved;
 use super::load::load_offer;
@@ -12,7 +12,7 @@ use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use std::sync::atomic::Ordering;
 
-/// What a bundle has for a problem, or why none has anything.
+/// The first kernel of a bundle that runs a problem, or why there is none.
 pub(super) fn from_bundles(
     problem: &Problem<'_>,
     given: Option<&Config>,
@@ -45,7 +45,7 @@ pub(super) fn from_bundles(
     let found = search(offers, config.is_some(), |offer| {
         let trial = load_offer(device, offer, machine)?.and_then(|kernel| gpu_body(problem.bound(), kernel));
         trial.or_else(|e| match e {
-            // Of the file's own image; the next file may have one that fits.
+            // This concerns one file's image; the next file may have one that fits.
             RuntimeError::Launch(e @ LaunchError::WrongAbi { .. }) => Ok(Trial::Refused(e.to_string())),
             e => unless_too_large(e, config.is_some()),
         })
@@ -58,7 +58,7 @@ pub(super) fn from_bundles(
     Ok(Ok(Resolved { config: offer.config, source: offer.source, body, passed_over }))
 }
 
-/// Why nothing of the bundles runs, each reason once.
+/// Why no kernel of the bundles runs, with each reason once.
 fn by_reason(passed: Vec<(Offer, String)>) -> Lack {
     let mut reasons: Vec<(String, String, Vec<String>)> = Vec::new();
     for (offer, why) in passed {

@@ -1,4 +1,5 @@
-//! Kernels of the tune space: its legal configs in order, each from the store or compiled now; and the one that the CPU runs.
+//! Kernels of the tune space: its legal configs in order, each loaded from the store or compiled now; and the config
+//! that the CPU runs.
 
 use super::Resolved;
 use super::failures::{no_compiler, no_config};
@@ -16,7 +17,7 @@ use atlas_dsl::ir::GridExtent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The best config of a ranking whose kernel loads and does not spill. `lack` is why no bundle has one.
+/// The best config of a ranking whose kernel loads and does not spill. `lack` says why no bundle has one.
 pub(super) fn compile_best(
     problem: &Problem<'_>,
     ranking: &Ranking,
@@ -55,7 +56,7 @@ pub(super) fn compile_best(
     }
 }
 
-/// What the interpreter runs: the first legal config.
+/// The launch in the interpreter: the first legal config.
 pub(super) fn on_cpu(problem: &Problem<'_>, ranking: &Ranking, source: ConfigSource) -> Result<Resolved> {
     let Some(point) = ranking.points().next() else {
         return Err(no_config(problem.def(), ranking, Vec::new()).into());

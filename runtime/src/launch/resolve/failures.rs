@@ -1,4 +1,4 @@
-//! Why nothing runs a problem: no config is legal, or nothing may be compiled, and what would help.
+//! Why no kernel runs a problem (no config is legal, or compiling is not possible), and what would help.
 
 use crate::bundle::Lack;
 use crate::compile::HAS_COMPILER;
@@ -8,7 +8,7 @@ use crate::launch::problem::Problem;
 use crate::select::{ConfigSource, Ranking};
 use atlas_dsl::{KernelDef, Schedule};
 
-/// Why nothing runs where nothing may be compiled.
+/// The error for a device that may not compile.
 pub(super) fn no_compiler(problem: &Problem<'_>, lack: &Lack, refused: Vec<PassedOver>) -> CompileFailure {
     let def = problem.def();
     let why = if HAS_COMPILER { "this device may not compile" } else { "this build has no compiler" };
@@ -23,7 +23,7 @@ pub(super) fn no_compiler(problem: &Problem<'_>, lack: &Lack, refused: Vec<Passe
     CompileFailure { kernel: def.name.to_owned(), message, refused, compiler_present: false }
 }
 
-/// What a bundle of this problem is made with: `softmax --dims N=8,D=64 --dtype T=bf16`.
+/// The arguments that make a bundle for this problem: `softmax --dims N=8,D=64 --dtype T=bf16`.
 fn asked_for(problem: &Problem<'_>) -> String {
     let def = problem.def();
     let dims: Vec<String> = def.dims.iter().zip(problem.dims()).map(|(d, n)| format!("{}={n}", d.name)).collect();
@@ -32,7 +32,7 @@ fn asked_for(problem: &Problem<'_>) -> String {
     format!("{} --dims {}{types}", def.name, dims.join(","))
 }
 
-/// Of views a command line cannot tell.
+/// The advice for views, which a command line cannot describe.
 fn by_file(problem: &Problem<'_>) -> String {
     match problem.class_text().1 {
         usual if usual.is_empty() => String::new(),
@@ -42,15 +42,16 @@ fn by_file(problem: &Problem<'_>) -> String {
     }
 }
 
-/// Why no config of a kernel runs a problem, with the reasons of those that are worth naming.
+/// The error if no config of a kernel runs a problem, with the reasons that are worth naming.
 pub(super) fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<PassedOver>) -> CompileFailure {
     let selection = ranking.selection();
     let ranked = selection.refused().filter(|(config, _)| !refused.iter().any(|(c, _)| c == *config));
     let ranked: Vec<PassedOver> = ranked.map(|(config, reason)| (config.clone(), reason.to_owned())).collect();
     refused.extend(ranked);
-    // Where several are refused alike, the tune space is not the cause.
+    // If several configs are refused for the same reason, the tune space is not the cause.
     let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
-    // What no instruction does, no config makes one do; and without tile sizes all configs are of one kernel.
+    // If no instruction supports an operation, no config helps; and without tile sizes all configs give the same
+    // kernel.
     let is_one_kernel = def.tune.iter().all(|knob| Schedule::KEYS.contains(&knob.name));
     let is_general = |(_, reason): &PassedOver| {
         ["has no GPU lowering", "has no instruction that multiplies"].iter().any(|what| reason.contains(what))
@@ -58,7 +59,7 @@ pub(super) fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<Pas
     };
     let message = match selection.source {
         ConfigSource::Given => "the given config cannot run this problem here; give another, or none",
-        // Kernels that `fuse!` cannot bring together.
+        // Kernels that `fuse!` cannot combine.
         _ if !refused.is_empty()
             && refused.iter().all(|(_, reason)| reason.contains("[ATL230]") || reason.contains("[ATL231]")) =>
         {

@@ -1,4 +1,4 @@
-//! Kernels that are loaded: from this process, from the store, from a bundle, or compiled now.
+//! Loads kernels: from this process, from the store, from a bundle, or compiled now.
 
 use super::search::Trial;
 use crate::bundle::Offer;
@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// The loaded kernel of a config: from this process, from the store, or compiled now, by one thread however many want it.
-/// What was refused on this device once is not tried again.
+/// The loaded kernel of a config: from this process, from the store, or compiled now. Only one thread compiles it,
+/// however many need it. A kernel that was refused on this device is not tried again.
 pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
     let key = space.key(point, machine.target())?;
     let schedule = space.points[point].config.schedule;
@@ -56,7 +56,7 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
             Ok(_) => return Ok(Trial::Refused("the bundle's code has another grid or other parameters".to_owned())),
             Err(e) => return Ok(Trial::Refused(e.to_string())),
         };
-        // Machine code only saves the driver's assembler: where it does not fit, the PTX does.
+        // Machine code only saves the driver's assembler: where it does not fit, the PTX is used.
         let cubin = offer.variant().cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
         let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
         let schedule = offer.config.schedule;
@@ -67,7 +67,8 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
     })
 }
 
-/// Whether code runs a kernel's programs, and what it is passed is there. A grid of no programs would leave outputs as they are.
+/// Whether the code runs the programs of a kernel, and every argument that it takes exists. A grid of no programs would
+/// leave outputs unchanged.
 fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
     let rank = |p: Param| match kernel.params.get(p).map(|p| &p.kind) {
         Some(ParamKind::Tensor { dims, .. }) => dims.len(),
@@ -83,8 +84,8 @@ fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
     image.grid.iter().eq(kernel.grid.iter().map(|axis| &axis.extent)) && image.params.iter().all(is_there)
 }
 
-/// True of what is wrong with the code that a bundle has, and says nothing of the next one's: that may be in PTX of a lower
-/// version, be machine code where this driver assembles nothing, or fit the kernel where this does not.
+/// True if an error concerns only the code in one bundle. The next bundle may have PTX of a lower version, machine code
+/// for a driver that cannot assemble, or code that fits the kernel.
 fn is_of_code(e: &RuntimeError) -> bool {
     match e {
         RuntimeError::Launch(LaunchError::PtxTooNew { .. } | LaunchError::WrongAbi { .. }) => true,
@@ -95,7 +96,7 @@ fn is_of_code(e: &RuntimeError) -> bool {
     }
 }
 
-/// Makes a kernel, unless some thread has made it, or was refused it, before.
+/// Makes a kernel, unless some thread has made it before, or it was refused before.
 fn load_once(
     device: &Device,
     key: KernelKey,
@@ -123,7 +124,7 @@ fn load_once(
     })
 }
 
-/// What became of a kernel before.
+/// The earlier result for a kernel.
 fn known(plans: &PlanCache, key: &KernelKey) -> Option<Trial<Arc<LoadedKernel>>> {
     if let Some(reason) = plans.refusal(key) {
         return Some(Trial::Refused(reason));
@@ -133,7 +134,7 @@ fn known(plans: &PlanCache, key: &KernelKey) -> Option<Trial<Arc<LoadedKernel>>>
     Some(Trial::Loaded(loaded, bytes))
 }
 
-/// A compiled kernel, and what it was compiled with.
+/// A compiled kernel, and the toolchain that compiled it.
 struct CompiledCode {
     image: Arc<KernelImage>,
     cubin: Option<Vec<u8>>,
@@ -141,8 +142,8 @@ struct CompiledCode {
     machine: Machine,
 }
 
-/// Loads a compiled kernel, if it fits the machine: stores and bundles serve every machine of a target, also one that holds
-/// more than this.
+/// Loads a compiled kernel, if it fits the machine. Stores and bundles serve every machine of a target, including
+/// larger ones than this.
 fn load_on_gpu(
     device: &Device,
     key: KernelKey,

@@ -1,12 +1,12 @@
-//! From a problem to a loaded kernel: bundles first, then configs in order, past those that the compiler or the driver refuses and
-//! those whose registers spill.
+//! From a problem to a loaded kernel: bundles first, then configs in order, skipping those that the compiler or the
+//! driver refuses and those whose registers spill.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `bundled`, `compiled` | the two sources of kernels, each of which has its candidates in order |
+//! | `bundled`, `compiled` | the two sources of kernels, each with its candidates in order |
 //! | `search` | the first candidate that loads and does not spill |
-//! | `load` | one candidate loaded: from this process, from the store, from a bundle, or compiled now |
-//! | `failures` | why nothing runs |
+//! | `load` | loads one candidate: from this process, from the store, from a bundle, or compiled now |
+//! | `failures` | why no kernel runs |
 
 mod bundled;
 mod compiled;
@@ -26,16 +26,17 @@ use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use std::sync::atomic::Ordering;
 
-/// What a launch is to do, and how that was chosen.
+/// The resolved body of a launch, and how it was chosen.
 pub(super) struct Resolved {
     pub(super) config: Config,
     pub(super) source: ConfigSource,
     pub(super) body: LaunchBody,
-    /// Configs that stood before this one.
+    /// Configs that ranked before this one.
     pub(super) passed_over: Vec<PassedOver>,
 }
 
-/// Chooses a config for a problem, compiles or finds its kernel, and loads it. With a config of the caller's, no other is tried.
+/// Chooses a config for a problem, compiles or finds its kernel, and loads it. With a caller's config, no other is
+/// tried.
 pub(super) fn resolve(problem: &Problem<'_>, given: Option<&Config>) -> Result<Resolved> {
     let def = problem.def();
     if problem.bound().is_empty() {
@@ -45,7 +46,7 @@ pub(super) fn resolve(problem: &Problem<'_>, given: Option<&Config>) -> Result<R
         };
         return Ok(Resolved { config, source, body: LaunchBody::Empty, passed_over: Vec::new() });
     }
-    // The builder would refuse each config for it, one by one.
+    // The builder would refuse every config for it, one by one.
     if let Some((dim, _)) = def.dims.iter().zip(problem.dims()).find(|(dim, size)| dim.whole && **size == 0) {
         return Err(LaunchError::EmptyDim { kernel: def.name, dim: dim.name }.into());
     }
@@ -63,7 +64,7 @@ pub(super) fn resolve(problem: &Problem<'_>, given: Option<&Config>) -> Result<R
     Ok(resolved)
 }
 
-/// What a bundle has, with registers that spill, unless what can be compiled spills less.
+/// A bundle's kernel whose registers spill, unless a compiled kernel spills less.
 fn unless_compiled_better(problem: &Problem<'_>, bundled: Resolved, machine: Machine) -> Result<Resolved> {
     let bytes = bundled.body.local_bytes();
     match compile_best(problem, &rank(problem, None)?, machine, &Lack::new()) {

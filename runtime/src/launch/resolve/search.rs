@@ -2,23 +2,23 @@
 
 use crate::error::{LaunchError, Result, RuntimeError};
 
-/// Spilling kernels that are loaded before the least of them will do: each costs a compilation.
+/// The most spilling kernels to load before the one that spills least is accepted: each costs a compilation.
 const MOST_SPILLING: usize = 8;
 
-/// What came of one config.
+/// The result for one config.
 pub(super) enum Trial<T> {
-    /// Loaded, with this much local memory per thread in bytes.
+    /// Loaded, with this many bytes of local memory per thread.
     Loaded(T, u32),
-    /// Another config may do.
+    /// Refused, but another config may work.
     Refused(String),
     /// This build cannot compile it.
     NoCompiler,
-    /// The compiler is at fault.
+    /// The compiler failed.
     Failed(String),
 }
 
 impl<T> Trial<T> {
-    /// The same with what follows from a loaded kernel.
+    /// Maps a loaded kernel.
     pub(super) fn and_then<U>(self, f: impl FnOnce(T) -> Result<U>) -> Result<Trial<U>> {
         Ok(match self {
             Trial::Loaded(kernel, bytes) => Trial::Loaded(f(kernel)?, bytes),
@@ -29,7 +29,7 @@ impl<T> Trial<T> {
     }
 }
 
-/// A config whose tiles make more programs than a grid has is passed over, unless the caller gave it.
+/// A config whose tiles give more programs than a grid may have is passed over, unless the caller gave it.
 pub(super) fn unless_too_large<T>(error: RuntimeError, given: bool) -> Result<Trial<T>> {
     match error {
         RuntimeError::Launch(e @ LaunchError::GridTooLarge { .. }) if !given => Ok(Trial::Refused(e.to_string())),
@@ -37,10 +37,10 @@ pub(super) fn unless_too_large<T>(error: RuntimeError, given: bool) -> Result<Tr
     }
 }
 
-/// What came of all configs.
+/// The result for all configs.
 pub(super) struct Search<C, T> {
     pub(super) end: End<C, T>,
-    /// Refused, or left for a config that does not spill.
+    /// Refused, or passed over for a config that does not spill.
     pub(super) passed: Vec<(C, String)>,
 }
 
@@ -51,8 +51,8 @@ pub(super) enum End<C, T> {
     Failed(C, String),
 }
 
-/// The first config that loads without spilling; if there is none, the one that spills least. A spilling kernel that
-/// the caller asked for stays.
+/// The first config that loads without spilling, or, if there is none, the one that spills least. A spilling kernel
+/// that the caller asked for is kept.
 pub(super) fn search<C, T>(
     candidates: impl Iterator<Item = C>,
     given: bool,
@@ -68,12 +68,12 @@ pub(super) fn search<C, T>(
                 passed.push((c, reason));
                 continue;
             }
-            // Another one may be compiled already.
+            // Another config may be compiled already.
             Trial::NoCompiler => {
                 no_compiler = true;
                 continue;
             }
-            // What spills still runs.
+            // A spilling kernel still runs.
             Trial::Failed(_) if least.is_some() => break,
             Trial::Failed(message) => return Ok(Search { end: End::Failed(c, message), passed }),
         };
@@ -95,7 +95,7 @@ pub(super) fn search<C, T>(
     Ok(Search { end, passed })
 }
 
-/// Why a config is left for another one.
+/// The reason for passing over a config that spills.
 pub(super) fn spills(bytes: u32) -> String {
     format!("its registers spill {bytes} bytes per thread")
 }
@@ -106,7 +106,7 @@ mod tests {
 
     type Passed = Vec<(usize, String)>;
 
-    /// The index of the config found and its kernel, and which were passed over.
+    /// The index of the chosen config and its kernel, and those that were passed over.
     fn found(given: bool, trials: Vec<Trial<char>>) -> (Option<(usize, char)>, Passed) {
         let mut trials: Vec<Option<Trial<char>>> = trials.into_iter().map(Some).collect();
         let search = search(0..trials.len(), given, |&i| Ok(trials[i].take().expect("one trial each"))).unwrap();

@@ -1,41 +1,42 @@
-//! Examples of diagnostic codes: recorded messages of the macro, case files, messages in tests, and the sources' own texts.
+//! Examples for diagnostic codes: recorded messages of the macro, case files, messages in tests, and the sources' own
+//! texts.
 
 use super::super::codes::{literals, messages, wanted};
 use super::super::tree::Tree;
 use std::collections::BTreeMap;
 
-/// Where the macro's messages are recorded.
+/// The folder with recorded messages of the macro.
 const MACRO_CASES: &str = "dsl/macros/tests/ui/";
 
-/// Where the cases in text form are.
+/// The folder with cases in text form.
 const TEXT_CASES: &str = "tests/cases/";
 
-/// A mistake and what is said of it.
+/// A mistake and its message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Example {
-    /// As a terminal shows it.
+    /// The text as a terminal shows it.
     pub(super) text: String,
-    /// The file that makes the mistake.
+    /// The file with the mistake.
     pub(super) from: Option<String>,
 }
 
 impl Example {
-    /// A message whose mistake no file makes.
+    /// A message without a file that makes the mistake.
     pub(super) fn message(text: String) -> Example {
         Example { text, from: None }
     }
 
-    /// A recorded message is best if it is short. Of parts of messages, the longest says most.
+    /// Short recorded messages rank first. Among parts of messages, the longest ranks first.
     fn rank(&self, kind: usize) -> (usize, &Example) {
         (if kind == 0 { self.text.len() } else { usize::MAX - self.text.len() }, self)
     }
 }
 
-/// Examples by code, the best kind first.
+/// Examples by code, with the best kind first.
 pub(super) struct Examples([BTreeMap<u16, Vec<Example>>; 5]);
 
 impl Examples {
-    /// Collects what tests and sources have.
+    /// Collects the examples in tests and sources.
     pub(super) fn read(tree: &Tree) -> Examples {
         let mut all = Examples(Default::default());
         for (path, text) in tree.all() {
@@ -48,7 +49,7 @@ impl Examples {
                 if !is_test {
                     messages(text, |code, message, whole| {
                         let said = Example::message(format!("error[ATL{code:03}]: {}", filled(&message)));
-                        // A row of a table of errors has the whole message; an argument may have a part of it.
+                        // A row of an error table has the whole message. An argument may have only a part.
                         all.0[if whole { 2 } else { 4 }].entry(code).or_default().push(said);
                     });
                 }
@@ -62,7 +63,7 @@ impl Examples {
         all
     }
 
-    /// An example of a code: of the named case, or else the best of the best kind.
+    /// An example for a code: from the named case, or else the best one of the best kind.
     pub(super) fn of(&self, code: u16, case: Option<&str>) -> Option<Example> {
         let stem = |e: &&Example| {
             let file = e.from.as_deref().and_then(|f| f.rsplit('/').next());
@@ -72,7 +73,7 @@ impl Examples {
         let best_of = |kind: usize| of_kind(kind).filter(|e| case.is_none() || stem(e)).min_by_key(|e| e.rank(kind));
         let kind = (0..self.0.len()).find(|&kind| best_of(kind).is_some())?;
         if kind == 2 {
-            // Every variant of an error of the runtime.
+            // Every variant of a runtime error.
             let texts: Vec<&str> = of_kind(kind).map(|e| e.text.as_str()).collect();
             return Some(Example::message(texts.join("\n")));
         }
@@ -88,7 +89,7 @@ impl Examples {
         }
     }
 
-    /// Lines with `// error[ATL226]: part of the message` behind what is wrong.
+    /// Lines with `// error[ATL226]: part of the message` after the mistake.
     fn add_marked(&mut self, path: &str, text: &str) {
         for line in text.lines() {
             let mut parts = line.split("// error[ATL");
@@ -101,7 +102,7 @@ impl Examples {
         }
     }
 
-    /// Messages that stand in the texts of Rust code, as `error[ATL226]: ..`.
+    /// Messages in string literals of Rust code, as `error[ATL226]: ..`.
     fn add_spelled(&mut self, text: &str, kind: usize) {
         for literal in literals(text) {
             let Some((_, rest)) = literal.split_once("error[ATL") else { continue };
@@ -119,7 +120,7 @@ fn leading_code(text: &str) -> Option<u16> {
     text.get(..3)?.parse().ok()
 }
 
-/// A text of `format!` without its unnamed places.
+/// The text of a `format!` without its unnamed placeholders.
 fn filled(text: &str) -> String {
     text.replace("{:?}", "..").replace("{}", "..").replace(":?}", "}")
 }

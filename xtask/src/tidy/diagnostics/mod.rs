@@ -1,7 +1,7 @@
-//! `cargo xtask diagnostics`: the pages about diagnostic codes and the data of `atlas explain-error`.
+//! `cargo xtask diagnostics`: writes the pages about diagnostic codes and the data of `atlas explain-error`.
 //!
-//! Titles and advice are written by hand in `docs/diagnostics.toml`. Examples come from the tests (`examples`), so they never differ from
-//! what Atlas says. `tidy` compares the committed files with what is generated here.
+//! Titles and advice are written by hand in `docs/diagnostics.toml`. Examples come from the tests (`examples`), so they
+//! never differ from the messages that Atlas prints. `tidy` compares the committed files with the generated ones.
 
 mod examples;
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What is written by hand.
+/// The file that is written by hand.
 const ENTRIES: &str = "docs/diagnostics.toml";
 
 /// The data that the command line embeds.
@@ -31,13 +31,13 @@ const PAGES: [(&str, &str, &[u16]); 6] = [
     ("docs/src/diagnostics/launches.md", "ATL6xx: devices, tensors and launches", &[6]),
 ];
 
-/// What `docs/diagnostics.toml` says of a code.
+/// The entry for a code in `docs/diagnostics.toml`.
 struct Entry {
     title: String,
     mend: String,
-    /// The test case to show, by the name of its file.
+    /// The test case to show, by its file name.
     example: Option<String>,
-    /// A message, for a code whose message no test and no source has in one piece.
+    /// A message, for a code whose message appears in no test and no source in one piece.
     message: Option<String>,
 }
 
@@ -58,7 +58,8 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every code has an entry with an example, every entry has a code, and the committed files are what is generated.
+/// Checks that every code has an entry with an example, that every entry has a code, and that the committed files are
+/// up to date.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let (mut findings, files) = generate(tree);
     let stale = files.iter().filter(|(path, text)| tree.get(path) != Some(text.as_str()));
@@ -66,7 +67,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The faults of the entries, and every generated file with its text.
+/// The mistakes in the entries, and the generated files with their texts.
 fn generate(tree: &Tree) -> (Vec<Finding>, BTreeMap<String, String>) {
     let mut findings = Vec::new();
     let entries = entries(tree.get(ENTRIES).unwrap_or(""), &mut findings);
