@@ -99,6 +99,9 @@ macro_rules! tuning_record {
 /// What `atlas_kernel!` expands to.
 #[doc(hidden)]
 pub use atlas_dsl::__macro;
+/// What it calls to read tile fns of other modules.
+#[doc(hidden)]
+pub use atlas_macros::atlas_kernel_with as __atlas_kernel_with;
 
 /// What a program with kernels needs.
 pub mod prelude {
