@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `mod.rs` | its mathematics, its `atlas_kernel!` with a tune space, and what launches it |
 //! | `reference.rs` | the same in plain f64 |
+//! | `plans.rs` | of an op of several launches: what is measured as one |
 //! | `cases.rs` | its row of the table: tolerance, inputs, and the problems to verify, simulate, demonstrate and measure |
 //!
 //! `omega` is a family of ops, and `layer` a layer of an ATLAS model around it.
@@ -19,7 +20,7 @@
 //! | `memory` | activations of memories in f64 |
 //! | `pass` | launches that are made ready before the first one runs |
 //! | `cases` | the problems of all ops |
-//! | `plans` | ops of several launches, to measure |
+//! | `plan`, `plans` | ops of several launches, to measure as one |
 //! | `run` | solves a problem on a device and checks the result |
 //! | `simulate`, `cover` | problems and configs for the simulator |
 //! | `compare`, `tolerance` | how far from its reference a result may lie |
@@ -56,6 +57,8 @@ pub mod online_softmax;
 #[cfg(feature = "verify")]
 pub mod op;
 mod pass;
+#[cfg(feature = "verify")]
+mod plan;
 #[cfg(feature = "verify")]
 pub mod plans;
 pub mod poly_features;

@@ -3,6 +3,7 @@
 //! Inputs are reproducible: a problem's text and a parameter's name seed the generator. Values are already
 //! rounded to the element type, so the reference and the kernel start from equal numbers.
 
+use crate::plan::Plan;
 use crate::tolerance::ToleranceClass;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
@@ -49,6 +50,8 @@ pub struct Op {
     pub as_in_a_model: fn(Problem) -> Problem,
     /// The problems that are measured. The first of a kernel has the dims for which it is usually compiled.
     pub measured: &'static [Measured],
+    /// Of several launches: what is measured as one.
+    pub plans: &'static [Plan],
 }
 
 /// A problem to measure.

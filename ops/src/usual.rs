@@ -23,6 +23,7 @@ impl Op {
         demo: |_| vec![],
         as_in_a_model: |p| p,
         measured: &[],
+        plans: &[],
     };
 }
 
@@ -42,6 +43,11 @@ pub(crate) fn of_unit_rows(p: &Problem, name: &str) -> Fill {
         "g" => Fill::Around(0.5, 0.1),
         _ => Fill::Normal(1.0),
     }
+}
+
+/// The spread of weights that sum over so many elements.
+pub(crate) fn unit(width: usize) -> f64 {
+    (width.max(1) as f64).powf(-0.5)
 }
 
 /// The product of the sizes of dims.

@@ -24,6 +24,7 @@ pub(crate) const OP: Op = Op {
         Measured::bf16("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
         Measured::bf16("decode_join", "decode_join", &[64, 8, 4, 4, 128]),
     ],
+    plans: super::plans::PLANS,
     ..Op::USUAL
 };
 

@@ -12,6 +12,8 @@
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
 #[cfg(feature = "verify")]
+mod plans;
+#[cfg(feature = "verify")]
 mod reference;
 
 #[cfg(feature = "verify")]

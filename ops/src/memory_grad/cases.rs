@@ -33,6 +33,7 @@ pub(crate) const OP: Op = Op {
         Measured::bf16("memory_weight_grads", "memory_weight_grads", &[512, 64, 64, 256, 64]),
         Measured::bf16("memory_input_grad", "memory_input_grad", &[512, 64, 64, 256, 64]),
     ],
+    plans: super::plans::PLANS,
     ..Op::USUAL
 };
 

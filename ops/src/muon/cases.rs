@@ -60,6 +60,7 @@ pub(crate) const OP: Op = Op {
         Measured::bf16("muon_momentum", "muon_momentum", &[1024, 4096]),
         Measured::bf16("muon_apply", "muon_apply", &[1024, 4096]),
     ],
+    plans: super::plans::PLANS,
     ..Op::USUAL
 };
 

@@ -22,6 +22,8 @@
 pub(crate) mod cases;
 mod kernels;
 #[cfg(feature = "verify")]
+mod plans;
+#[cfg(feature = "verify")]
 pub mod reference;
 
 pub use kernels::{muon_apply, muon_momentum, ns_apply, ns_gram, ns_normalise, ns_product, ns_squares};

@@ -42,6 +42,7 @@ pub(crate) const OMEGA: Op = Op {
         Measured::bf16("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
         Measured::bf16("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
     ],
+    plans: super::plans::PLANS,
     ..Op::USUAL
 };
 

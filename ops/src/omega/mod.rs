@@ -29,6 +29,8 @@ pub mod muon;
 pub mod muon_tokens;
 pub mod packed;
 #[cfg(feature = "verify")]
+pub(crate) mod plans;
+#[cfg(feature = "verify")]
 pub mod problem;
 #[cfg(feature = "verify")]
 pub mod reference;

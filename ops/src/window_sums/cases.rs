@@ -32,6 +32,7 @@ pub(crate) const OP: Op = Op {
         // As it is used: of losses and of gradients.
         Measured::f32("window_sum_f32", "window_sum_eights", &[16, 1024, 8, 512]),
     ],
+    plans: super::plans::PLANS,
     ..Op::USUAL
 };
 

@@ -9,6 +9,8 @@
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
 #[cfg(feature = "verify")]
+mod plans;
+#[cfg(feature = "verify")]
 mod reference;
 
 use atlas_macros::atlas_kernel;
