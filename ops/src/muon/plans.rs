@@ -14,7 +14,7 @@ pub(crate) const PLANS: &[Plan] = &[
 ];
 
 /// Sizes: matrices, rows, columns.
-static STEP: Steps = Steps {
+const STEP: Steps = Steps {
     names: &["B", "M", "N"],
     dtype: DType::F32,
     bound: 3e-2,
@@ -27,15 +27,11 @@ static STEP: Steps = Steps {
 };
 
 /// The same in the form of Gram.
-static GRAM_STEP: Steps = Steps {
+const GRAM_STEP: Steps = Steps {
     flops: |[b, m, n, ..]| (b * (6 * m * m * n + 14 * m * m * m)) as f64,
     start: |device, sizes| muon(device, by_gram(), sizes),
     check: |device, sizes| check_muon(device, by_gram(), sizes),
-    names: &["B", "M", "N"],
-    dtype: DType::F32,
-    bound: 3e-2,
-    bytes: |[b, m, n, ..]| (20 * b * m * n) as f64,
-    small: |_| [2, 64, 256, 0, 0, 0],
+    ..STEP
 };
 
 /// The optimiser as torch has it: a momentum that is a mean, and looks ahead.

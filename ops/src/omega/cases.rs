@@ -83,27 +83,25 @@ fn verification_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 fn simulation_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    {
-        let mixed = (dtype == DType::F32).then(|| {
-            [
-                on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
-                on(3, &[1, 40, 2, 5]).note("ragged"),
-                on(4, &[1, 40, 2, 5]).note("ragged"),
-            ]
-        });
-        mixed
-            .into_iter()
-            .flatten()
-            .chain([
-                on(1, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
-                on(1, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
-                on(2, &[1, 23, 1, 16, 23, 24, 3, 8, 16]).note("ragged"),
-                on(5, &[1, 23, 1, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
-                on(6, &[1, 23, 16, 24, 40]).note("ragged"),
-                on(7, &[1, 23, 16, 24, 40]).note("ragged"),
-            ])
-            .collect()
-    }
+    let mixed = (dtype == DType::F32).then(|| {
+        [
+            on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
+            on(3, &[1, 40, 2, 5]).note("ragged"),
+            on(4, &[1, 40, 2, 5]).note("ragged"),
+        ]
+    });
+    mixed
+        .into_iter()
+        .flatten()
+        .chain([
+            on(1, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+            on(1, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
+            on(2, &[1, 23, 1, 16, 23, 24, 3, 8, 16]).note("ragged"),
+            on(5, &[1, 23, 1, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
+            on(6, &[1, 23, 16, 24, 40]).note("ragged"),
+            on(7, &[1, 23, 16, 24, 40]).note("ragged"),
+        ])
+        .collect()
 }
 
 fn far_from_one_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
@@ -215,12 +213,9 @@ fn verification_packing(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 fn simulation_packing(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    {
-        let mut problems =
-            vec![on(0, &[1, 37, 2, 24, 3, 20]).note("ragged"), on(2, &[3, 20, 2, 24, 1, 37]).note("ragged")];
-        problems.extend((dtype == DType::F32).then(|| on(1, &[1, 37, 2, 3, 20]).note("ragged")));
-        problems
-    }
+    let mut problems = vec![on(0, &[1, 37, 2, 24, 3, 20]).note("ragged"), on(2, &[3, 20, 2, 24, 1, 37]).note("ragged")];
+    problems.extend((dtype == DType::F32).then(|| on(1, &[1, 37, 2, 3, 20]).note("ragged")));
+    problems
 }
 
 fn of_momentum(p: Problem) -> Problem {

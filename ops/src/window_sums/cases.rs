@@ -70,13 +70,11 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    {
-        let mut problems = vec![
-            on(0, &[1, 70, 40]).with_scalar("window", 5.0).note("ragged"),
-            on(0, &[2, 10, 33]).with_scalar("window", 20.0).note("odd"),
-            on(1, &[2, 9, 72]).note("ragged"),
-        ];
-        problems.extend((dtype == DType::F32).then(|| on(2, &[2, 150]).with_scalar("window", 9.0).note("ragged")));
-        problems
-    }
+    let mut problems = vec![
+        on(0, &[1, 70, 40]).with_scalar("window", 5.0).note("ragged"),
+        on(0, &[2, 10, 33]).with_scalar("window", 20.0).note("odd"),
+        on(1, &[2, 9, 72]).note("ragged"),
+    ];
+    problems.extend((dtype == DType::F32).then(|| on(2, &[2, 150]).with_scalar("window", 9.0).note("ragged")));
+    problems
 }

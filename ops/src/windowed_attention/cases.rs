@@ -55,11 +55,9 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    {
-        let with = |window: f32, dims: &[u64]| on(0, dims).with_scalar("window", window);
-        vec![
-            with(20.0, &[1, 70, 2, 32, 70, 1, 5]).fill("first", Fill::Starts(30)).note("documents and prefix"),
-            with(16.0, &[1, 40, 1, 64, 20, 1, 0]).note("queries that see nothing"),
-        ]
-    }
+    let with = |window: f32, dims: &[u64]| on(0, dims).with_scalar("window", window);
+    vec![
+        with(20.0, &[1, 70, 2, 32, 70, 1, 5]).fill("first", Fill::Starts(30)).note("documents and prefix"),
+        with(16.0, &[1, 40, 1, 64, 20, 1, 0]).note("queries that see nothing"),
+    ]
 }
