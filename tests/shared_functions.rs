@@ -6,7 +6,7 @@ use atlas::prelude::*;
 
 /// A crate between passes functions on, under another name too.
 mod passed_on {
-    pub use atlas::ops::functions::silu as swish;
+    pub(crate) use atlas::ops::functions::silu as swish;
 }
 
 atlas_kernel! {

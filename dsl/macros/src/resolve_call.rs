@@ -1,9 +1,8 @@
 //! Calls of tile fns: which function, how many arguments, how many tiles it gives.
 
 use crate::ast::{self, Called};
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, functions};
 use crate::resolve::Resolver;
-use crate::resolve_expr::functions;
 use crate::tree::{Expr, ExprKind};
 use proc_macro2::Ident;
 

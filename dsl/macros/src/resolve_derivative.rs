@@ -1,9 +1,9 @@
 //! `grad(f)(x, y)` and `jvp(f)(x, y, dx, dy)`.
 
 use crate::ast::{self, Mode};
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
-use crate::resolve_expr::{elementwise, functions, unary_named};
+use crate::resolve_expr::unary_named;
 use crate::tree::{Callee, Expr, ExprKind};
 
 impl Resolver<'_> {

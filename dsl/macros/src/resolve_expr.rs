@@ -2,7 +2,7 @@
 
 use crate::ast::{self, Called};
 use crate::error::SourceRange;
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
@@ -11,42 +11,8 @@ use proc_macro2::Ident;
 use std::cell::OnceCell;
 use syn::ExprPath;
 
-/// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 21] = [
-    "load",
-    "store",
-    "dot",
-    "select",
-    "sum",
-    "max",
-    "min",
-    "zeros",
-    "full",
-    "iota",
-    "broadcast",
-    "size",
-    "span",
-    "tiles",
-    "grid",
-    "pairs",
-    "pipeline",
-    "cast",
-    "t",
-    "grad",
-    "jvp",
-];
-
-/// The same of methods.
+/// What is written as a method besides the element-wise operations of the vocabulary.
 const METHODS: [&str; 5] = ["cast", "cast_like", "t", "or", "precision"];
-
-pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
-    UnaryOp::functions().map(|op| op.name())
-}
-
-/// The built-in functions.
-pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
-    FORMS.into_iter().chain(elementwise())
-}
 
 pub(crate) fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::function(&name.to_string())

@@ -3,7 +3,7 @@
 use crate::ast::{self, Import, path_key};
 use crate::error::Errors;
 use crate::import::{Imported, Package, calls, imports};
-use crate::resolve_expr::functions;
+use crate::names::functions;
 use crate::tree::{Origin, TileFn};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::collections::BTreeMap;
