@@ -37,6 +37,8 @@ pub(crate) struct Signatures {
     pub(crate) list: Vec<FnSignature>,
     /// What calls of the input mean.
     pub(crate) scope: Scope,
+    /// How many are of the input.
+    own: usize,
 }
 
 /// True if attributes may leave out what they stand before.
@@ -75,6 +77,7 @@ impl Signatures {
             let group = *self.scope.entry(f.name.to_string()).or_insert(self.list.len());
             self.list.push(FnSignature { name: f.name.clone(), params, results, group, conditional });
         }
+        self.own = self.list.len();
     }
 
     /// The tile fns of other modules, by the paths that call them.
@@ -115,7 +118,7 @@ impl Signatures {
                 let message =
                     format!("`{name}` is a built-in function; import the tile fn under another name, by `as`");
                 errors.push(4, name.span(), message);
-            } else if self.scope.contains_key(&name.to_string()) || names.contains(&name) {
+            } else if self.list[..self.own].iter().any(|f| f.name == *name) || names.contains(&name) {
                 errors.push(4, name.span(), format!("tile fn `{name}` is defined twice"));
             } else if !called.iter().any(|c| c.path.is_none() && c.name == *name) {
                 errors.push(24, name.span(), format!("`{name}` is imported, but never called; remove it"));

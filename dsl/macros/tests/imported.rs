@@ -120,9 +120,12 @@ mod beside {
 }
 
 mod by_path {
+    use super::passed_on::silu;
     use atlas_macros::atlas_kernel;
 
     atlas_kernel! {
+        use silu;
+
         pub(crate) kernel slopes(x: &Tensor<f32, [N, D]>, z: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
         tune { BN: [16] }
         {
@@ -130,7 +133,7 @@ mod by_path {
                 let xs = load(x[n, ..]);
                 let zs = load(z[n, ..]);
                 let (by_x, by_z) = grad(crate::math::swish)(xs, zs);
-                let mut total = by_x * by_z + jvp(super::passed_on::silu)(xs, zs, zs, 1.0);
+                let mut total = by_x * by_z + jvp(silu)(xs, zs, zs, 1.0);
                 total = total + crate::math::swish_slope(xs, zs);
                 for _ in 0..3 { total = super::math::swish(total, zs); }
                 store(y[n, ..], total);
