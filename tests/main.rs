@@ -44,6 +44,7 @@ mod random;
 mod readers;
 mod rewrite;
 mod roofline;
+mod shared_functions;
 #[cfg(feature = "llvm")]
 mod simulate;
 #[cfg(feature = "llvm")]

@@ -180,7 +180,7 @@ fn a_fault_names_the_line_of_the_kernel() {
         panic!("a barrier of each warp alone is not enough");
     };
     let text = fault.to_string();
-    assert!(text.contains(" from ops/src/memory_read.rs:"), "{text}");
+    assert!(text.contains(" from ops/src/memory_read/mod.rs:"), "{text}");
     assert!(fault.fault.party.is_some_and(|p| p.source.is_some()), "{text}");
 }
 

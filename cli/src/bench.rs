@@ -8,7 +8,6 @@ use super::{bench_plans, gpu_lock, host_info, input, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::{Config, DType};
 use atlas_ops::cases::{self, Bench};
-use atlas_ops::plans::PLANS;
 use atlas_ops::problem::TensorParam;
 use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
@@ -64,8 +63,8 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         args.problem.config.is_none() && args.problem.dims.is_none() && !args.all_configs && args.sweep.is_none();
     let plans = if as_is { bench_plans::chosen(args.only.as_deref()) } else { Vec::new() };
     if benches.is_empty() && plans.is_empty() {
-        let all = cases::benches();
-        let names: Vec<&str> = all.iter().map(|b| b.name).chain(PLANS.iter().map(|p| p.name)).collect();
+        let (all, plans) = (cases::benches(), atlas_ops::plans::plans());
+        let names: Vec<&str> = all.iter().map(|b| b.name).chain(plans.iter().map(|p| p.name)).collect();
         bail!(
             "there is no benchmark `{}`; the benchmarks are {}",
             args.only.as_deref().unwrap_or(""),

@@ -2,13 +2,13 @@
 
 use super::sample::{self, Memory};
 use anyhow::{Context, Result};
-use atlas_ops::plans::{PLANS, Plan};
+use atlas_ops::plans::{Plan, plans};
 use atlas_runtime::Device;
 use serde_json::{Value, json};
 
 /// The plans of this name, or all plans.
 pub(super) fn chosen(only: Option<&str>) -> Vec<Plan> {
-    PLANS.into_iter().filter(|p| only.is_none_or(|o| o == p.name)).collect()
+    plans().into_iter().filter(|p| only.is_none_or(|o| o == p.name)).collect()
 }
 
 /// Checks a plan on a small problem, then measures it.

@@ -18,67 +18,58 @@
 //! # Argument
 //! `top` is what the sums are relative to, but for -infinity, from which nothing can be taken: while no other logit was seen the
 //! sums are relative to 0, and are 0, since `exp(-infinity)` is. The next tile multiplies them by `exp(-infinity - base) = 0`.
-//! Relative to +infinity the sums are NaN, as weights have to be; [`log_sum`](self) reads such a row off `top` instead.
+//! Relative to +infinity the sums are NaN, as weights have to be; `log_sum` reads such a row off `top` instead.
 //!
 //! # Breaks it
 //! `ops/tests/online_softmax.rs`: rows that begin and end with -infinity, hold +infinity or NaN, in tiles of every size.
 
-/// `atlas_kernel!` in which kernels may call the steps below, of which there is one in a module.
-///
-/// Exponentials are powers of two but for those of `log_sum_exp`, so logits come multiplied by `log2(e)`.
-macro_rules! online_softmax_kernel {
-    ($($item:tt)*) => {
-        use std::f32::consts::{LN_2, LOG2_E};
+use atlas_macros::atlas_kernel;
+use std::f32::consts::{LN_2, LOG2_E};
 
-        atlas_macros::atlas_kernel! {
-            /// What exponentials are relative to where this logit is the greatest.
-            tile fn base_of(top) { select(top == f32::NEG_INFINITY, 0.0, top) }
+// Exponentials are powers of two but for those of `log_sum_exp`, so logits come multiplied by `log2(e)`.
+atlas_kernel! {
+    /// What exponentials are relative to where this logit is the greatest.
+    pub tile fn base_of(top) { select(top == f32::NEG_INFINITY, 0.0, top) }
 
-            /// The greatest logit of each row so far, and what its exponentials are relative to.
-            tile fn greatest(z, top) {
-                let higher = max(top, max(z, axis = 1));
-                (higher, base_of(higher))
-            }
+    /// The greatest logit of each row so far, and what its exponentials are relative to.
+    pub tile fn greatest(z, top) {
+        let higher = max(top, max(z, axis = 1));
+        (higher, base_of(higher))
+    }
 
-            /// The exponentials of a tile of logits, the greatest so far, and what becomes of the sums before.
-            tile fn exponentials(z, top) {
-                let (higher, base) = greatest(z, top);
-                (exp2(z - base), higher, exp2(top - base))
-            }
+    /// The exponentials of a tile of logits, the greatest so far, and what becomes of the sums before.
+    pub tile fn exponentials(z, top) {
+        let (higher, base) = greatest(z, top);
+        (exp2(z - base), higher, exp2(top - base))
+    }
 
-            /// A step of attention: the greatest logit so far, the sum of exponentials, and the weighted values.
-            tile fn attend(z, v, top, total, acc) {
-                let (e, higher, kept) = exponentials(z, top);
-                // Before the product, which then keeps no exponentials but rounded ones.
-                let all = total * kept + sum(e, axis = 1);
-                let mut weighted = acc * kept;
-                weighted += dot(e.cast_like(v), v);
-                (higher, all, weighted)
-            }
+    /// A step of attention: the greatest logit so far, the sum of exponentials, and the weighted values.
+    pub tile fn attend(z, v, top, total, acc) {
+        let (e, higher, kept) = exponentials(z, top);
+        // Before the product, which then keeps no exponentials but rounded ones.
+        let all = total * kept + sum(e, axis = 1);
+        let mut weighted = acc * kept;
+        weighted += dot(e.cast_like(v), v);
+        (higher, all, weighted)
+    }
 
-            /// The same, where the sum is of the exponentials as the product takes them: rounded.
-            tile fn attend_rounded(z, v, top, total, acc) {
-                let (exact, higher, kept) = exponentials(z, top);
-                let e = exact.cast_like(v);
-                let mut weighted = acc * kept;
-                weighted += dot(e, v);
-                (higher, total * kept + sum(e.cast::<f32>(), axis = 1), weighted)
-            }
+    /// The same, where the sum is of the exponentials as the product takes them: rounded.
+    pub tile fn attend_rounded(z, v, top, total, acc) {
+        let (exact, higher, kept) = exponentials(z, top);
+        let e = exact.cast_like(v);
+        let mut weighted = acc * kept;
+        weighted += dot(e, v);
+        (higher, total * kept + sum(e.cast::<f32>(), axis = 1), weighted)
+    }
 
-            /// What attention gives: the mean of the values, and 0 where nothing has weight.
-            tile fn attended(top, total, acc) { select(top == f32::NEG_INFINITY, 0.0, acc / total) }
+    /// What attention gives: the mean of the values, and 0 where nothing has weight.
+    pub tile fn attended(top, total, acc) { select(top == f32::NEG_INFINITY, 0.0, acc / total) }
 
-            /// The natural logarithm of the sum of all powers of two.
-            tile fn log_sum(top, total) {
-                select(top == f32::INFINITY, f32::INFINITY, (top + log(total) * LOG2_E) * LN_2)
-            }
-
-            $($item)*
-        }
-    };
+    /// The natural logarithm of the sum of all powers of two.
+    pub tile fn log_sum(top, total) {
+        select(top == f32::INFINITY, f32::INFINITY, (top + log(total) * LOG2_E) * LN_2)
+    }
 }
-
-pub(crate) use online_softmax_kernel;
 
 /// The same in f64, of a whole row.
 #[cfg(feature = "verify")]

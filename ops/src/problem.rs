@@ -3,6 +3,7 @@
 //! Inputs are reproducible: a problem's text and a parameter's name seed the generator. Values are already
 //! rounded to the element type, so the reference and the kernel start from equal numbers.
 
+use crate::plan::Plan;
 use crate::tolerance::ToleranceClass;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
@@ -15,9 +16,9 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// An op.
+/// An op: what all that checks and measures kernels knows of it. Its folder has it, as `cases::OP`.
 pub struct Op {
-    /// Its name: that of its file.
+    /// Its name: that of its folder, but where a family of ops has one.
     pub name: &'static str,
     /// Its kernels, of which [`Op::kernel`] gives one.
     pub kernels: &'static [&'static dyn Declared],
@@ -37,6 +38,42 @@ pub struct Op {
     pub rounded: fn(&Problem, &Inputs) -> Option<Vec<Vec<f64>>>,
     /// Floating-point operations of a problem.
     pub flops: fn(&Problem) -> f64,
+    /// Problems in one element type that together reach its edges; small, so that a CPU solves them in a moment.
+    pub verification: fn(&'static Op, DType) -> Vec<Problem>,
+    /// The same for the simulator.
+    pub simulation: fn(&'static Op, DType) -> Vec<Problem>,
+    /// Problems whose numbers are far from 1, of an op that takes a norm.
+    pub far_from_one: fn(&'static Op, DType) -> Vec<Problem>,
+    /// Problems at the sizes of a model, to demonstrate.
+    pub demo: fn(&'static Op) -> Vec<Problem>,
+    /// A problem with inputs as a model has them.
+    pub as_in_a_model: fn(Problem) -> Problem,
+    /// The problems that are measured. The first of a kernel has the dims for which it is usually compiled.
+    pub measured: &'static [Measured],
+    /// Of several launches: what is measured as one.
+    pub plans: &'static [Plan],
+}
+
+/// A problem to measure.
+pub struct Measured {
+    /// The name under which its result is kept.
+    pub name: &'static str,
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// The element type.
+    pub dtype: DType,
+    /// Sizes of the kernel's dims.
+    pub dims: &'static [u64],
+}
+
+impl Measured {
+    pub(crate) const fn bf16(name: &'static str, kernel: &'static str, dims: &'static [u64]) -> Measured {
+        Measured { name, kernel, dtype: DType::Bf16, dims }
+    }
+
+    pub(crate) const fn f32(name: &'static str, kernel: &'static str, dims: &'static [u64]) -> Measured {
+        Measured { name, kernel, dtype: DType::F32, dims }
+    }
 }
 
 impl Op {

@@ -1,7 +1,7 @@
 //! Solves a problem on a device and checks the result against the f64 reference.
 
 use crate::compare::Comparison;
-use crate::problem::{HostTensor, Inputs, Layout, Problem};
+use crate::problem::{HostTensor, Inputs, Layout, Problem, normal, round};
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType};
@@ -287,4 +287,17 @@ pub(crate) fn upload(device: &Device, dtype: DType, host: &HostTensor, layout: L
 fn make<T: Element>(device: &Device, values: &[f32], sizes: &[usize], to: fn(f32) -> T) -> Result<Tensor> {
     let values: Vec<T> = values.par_iter().map(|&v| to(v)).collect();
     device.tensor_from(&values, sizes)
+}
+
+/// An input of a plan: numbers around a mean, the same for the same name and sizes.
+pub(crate) fn plan_tensor(
+    device: &Device,
+    dtype: DType,
+    name: &str,
+    (mean, sd): (f64, f64),
+    sizes: &[usize],
+) -> Result<Tensor> {
+    let mut values = normal(&format!("plan {name} {sizes:?}"), mean, sd, sizes.iter().product());
+    values.iter_mut().for_each(|v| *v = round(*v, dtype));
+    upload(device, dtype, &HostTensor { sizes: sizes.to_vec(), values }, Layout::Contiguous)
 }

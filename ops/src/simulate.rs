@@ -1,9 +1,9 @@
 //! Kernels in the simulator: which problems with which configs, and what one of them comes to.
 
+use crate::cases::simulation;
 use crate::compare::Comparison;
 use crate::cover::pairwise;
 use crate::problem::Problem;
-use crate::small_cases::simulation;
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use std::fmt;

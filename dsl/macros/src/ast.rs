@@ -2,7 +2,8 @@
 
 use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, LoopKind, Predicate, Setting};
-use proc_macro2::{Ident, Span};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::ToTokens;
 use syn::{Attribute, ExprPath, Visibility};
 
 /// One item of the macro's input.
@@ -11,6 +12,38 @@ pub(crate) enum Item {
     TileFn(TileFn),
     /// `kernel memory_read<T: Float>(..) tune { .. } { .. }`
     Kernel(Kernel),
+    /// `use math::{gelu2, silu as swish};`
+    Use(Vec<Import>),
+}
+
+/// A tile fn of another module, and its name here.
+pub(crate) struct Import {
+    pub(crate) name: Ident,
+    pub(crate) path: syn::Path,
+}
+
+/// A function where it is called: by its name alone, or by a path.
+pub(crate) struct Called {
+    /// The last name of a path.
+    pub(crate) name: Ident,
+    pub(crate) path: Option<syn::Path>,
+}
+
+impl Called {
+    /// A name alone.
+    pub(crate) fn named(name: &Ident) -> Called {
+        Called { name: name.clone(), path: None }
+    }
+
+    /// What it says, as a text: equal texts are one function.
+    pub(crate) fn key(&self) -> String {
+        self.path.as_ref().map_or_else(|| self.name.to_string(), path_key)
+    }
+}
+
+/// A path as a text.
+pub(crate) fn path_key(path: &syn::Path) -> String {
+    path.to_token_stream().to_string().replace(' ', "")
 }
 
 /// A function of tiles.
@@ -20,7 +53,9 @@ pub(crate) struct TileFn {
     pub(crate) name: Ident,
     pub(crate) params: Vec<Ident>,
     pub(crate) body: Vec<Stmt>,
-    /// The body could not be read, and that was reported.
+    /// Its parameters and its body as they were written, for kernels of other modules.
+    pub(crate) tokens: TokenStream,
+    /// The body could not be read; it was reported.
     pub(crate) broken: bool,
 }
 
@@ -127,9 +162,11 @@ pub(crate) enum ExprKind {
     Compare(Predicate, Box<Expr>, Box<Expr>),
     /// `zeros::<f32>([BN, D])`
     Call { name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
-    /// `grad(f)(x)` and `jvp(f)(x, dx)`: the function and its arguments.
-    Derivative { mode: Mode, of: Ident, args: Vec<Expr> },
-    /// `(a, b)`, the results of a tile fn.
+    /// `math::gelu2(x)`
+    CallPath { of: Called, generics: Vec<Ident>, args: Vec<Expr> },
+    /// `grad(f)(x)` and `jvp(f)(x, dx)`: the function and what it is given.
+    Derivative { mode: Mode, of: Called, args: Vec<Expr> },
+    /// `(a, b)`, what a tile fn gives back.
     Tuple(Vec<Expr>),
     /// `x.cast::<f32>()`
     Method { receiver: Box<Expr>, name: Ident, generics: Vec<Ident>, args: Vec<Expr> },

@@ -51,6 +51,8 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         formulas: BTreeMap::new(),
         depth: 0,
         inside: None,
+        at: None,
+        home: None,
     };
     for (i, axis) in k.axes.iter().enumerate() {
         let coordinate = Coordinate {
@@ -103,10 +105,15 @@ pub(crate) struct Checker<'a> {
     pub(crate) depth: usize,
     /// The call being checked, for messages.
     inside: Option<String>,
+    /// Where the call stands, if the function is one of another module: a mistake is shown in the user's own text.
+    at: Option<SourceRange>,
+    /// The input that declares the function being checked, if that is another one.
+    home: Option<&'a str>,
 }
 
 impl<'a> Checker<'a> {
     pub(crate) fn error(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) {
+        let place = self.at.unwrap_or(place.into());
         match &self.inside {
             Some(call) => self.errors.push(code, place, format!("{message} (in {call})")),
             None => self.errors.push(code, place, message),
@@ -125,7 +132,7 @@ impl<'a> Checker<'a> {
                 Stmt::Let { local, value } => self.vars[*local] = self.expr(value),
                 Stmt::Many { locals, call, .. } => {
                     let types = match &call.kind {
-                        ExprKind::CallFn { index, args } => self.call(*index, args),
+                        ExprKind::CallFn { index, args } => self.call(*index, args, call.place),
                         ExprKind::Derivative { .. } => self.derivative(call),
                         _ => vec![],
                     };
@@ -206,7 +213,9 @@ impl<'a> Checker<'a> {
         match &e.kind {
             ExprKind::Literal { value, .. } => Number::Sized(value.to_string()),
             // The whole path: consts of two modules are two numbers.
-            ExprKind::Const(path) => Number::Sized(path.to_token_stream().to_string()),
+            ExprKind::Const(path) => {
+                Number::Sized(format!("{}{}", self.home.unwrap_or_default(), path.to_token_stream()))
+            }
             ExprKind::Knob(i) => Number::Sized(self.kernel.ast.tune[*i].name.to_string()),
             ExprKind::Local(id) => self.vars[*id].number.clone(),
             ExprKind::Scalar(i) => Number::Formula(self.kernel.params[*i].name.to_string()),
@@ -316,7 +325,9 @@ impl<'a> Checker<'a> {
                 Ty::tile(Elem::Fixed(DType::I32), shape)
             }
             ExprKind::Broadcast { value, shape } => self.broadcast(value, shape),
-            ExprKind::CallFn { index, args } => self.call(*index, args).into_iter().next().unwrap_or_else(Ty::unknown),
+            ExprKind::CallFn { index, args } => {
+                self.call(*index, args, e.place).into_iter().next().unwrap_or_else(Ty::unknown)
+            }
             ExprKind::Derivative { .. } => self.derivative(e).into_iter().next().unwrap_or_else(Ty::unknown),
             ExprKind::Bad => Ty::unknown(),
         }
@@ -326,16 +337,16 @@ impl<'a> Checker<'a> {
         shape.iter().map(|e| Size::of(e, Some(self.kernel))).collect()
     }
 
-    /// A call of a tile fn: checks its body with the types of the arguments.
-    fn call(&mut self, index: usize, args: &[Expr]) -> Vec<Ty> {
+    /// A call of a tile fn: its body, checked with the types of the arguments.
+    fn call(&mut self, index: usize, args: &[Expr], place: SourceRange) -> Vec<Ty> {
         let types: Vec<Ty> = args.iter().map(|a| self.expr(a)).collect();
-        self.call_with(index, types)
+        self.call_with(index, types, place)
     }
 
-    /// Checks each version of a function that has versions under `cfg`s. Rust picks one, so all must give the same type.
-    pub(crate) fn call_with(&mut self, index: usize, types: Vec<Ty>) -> Vec<Ty> {
+    /// Each version of a function that stands under `cfg`s is checked; Rust takes one, so all give the same type.
+    pub(crate) fn call_with(&mut self, index: usize, types: Vec<Ty>, place: SourceRange) -> Vec<Ty> {
         let fns = self.fns;
-        let mut versions = TileFn::versions(fns, index).map(|f| (f, self.call_version(f, types.clone())));
+        let mut versions = TileFn::versions(fns, index).map(|f| (f, self.call_version(f, types.clone(), place)));
         let Some((_, mut results)) = versions.next() else { return vec![] };
         let versions: Vec<(&TileFn, Vec<Ty>)> = versions.collect();
         for (f, others) in versions {
@@ -358,16 +369,26 @@ impl<'a> Checker<'a> {
         results
     }
 
-    fn call_version(&mut self, f: &'a TileFn, types: Vec<Ty>) -> Vec<Ty> {
+    fn call_version(&mut self, f: &'a TileFn, types: Vec<Ty>, place: SourceRange) -> Vec<Ty> {
         let list: Vec<String> = f.ast.params.iter().zip(&types).map(|(p, t)| format!("{p}: {t}")).collect();
         let call = format!("`{}` called with {}", f.ast.name, list.join(", "));
         let mut vars = types;
         vars.resize(f.locals.len(), Ty::unknown());
-        let (outer_vars, outer_call) = (std::mem::replace(&mut self.vars, vars), self.inside.replace(call));
+        let outer_call = self.inside.clone();
+        // What a function of another module calls is not the user's.
+        if self.at.is_none() {
+            self.inside = Some(call);
+        }
+        let outer_vars = std::mem::replace(&mut self.vars, vars);
         let outer_locals = std::mem::replace(&mut self.locals, &f.locals);
+        let (outer_at, outer_home) = (self.at, self.home);
+        if let Some(origin) = &f.origin {
+            (self.at, self.home) = (Some(outer_at.unwrap_or(place)), Some(origin.home.as_str()));
+        }
         self.statements(&f.body);
         let result = f.tail.iter().map(|e| self.expr(e)).collect();
         (self.vars, self.inside, self.locals) = (outer_vars, outer_call, outer_locals);
+        (self.at, self.home) = (outer_at, outer_home);
         result
     }
 }

@@ -34,7 +34,7 @@ impl Checker<'_> {
                     self.error(121, e.place, message);
                     return vec![Ty::unknown(); results];
                 }
-                self.call_with(index, types.clone()).into_iter().next().unwrap_or_else(Ty::unknown)
+                self.call_with(index, types.clone(), e.place).into_iter().next().unwrap_or_else(Ty::unknown)
             }
             Callee::Builtin(_) => types.first().cloned().unwrap_or_else(Ty::unknown),
         };
@@ -46,7 +46,7 @@ impl Checker<'_> {
                 // A tangent goes the way of its argument, and an `or` on it says what stands past the edges of both.
                 let edges = match *of {
                     Callee::Fn(index) if result.shape.is_some() => {
-                        self.call_with(index, met).into_iter().next().map_or(vec![], |ty| ty.edges)
+                        self.call_with(index, met, e.place).into_iter().next().map_or(vec![], |ty| ty.edges)
                     }
                     Callee::Fn(_) => vec![],
                     Callee::Builtin(_) => met.into_iter().next().map_or(vec![], |ty| ty.edges),

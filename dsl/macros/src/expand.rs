@@ -1,7 +1,7 @@
 //! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
-use crate::expand_docs::{doc_text, documented_parameters};
+use crate::share::{Home, shared};
 use crate::signature::is_upper;
 use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
@@ -15,8 +15,10 @@ use syn::ext::IdentExt;
 /// Rust for every item. Kernels with mistakes become stubs, so that names of them still resolve.
 pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
-    for f in &file.fns {
+    let home = Home::next();
+    for (i, f) in file.fns.iter().enumerate().filter(|(_, f)| f.origin.is_none()) {
         out.extend(tile_fn(f, file, root));
+        out.extend(shared(file, i, &home));
     }
     for k in &file.kernels {
         out.extend(kernel(k, file, root));
@@ -271,7 +273,7 @@ fn scalar_variable(i: usize) -> Ident {
 /// Writes statements. Every operation is a `let`, because the builder is borrowed by each call.
 pub(crate) struct Writer<'a> {
     pub(crate) root: &'a TokenStream,
-    file: &'a File,
+    pub(crate) file: &'a File,
     locals: &'a [Local],
     pub(crate) knobs: &'a [ast::Knob],
     pub(crate) dims: &'a [Dim],
@@ -421,26 +423,6 @@ impl Writer<'_> {
         let indices: Vec<TokenStream> = indices.iter().map(|i| self.operand(i, out)).collect();
         let table = self.bind(quote_spanned!(token=> #root::ConstTable::shape_and_values(&#name)), out);
         quote!(__atlas_b.table_get(#loc, #text, &#table.0, &#table.1, &[#(#indices),*]))
-    }
-
-    /// The results of a function: an operand, or a list of operands.
-    fn call(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
-        match &e.kind {
-            ExprKind::CallFn { index, args } => {
-                let args: Vec<TokenStream> = args.iter().map(|a| self.operand(a, out)).collect();
-                let name = self.called(*index, e.token);
-                Some(quote!(#name(__atlas_b #(, #args)*)))
-            }
-            ExprKind::Derivative { .. } => self.derivative(e, out),
-            _ => None,
-        }
-    }
-
-    /// The name of a tile fn at a call.
-    pub(crate) fn called(&self, index: usize, token: Span) -> Ident {
-        let mut name = self.file.fns[index].ast.name.clone();
-        name.set_span(token);
-        name
     }
 
     /// The operand that an expression denotes: a variable, a literal, or a temp bound in `out`.

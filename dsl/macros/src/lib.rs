@@ -2,11 +2,12 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `parse`, `ast` | from tokens to syntax, through `syn` |
-//! | `signature`, `resolve*`, `tree` | resolves names, counts arguments, finds unused names |
-//! | `check*`, `carried`, `symbolic` | checks element types, extents and edges as names, and which program writes what |
-//! | `expand*` | Rust that calls the builder; what a kernel keeps of its doc comment |
-//! | `fuse` | `fuse!`, which only has the names of kernels |
+//! | `parse`, `ast` | tokens to syntax, through `syn` |
+//! | `import`, `share` | tile fns of other modules: how their text comes here, and goes there |
+//! | `signature`, `resolve*`, `tree` | names to what they mean; counts of arguments; what is unused |
+//! | `check*`, `carried`, `symbolic` | element types, extents and edges, by name; who writes what |
+//! | `expand` | Rust that calls the builder |
+//! | `fuse` | `fuse!`, which names kernels and sees none |
 //! | `error` | every mistake, at the user's tokens |
 //!
 //! Codes. A mistake that is also one of Tile IR has the same code as there (ATL1xx, ATL2xx).
@@ -43,10 +44,10 @@ mod check_memory;
 mod check_operations;
 mod error;
 mod expand;
-mod expand_derivative;
-mod expand_docs;
+mod expand_call;
 mod expand_extent;
 mod fuse;
+mod import;
 mod names;
 mod nesting;
 mod parse;
@@ -55,49 +56,98 @@ mod parse_tokens;
 mod parse_tune;
 mod parse_type;
 mod parse_unsupported;
+mod parse_use;
 mod require;
 mod resolve;
 mod resolve_access;
+mod resolve_call;
 mod resolve_derivative;
 mod resolve_end;
 mod resolve_expr;
+mod resolve_fns;
+mod share;
 mod signature;
 mod symbolic;
 mod tree;
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
+use quote::{ToTokens, quote};
 
 /// Declares tile fns and kernels. The language is described in `dsl/LANGUAGE.md`.
 #[proc_macro]
 pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    declared(input.into(), root).into()
+    declared(input.into(), &[], atlas).into()
 }
 
-/// The output of `atlas_kernel!`: an error for each mistake, then the items.
-fn declared(input: TokenStream, root: impl FnOnce(Option<syn::Path>) -> TokenStream) -> TokenStream {
+/// `atlas_kernel!` with the text of tile fns of other modules, which it calls itself.
+#[doc(hidden)]
+#[proc_macro]
+pub fn atlas_kernel_with(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    match syn::parse::<import::Step>(input) {
+        Ok(step) => declared(step.input, &step.packages, atlas).into(),
+        Err(e) => e.into_compile_error().into(),
+    }
+}
+
+/// What `atlas_kernel!` emits: an error for each mistake, then the items. If tile fns of other modules are called whose text
+/// is not among the packages, it is a call for the first of these instead.
+fn declared(
+    input: TokenStream,
+    packages: &[TokenStream],
+    atlas: impl FnOnce(Option<syn::Path>) -> TokenStream,
+) -> TokenStream {
     let mut errors = error::Errors::default();
-    let (named, items) = parse::parse(input, &mut errors);
-    let mut file = resolve::resolve(items, &mut errors);
+    let (named, items) = parse::parse(input.clone(), &mut errors);
+    let atlas = atlas(named);
+    let wanted = import::wanted(&items);
+    if let Some(path) = wanted.get(packages.len()) {
+        return import::fetch(path, &with_path(&atlas), packages, &input);
+    }
+    let mut imported = Vec::new();
+    for (path, package) in wanted.into_iter().zip(packages) {
+        let package = import::read(package.clone());
+        if package.is_none() {
+            errors.push(5, error::SourceRange::of(&path), format!("`{}` is no tile fn", ast::path_key(&path)));
+        }
+        imported.push((path, package));
+    }
+    let mut file = resolve::resolve(items, imported, &mut errors);
     check::check(&mut file, &mut errors);
     let mut out = errors.into_tokens();
-    out.extend(expand::expand(&file, &root(named)));
+    out.extend(expand::expand(&file, &quote!(#atlas::__macro)));
     out
 }
 
-/// Declares kernels that are made from several kernels in sequence: `pub kernel forward = features >> read(r = x) >> norm;`.
+/// The path of `atlas_kernel_with!`: of this crate, if the one that is being compiled names it, and otherwise of Atlas.
+fn with_path(atlas: &TokenStream) -> TokenStream {
+    match crate_name("atlas-macros") {
+        Ok(FoundCrate::Name(name)) => {
+            let name = Ident::new(&name, Span::call_site());
+            quote!(::#name::atlas_kernel_with)
+        }
+        Ok(FoundCrate::Itself) => quote!(::atlas_macros::atlas_kernel_with),
+        Err(_) => quote!(#atlas::__atlas_kernel_with),
+    }
+}
+
+/// Declares kernels made of kernels that follow each other: `pub kernel forward = features >> read(r = x) >> norm;`.
 /// `dsl/LANGUAGE.md` says which can be fused.
 #[proc_macro]
 pub fn fuse(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     fuse::fuse(input.into()).into()
 }
 
-/// The path, in the crate that is being compiled, of the items that emitted code uses. `named` is the path in `#![crate =
-/// path]`.
+/// The path of what emitted code calls.
 fn root(named: Option<syn::Path>) -> TokenStream {
+    let atlas = atlas(named);
+    quote!(#atlas::__macro)
+}
+
+/// The path of Atlas in the crate that is being compiled; `named` is what `#![crate = path]` says.
+fn atlas(named: Option<syn::Path>) -> TokenStream {
     if let Some(path) = named {
-        return quote!(#path::__macro);
+        return path.into_token_stream();
     }
     // `CARGO_CRATE_NAME` tells a library from the examples and tests beside it, which name it as others do.
     let is_library = |name: &str| {
@@ -107,19 +157,19 @@ fn root(named: Option<syn::Path>) -> TokenStream {
     };
     for (package, library) in [("atlas", "atlas"), ("atlas-dsl", "atlas_dsl")] {
         match crate_name(package) {
-            Ok(FoundCrate::Itself) if is_library(library) => return quote!(crate::__macro),
+            Ok(FoundCrate::Itself) if is_library(library) => return quote!(crate),
             Ok(FoundCrate::Itself) => {
                 let library = Ident::new(library, Span::call_site());
-                return quote!(::#library::__macro);
+                return quote!(::#library);
             }
             Ok(FoundCrate::Name(name)) => {
                 let name = Ident::new(&name, Span::call_site());
-                return quote!(::#name::__macro);
+                return quote!(::#name);
             }
             Err(_) => {}
         }
     }
-    quote!(::atlas::__macro)
+    quote!(::atlas)
 }
 
 #[cfg(test)]
@@ -138,7 +188,8 @@ mod tests {
             }
             _ => None,
         });
-        let emitted = kernels.map(|items| super::declared(items, |_| quote!(atlas)).to_string()).collect::<String>();
+        let emitted =
+            kernels.map(|items| super::declared(items, &[], |_| quote!(atlas)).to_string()).collect::<String>();
         let errors = emitted.split("compile_error").skip(1);
         errors.filter_map(|e| Some(e.split_once("ATL")?.1[..3].to_owned())).collect()
     }

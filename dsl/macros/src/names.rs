@@ -1,6 +1,40 @@
-//! Unknown names: the translation of names from other languages, and suggestions of similar names.
+//! Names of built-in functions, and names that are not known here: how other languages' are written, and what may have been meant.
 
-use atlas_vocabulary::distance;
+use atlas_vocabulary::{UnaryOp, distance};
+
+/// What is written as a function besides the element-wise operations of the vocabulary.
+const FORMS: [&str; 21] = [
+    "load",
+    "store",
+    "dot",
+    "select",
+    "sum",
+    "max",
+    "min",
+    "zeros",
+    "full",
+    "iota",
+    "broadcast",
+    "size",
+    "span",
+    "tiles",
+    "grid",
+    "pairs",
+    "pipeline",
+    "cast",
+    "t",
+    "grad",
+    "jvp",
+];
+
+pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
+    UnaryOp::functions().map(|op| op.name())
+}
+
+/// The built-in functions.
+pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
+    FORMS.into_iter().chain(elementwise())
+}
 
 /// How a power is written.
 pub(crate) const POWER: &str = "a product, as in `x * x`, or `exp(y * log(x))` where `x` is above 0";

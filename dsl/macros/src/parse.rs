@@ -1,6 +1,6 @@
 //! From tokens to syntax, through `syn`. A mistake in one item does not affect the others.
 
-use crate::ast::{Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Stmt, TileFn, TypeParam};
+use crate::ast::{Called, Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Stmt, TileFn, TypeParam};
 use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
@@ -9,8 +9,9 @@ use crate::parse_tokens::{plain_names, readable, refuse_attributes};
 use crate::parse_tune::knob;
 use crate::parse_type::type_name;
 use crate::parse_unsupported::unsupported;
+use crate::parse_use::{called, imports};
 use atlas_vocabulary::{BinaryOp, Predicate};
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -106,6 +107,9 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
         input.parse::<Token![fn]>()?;
         return tile_fn(input, attrs, vis, errors).map(Item::TileFn);
     }
+    if input.peek(Token![use]) {
+        return imports(input, &attrs, &vis, errors).map(Item::Use);
+    }
     if !input.peek(keyword::kernel) {
         return Err(input.error("expected `kernel NAME(..)` or `tile fn NAME(..)`"));
     }
@@ -134,6 +138,7 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
 
 fn tile_fn(input: ParseStream<'_>, attrs: Vec<Attribute>, vis: Visibility, errors: &mut Errors) -> syn::Result<TileFn> {
     let name = input.parse()?;
+    let written = input.fork();
     let content;
     parenthesized!(content in input);
     let params = content.parse_terminated(Ident::parse, Token![,])?.into_iter().collect();
@@ -141,7 +146,8 @@ fn tile_fn(input: ParseStream<'_>, attrs: Vec<Attribute>, vis: Visibility, error
         return Err(input.error("a tile fn has no written types; remove the result type"));
     }
     let (body, broken) = block(input, errors)?;
-    Ok(TileFn { attrs, vis, name, params, body, broken })
+    let tokens = [written.parse::<Group>()?, written.parse::<Group>()?].map(TokenTree::from).into_iter().collect();
+    Ok(TileFn { attrs, vis, name, params, body, tokens, broken })
 }
 
 fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors) -> syn::Result<()> {
@@ -355,27 +361,28 @@ pub(crate) fn ident_of(e: &syn::Expr) -> Option<Ident> {
     if let syn::Expr::Path(p) = strip(e) { p.path.get_ident().cloned() } else { None }
 }
 
-/// A called name and its type arguments.
-fn callee(f: &syn::Expr) -> Option<(Ident, Vec<Ident>)> {
+/// What is called, and its type arguments.
+fn callee(f: &syn::Expr) -> Option<(Called, Vec<Ident>)> {
     let syn::Expr::Path(p) = ungrouped(f) else { return None };
-    let is_name = p.qself.is_none() && p.path.leading_colon.is_none() && p.path.segments.len() == 1;
-    let segment = p.path.segments.first().filter(|_| is_name)?;
-    match &segment.arguments {
-        syn::PathArguments::AngleBracketed(a) => Some((segment.ident.clone(), generics(a)?)),
-        _ => Some((segment.ident.clone(), vec![])),
-    }
+    let last = p.path.segments.last().filter(|_| p.qself.is_none())?;
+    let types = match &last.arguments {
+        syn::PathArguments::AngleBracketed(a) => generics(a)?,
+        _ => vec![],
+    };
+    Some((called(&p.path)?, types))
 }
 
 /// The name of a call without type arguments.
 pub(crate) fn plain_callee(f: &syn::Expr) -> Option<Ident> {
-    callee(f).filter(|(_, types)| types.is_empty()).map(|(name, _)| name)
+    callee(f).filter(|(of, types)| of.path.is_none() && types.is_empty()).map(|(of, _)| of.name)
 }
 
 /// The function in `grad(f)` and `jvp(f)`.
-fn derivative(f: &syn::Expr) -> Option<(Mode, Ident)> {
+fn derivative(f: &syn::Expr) -> Option<(Mode, Called)> {
     let syn::Expr::Call(c) = ungrouped(f) else { return None };
     let mode = Mode::named(&plain_callee(&c.func)?.to_string())?;
-    if c.args.len() == 1 { Some((mode, ident_of(&c.args[0])?)) } else { None }
+    let of = c.args.first().filter(|_| c.args.len() == 1)?;
+    callee(strip(of)).filter(|(_, types)| types.is_empty()).map(|(of, _)| (mode, of))
 }
 
 fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
@@ -469,7 +476,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 let args = arguments(&c.args, errors)?;
                 return Some(Expr { kind: ExprKind::Derivative { mode, of, args }, place, token });
             }
-            let Some((name, generics)) = callee(&c.func) else {
+            let Some((of, generics)) = callee(&c.func) else {
                 errors.push(
                     5,
                     SourceRange::of(&c.func),
@@ -477,7 +484,13 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 );
                 return None;
             };
-            ExprKind::Call { name, generics, args: arguments(&c.args, errors)? }
+            let args = arguments(&c.args, errors)?;
+            if of.path.is_none() {
+                ExprKind::Call { name: of.name, generics, args }
+            } else {
+                token = of.name.span();
+                ExprKind::CallPath { of, generics, args }
+            }
         }
         syn::Expr::MethodCall(m) => {
             token = m.method.span();

@@ -2,8 +2,10 @@
 
 use crate::ast;
 use crate::error::{Errors, SourceRange};
+use crate::import::Package;
 use crate::names::did_you_mean;
 use crate::require::requirement;
+use crate::resolve_fns::{FnSignature, Foreign, Scope, Signatures, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
     Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
@@ -12,96 +14,38 @@ use crate::tree::{
 use atlas_vocabulary::{LoopKind, ScheduleKey};
 use proc_macro2::{Ident, Span};
 use std::collections::BTreeMap;
-use syn::ext::IdentExt;
 
-/// A tile fn's name, its parameters and the number of tiles that it gives, known before any body is read.
-pub(crate) struct FnSignature {
-    pub(crate) name: Ident,
-    pub(crate) params: Vec<String>,
-    pub(crate) results: usize,
-    /// It is under a `cfg`, and so may be another one of its name.
-    conditional: bool,
-}
-
-/// True if attributes may leave out the item after them.
-fn is_conditional(attrs: &[syn::Attribute]) -> bool {
-    attrs.iter().any(|a| a.path().is_ident("cfg") || a.path().is_ident("cfg_attr"))
-}
-
-/// Resolves every item.
-pub(crate) fn resolve(items: Vec<ast::Item>, errors: &mut Errors) -> File {
-    let mut signatures: Vec<FnSignature> = Vec::new();
-    let (mut fn_asts, mut kernel_asts) = (Vec::new(), Vec::new());
+/// Resolves every item. `packages` are the tile fns of other modules that are called, as far as they could be read.
+pub(crate) fn resolve(items: Vec<ast::Item>, packages: Vec<(syn::Path, Option<Package>)>, errors: &mut Errors) -> File {
+    let mut signatures = Signatures::default();
+    signatures.own(&items, errors);
+    let foreign = signatures.foreign(packages);
+    signatures.imports(&items, errors);
+    let (mut fns, mut kernel_asts) = (Vec::new(), Vec::new());
     for item in items {
         match item {
-            ast::Item::TileFn(f) => fn_asts.push(f),
+            ast::Item::TileFn(f) => {
+                let group = signatures.list[fns.len()].group;
+                fns.push(tile_fn(f, group, &signatures.list, &signatures.scope, errors));
+            }
             ast::Item::Kernel(k) => kernel_asts.push(k),
+            ast::Item::Use(_) => {}
         }
     }
-    for f in &fn_asts {
-        if crate::resolve_expr::functions().any(|name| f.name == name) {
-            errors.push(
-                4,
-                f.name.span(),
-                format!("`{}` is a built-in function; give the tile fn another name", f.name),
-            );
-        }
-        let params: Vec<String> = f.params.iter().map(|p| p.unraw().to_string()).collect();
-        let results = match f.body.last() {
-            Some(ast::Stmt::Expr { value: ast::Expr { kind: ast::ExprKind::Tuple(list), .. }, last: true }) => {
-                list.len()
-            }
-            _ => 1,
-        };
-        let conditional = is_conditional(&f.attrs);
-        for before in signatures.iter().filter(|s| s.name == f.name) {
-            if !conditional && !before.conditional {
-                errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
-            } else if (params.len(), results) != (before.params.len(), before.results) {
-                let message = format!(
-                    "tile fn `{}` has two versions under `cfg`s, which must take as many arguments and give as many tiles",
-                    f.name
-                );
-                errors.push(4, f.name.span(), message);
-            }
-        }
-        signatures.push(FnSignature { name: f.name.clone(), params, results, conditional });
-    }
-    let fns: Vec<TileFn> = fn_asts.into_iter().map(|f| tile_fn(f, &signatures, errors)).collect();
-    for (i, f) in fns.iter().enumerate() {
-        if let Some((span, through)) = recursion(&fns, i) {
-            let name = &f.ast.name;
-            let how = if through == i { String::new() } else { format!(" through `{}`", fns[through].ast.name) };
-            errors.push(
-                29,
-                span,
-                format!("tile fn `{name}` calls itself{how}; tile fns are inlined, so they cannot recurse"),
-            );
-        }
+    report_recursion(&mut fns, errors);
+    for Foreign { ast, scope, origin } in foreign {
+        let group = signatures.list[fns.len()].group;
+        // Where it is declared its mistakes were reported.
+        let f = tile_fn(ast, group, &signatures.list, &scope, &mut Errors::default());
+        fns.push(TileFn { origin: Some(origin), ..f });
     }
     let kernels = kernel_asts.into_iter().map(|k| kernel(k, &signatures, errors)).collect();
     File { fns, kernels }
 }
 
-/// The location where a tile fn calls itself, if it does, and the first fn on the way.
-fn recursion(fns: &[TileFn], start: usize) -> Option<(Span, usize)> {
-    fns[start].calls.iter().copied().find_map(|(first, span)| {
-        let (mut todo, mut seen) = (vec![first], vec![false; fns.len()]);
-        while let Some(i) = todo.pop() {
-            if i == start {
-                return Some((span, first));
-            }
-            if !std::mem::replace(&mut seen[i], true) {
-                todo.extend(fns[i].calls.iter().map(|c| c.0));
-            }
-        }
-        None
-    })
-}
-
-fn tile_fn(ast: ast::TileFn, fns: &[FnSignature], errors: &mut Errors) -> TileFn {
+fn tile_fn(ast: ast::TileFn, group: usize, fns: &[FnSignature], scope: &Scope, errors: &mut Errors) -> TileFn {
     let before = errors.count();
-    let mut r = Resolver::new(fns, errors);
+    let mut r = Resolver::new(fns, scope, errors);
     for (i, p) in ast.params.iter().enumerate() {
         if ast.params[..i].contains(p) {
             r.errors.push(4, p.span(), format!("parameter `{p}` of `{}` is declared twice", ast.name));
@@ -150,16 +94,17 @@ fn tile_fn(ast: ast::TileFn, fns: &[FnSignature], errors: &mut Errors) -> TileFn
     if !ast.broken && r.errors.count() == before {
         r.report_unused();
     }
-    let (locals, calls) = (r.locals, r.calls);
-    TileFn { ast, locals, body, tail, calls }
+    let broken = ast.broken || r.errors.count() > before;
+    let (locals, calls, uses) = (r.locals, r.calls, r.uses);
+    TileFn { ast, locals, body, tail, calls, uses, group, origin: None, broken }
 }
 
-fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel {
+fn kernel(ast: ast::Kernel, fns: &Signatures, errors: &mut Errors) -> Kernel {
     let before = errors.count();
     check_tune(&ast, errors);
     let (params, dims) = signature(&ast, errors);
     let requires = ast.requires.iter().filter_map(|e| requirement(e, &dims, errors)).collect();
-    let mut r = Resolver::new(fns, errors);
+    let mut r = Resolver::new(&fns.list, &fns.scope, errors);
     r.kernel = Some(&ast);
     r.params = params;
     r.dims = dims;
@@ -215,6 +160,8 @@ fn kernel(ast: ast::Kernel, fns: &[FnSignature], errors: &mut Errors) -> Kernel 
 pub(crate) struct Resolver<'a> {
     pub(crate) errors: &'a mut Errors,
     pub(crate) fns: &'a [FnSignature],
+    /// What names and paths mean here.
+    scope: &'a Scope,
     /// `None` in a tile fn.
     pub(crate) kernel: Option<&'a ast::Kernel>,
     pub(crate) params: Vec<Param>,
@@ -224,6 +171,7 @@ pub(crate) struct Resolver<'a> {
     /// Something is stored.
     pub(crate) stores: bool,
     pub(crate) calls: Vec<(usize, Span)>,
+    uses: BTreeMap<String, usize>,
     pub(crate) locals: Vec<Local>,
     scopes: Vec<BTreeMap<String, LocalId>>,
     /// Names of scopes that have ended.
@@ -233,10 +181,11 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    fn new(fns: &'a [FnSignature], errors: &'a mut Errors) -> Resolver<'a> {
+    fn new(fns: &'a [FnSignature], scope: &'a Scope, errors: &'a mut Errors) -> Resolver<'a> {
         Resolver {
             errors,
             fns,
+            scope,
             kernel: None,
             params: vec![],
             dims: vec![],
@@ -244,6 +193,7 @@ impl<'a> Resolver<'a> {
             knob_used: vec![],
             stores: false,
             calls: vec![],
+            uses: BTreeMap::new(),
             locals: vec![],
             scopes: vec![BTreeMap::new()],
             ended: vec![],
@@ -274,11 +224,25 @@ impl<'a> Resolver<'a> {
         self.scopes.iter().rev().find_map(|s| s.get(&name).copied())
     }
 
-    /// The tile fn of a name at a call: the first of several under `cfg`s.
-    pub(crate) fn called(&mut self, name: &Ident) -> Option<usize> {
-        let all: Vec<usize> = (0..self.fns.len()).filter(|&i| self.fns[i].name == *name).collect();
-        self.calls.extend(all.iter().map(|&i| (i, name.span())));
-        all.first().copied()
+    /// The tile fn that is called, the first of several under `cfg`s.
+    pub(crate) fn called(&mut self, of: &ast::Called) -> Option<usize> {
+        let key = of.key();
+        let first = *self.scope.get(&key)?;
+        self.uses.insert(key, first);
+        let group = self.fns[first].group;
+        let all = (0..self.fns.len()).filter(|&i| self.fns[i].group == group);
+        self.calls.extend(all.map(|i| (i, of.name.span())));
+        Some(first)
+    }
+
+    /// True for the name of a tile fn.
+    pub(crate) fn is_tile_fn(&self, name: &Ident) -> bool {
+        self.scope.contains_key(&name.to_string())
+    }
+
+    /// The names of tile fns.
+    pub(crate) fn tile_fns(&self) -> impl Iterator<Item = &str> {
+        self.scope.keys().map(String::as_str).filter(|key| !key.contains(':'))
     }
 
     /// Every name that is in scope.

@@ -1,9 +1,9 @@
 //! `grad(f)(x, y)` and `jvp(f)(x, y, dx, dy)`.
 
 use crate::ast::{self, Mode};
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
-use crate::resolve_expr::{elementwise, functions, unary_named};
+use crate::resolve_expr::unary_named;
 use crate::tree::{Callee, Expr, ExprKind};
 
 impl Resolver<'_> {
@@ -11,7 +11,10 @@ impl Resolver<'_> {
     pub(crate) fn derivative(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
         let ast::ExprKind::Derivative { mode, of, args } = &e.kind else { return None };
         let (mode, name) = (*mode, mode.name());
-        let (callee, params) = match (self.called(of), unary_named(of)) {
+        let function = of;
+        let of = &of.name;
+        let builtin = unary_named(of).filter(|_| function.path.is_none());
+        let (callee, params) = match (self.called(function), builtin) {
             (Some(index), _) => {
                 let f = &self.fns[index];
                 if f.results != 1 {
@@ -21,6 +24,8 @@ impl Resolver<'_> {
                 (Callee::Fn(index), f.params.clone())
             }
             (None, Some(op)) => (Callee::Builtin(op), vec!["x".to_owned()]),
+            // Reported where it was read.
+            (None, None) if function.path.is_some() => return None,
             (None, None) => {
                 if functions().any(|f| *of == f) {
                     self.errors.push(
@@ -30,8 +35,7 @@ impl Resolver<'_> {
                     );
                     return None;
                 }
-                let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
-                let hint = did_you_mean(&of.to_string(), elementwise().chain(names.iter().map(String::as_str)));
+                let hint = did_you_mean(&of.to_string(), elementwise().chain(self.tile_fns()));
                 let message =
                     format!("`{name}` is of a tile fn or of a function such as `gelu`; unknown function `{of}`{hint}");
                 self.errors.push(5, of.span(), message);

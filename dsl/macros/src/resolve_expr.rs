@@ -1,8 +1,8 @@
 //! Expressions: resolves calls to operations, counts arguments, looks up names.
 
-use crate::ast;
+use crate::ast::{self, Called};
 use crate::error::SourceRange;
-use crate::names::did_you_mean;
+use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
@@ -11,46 +11,8 @@ use proc_macro2::Ident;
 use std::cell::OnceCell;
 use syn::ExprPath;
 
-/// Functions other than the element-wise operations of the vocabulary.
-const FORMS: [&str; 21] = [
-    "load",
-    "store",
-    "dot",
-    "select",
-    "sum",
-    "max",
-    "min",
-    "zeros",
-    "full",
-    "iota",
-    "broadcast",
-    "size",
-    "span",
-    "tiles",
-    "grid",
-    "pairs",
-    "pipeline",
-    "cast",
-    "t",
-    "grad",
-    "jvp",
-];
-
-/// Methods other than those.
+/// What is written as a method besides the element-wise operations of the vocabulary.
 const METHODS: [&str; 5] = ["cast", "cast_like", "t", "or", "precision"];
-
-pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
-    UnaryOp::functions().map(|op| op.name())
-}
-
-/// The built-in functions.
-pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
-    FORMS.into_iter().chain(elementwise())
-}
-
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
-}
 
 pub(crate) fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::function(&name.to_string())
@@ -104,6 +66,11 @@ impl Resolver<'_> {
             ast::ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, self.boxed(a), self.boxed(b)),
             ast::ExprKind::Compare(p, a, b) => ExprKind::Compare(*p, self.boxed(a), self.boxed(b)),
             ast::ExprKind::Call { name, generics, args } => return self.call(e, name, generics, args),
+            ast::ExprKind::CallPath { of, generics, args } => {
+                self.no_types(&of.name, generics)?;
+                let (kind, results) = self.call_fn(e, of, args)?;
+                return self.one_of(kind, results, e);
+            }
             ast::ExprKind::Method { receiver, name, generics, args } => {
                 return self.method(e, receiver, name, generics, args);
             }
@@ -176,7 +143,7 @@ impl Resolver<'_> {
         }
         let message = if self.ended.contains(&name.to_string()) {
             format!("`{name}` exists only inside the loop that binds it; declare `let mut {name}` before the loop")
-        } else if functions().any(|f| *name == f) || self.fns.iter().any(|f| f.name == *name) {
+        } else if functions().any(|f| *name == f) || self.is_tile_fn(name) {
             format!("`{name}` is a function; call it")
         } else {
             let mut names = self.bound_names();
@@ -212,7 +179,7 @@ impl Resolver<'_> {
     /// Reports element types given to an operation that takes none.
     pub(crate) fn no_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
         let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
-        let known = functions().chain(METHODS).any(|f| *name == f) || self.fns.iter().any(|f| f.name == *name);
+        let known = functions().chain(METHODS).any(|f| *name == f) || self.is_tile_fn(name);
         // Of an unknown function another message says more.
         if !known {
             return Some(());
@@ -228,11 +195,9 @@ impl Resolver<'_> {
         if !matches!(text.as_str(), "zeros" | "full") {
             self.no_types(name, generics)?;
         }
-        if let Some(index) = self.called(name) {
-            let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
-            self.arity(e, args, name, &wanted)?;
-            let kind = ExprKind::CallFn { index, args: args.iter().map(|a| self.expr(a)).collect() };
-            return self.one_of(kind, self.fns[index].results, e);
+        if self.is_tile_fn(name) {
+            let (kind, results) = self.call_fn(e, &Called::named(name), args)?;
+            return self.one_of(kind, results, e);
         }
         if let Some(op) = unary_named(name) {
             self.arity(e, args, name, &["x"])?;
@@ -315,52 +280,10 @@ impl Resolver<'_> {
                 );
             }
             _ => {
-                let names: Vec<String> = self.fns.iter().map(|f| f.name.to_string()).collect();
-                let hint = did_you_mean(&text, functions().chain(names.iter().map(String::as_str)));
-                self.errors.push(5, name.span(), format!("unknown function `{name}`{hint}"));
+                self.unknown_function(name);
                 return None;
             }
         })
-    }
-
-    /// An expression that gives one tile.
-    fn one_of(&mut self, kind: ExprKind, results: usize, e: &ast::Expr) -> Option<ExprKind> {
-        if results == 1 {
-            return Some(kind);
-        }
-        let names: Vec<&str> = ["a", "b", "c", "d", "e", "f"].into_iter().take(results).collect();
-        let message = format!("this gives {results} tiles; name them: `let ({}) = ..;`", names.join(", "));
-        self.errors.push(21, e.place, message);
-        None
-    }
-
-    /// An expression that gives as many tiles as names are bound to them.
-    pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
-        let (kind, results) = match &e.kind {
-            ast::ExprKind::Derivative { .. } => self.derivative(e)?,
-            ast::ExprKind::Call { name, generics, args } if self.fns.iter().any(|f| f.name == *name) => {
-                self.no_types(name, generics)?;
-                let index = self.called(name)?;
-                let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
-                self.arity(e, args, name, &wanted)?;
-                let args = args.iter().map(|a| self.expr(a)).collect();
-                (ExprKind::CallFn { index, args }, self.fns[index].results)
-            }
-            _ => {
-                self.errors.push(
-                    20,
-                    e.place,
-                    "only what a tile fn gives, or `grad`, has several names; write a `let` for each",
-                );
-                return None;
-            }
-        };
-        if results != names {
-            let message = format!("this gives {results} tile{}, but {names} names are bound", plural(results));
-            self.errors.push(21, e.place, message);
-            return None;
-        }
-        Some(Expr { kind, place: e.place, token: e.token })
     }
 
     fn misplaced(&mut self, e: &ast::Expr, message: &str) -> Option<ExprKind> {
@@ -480,7 +403,7 @@ impl Resolver<'_> {
             }
             text => {
                 self.expr(receiver);
-                let as_function = functions().any(|f| f == text) || self.fns.iter().any(|f| f.name == *name);
+                let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);
                 let hint = if as_function {
                     format!("; it is a function: write `{name}(..)`")
                 } else {

@@ -5,6 +5,7 @@ use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 use syn::ExprPath;
 
 /// The macro's input, resolved.
@@ -23,12 +24,28 @@ pub(crate) struct TileFn {
     pub(crate) tail: Vec<Expr>,
     /// Indices of the tile fns that it calls, with the locations of the calls.
     pub(crate) calls: Vec<(usize, Span)>,
+    /// The first tile fn for each name or path that it calls.
+    pub(crate) uses: BTreeMap<String, usize>,
+    /// The first of those that stand for each other under `cfg`s.
+    pub(crate) group: usize,
+    /// Where it is declared, if that is not in this input.
+    pub(crate) origin: Option<Origin>,
+    /// It has a mistake.
+    pub(crate) broken: bool,
+}
+
+/// Where a tile fn of another module comes from.
+pub(crate) struct Origin {
+    /// By which it, or the one that calls it, is called here.
+    pub(crate) path: syn::Path,
+    /// Names the input that declares it.
+    pub(crate) home: String,
 }
 
 impl TileFn {
-    /// The tile fns of a name: one, or several under `cfg`s, of which Rust takes one.
+    /// The tile fns that an index stands for: one, or those of a name under `cfg`s, of which Rust takes one.
     pub(crate) fn versions(fns: &[TileFn], index: usize) -> impl Iterator<Item = &TileFn> {
-        fns.iter().filter(move |f| f.ast.name == fns[index].ast.name)
+        fns.iter().filter(move |f| f.group == fns[index].group)
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Builder {
     types: Vec<DType>,
     config: Config,
     errors: Vec<Diagnostic>,
+    /// Where a function of another file is called that is appending now.
+    elsewhere: Option<Loc>,
 }
 
 impl Builder {
@@ -64,6 +66,7 @@ impl Builder {
             types: Vec::new(),
             config: config.clone(),
             errors: Vec::new(),
+            elsewhere: None,
         };
         b.kernel.source_file = Some(def.file.to_owned());
         b.open.push(b.kernel.body);
@@ -369,12 +372,23 @@ impl Builder {
         }
     }
 
+    /// Calls a function whose places are those of another file: what it appends, and its mistakes, are at the call.
+    pub fn call_elsewhere<R>(&mut self, loc: Loc, f: impl FnOnce(&mut Builder) -> R) -> R {
+        let outer = self.elsewhere;
+        self.elsewhere = Some(outer.unwrap_or(loc));
+        let result = f(self);
+        self.elsewhere = outer;
+        result
+    }
+
     /// Records a diagnostic.
     pub fn error(&mut self, code: u16, loc: Loc, message: impl Into<String>) {
+        let loc = self.elsewhere.unwrap_or(loc);
         self.errors.push(Diagnostic::new(code, loc, message));
     }
 
     pub(super) fn push(&mut self, loc: Loc, op: Op) -> Operand {
+        let loc = self.elsewhere.unwrap_or(loc);
         match infer(&self.kernel, &op, loc) {
             Ok(types) => {
                 let at = *self.open.last().unwrap_or(&self.kernel.body);

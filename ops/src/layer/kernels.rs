@@ -3,6 +3,8 @@
 use atlas_macros::{atlas_kernel, fuse};
 
 atlas_kernel! {
+    use crate::functions::{gated, horner};
+
     /// y = a1 x + a2 x^2 + a3 x^3, the features of keys and queries.
     pub kernel layer_features<T: Float>(
         x: &Tensor<T, [B, N, H, D]>,
@@ -15,7 +17,7 @@ atlas_kernel! {
     {
         for (b, n, h) in grid(B, tiles(N, BN), H) {
             let v = load(x[b, n, h, ..]).cast::<f32>();
-            store(y[b, n, h, ..], (v * (a1 + v * (a2 + v * a3))).cast::<T>());
+            store(y[b, n, h, ..], horner(v, a1, horner(v, a2, v * a3)).cast::<T>());
         }
     }
 
@@ -47,7 +49,7 @@ atlas_kernel! {
         for (b, n, h) in grid(B, tiles(N, BN), H) {
             let xs = load(x[b, n, h, ..]).cast::<f32>();
             let ms = load(m[b, n, h, ..]).cast::<f32>();
-            store(y[b, n, h, ..], (xs * sigmoid(ms)).cast::<T>());
+            store(y[b, n, h, ..], gated(xs, ms).cast::<T>());
         }
     }
 }

@@ -11,6 +11,8 @@
 //! Sources: ATLAS (arXiv 2505.23735) for the memory; Titans (arXiv 2501.00663) Eq. 28, 30 and 31 for both ways to combine it.
 //! The state of a layer does not grow: weights and momenta of its memory, the tokens of a chunk, and the keys of a window.
 
+#[cfg(feature = "verify")]
+pub(crate) mod cases;
 mod kernels;
 #[cfg(feature = "verify")]
 pub mod reference;
@@ -321,3 +323,5 @@ impl AtlasLayer {
 fn part_of(t: &Tensor, count: usize) -> Result<Tensor> {
     t.slice(1, 0..count)
 }
+
+crate::records::shipped! { "nvidia-h200": "layer_combine" "layer_gate" "layer_norm" "omega_copy_gates" "omega_copy_tokens" }

@@ -18,7 +18,11 @@
 //! tall matrix is iterated as its transpose. [`Form::Gram`] iterates on `X X^T` and its polynomials, and meets `X` itself at the
 //! start, at a restart and at the end: `B (6 M^2 N + 14 M^3)` for all five steps, 0.58 of the others' for `N = 4 M`.
 
+#[cfg(feature = "verify")]
+pub(crate) mod cases;
 mod kernels;
+#[cfg(feature = "verify")]
+mod plans;
 #[cfg(feature = "verify")]
 pub mod reference;
 
@@ -499,3 +503,5 @@ fn check_all_apart(list: &[MuonMatrix<'_>]) -> Result<()> {
     }
     Ok(())
 }
+
+crate::records::shipped! { "nvidia-h200": "muon_apply" "muon_momentum" "ns_apply" "ns_gram" "ns_normalise" "ns_product" "ns_squares" }

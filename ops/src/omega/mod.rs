@@ -17,6 +17,8 @@
 //! infinite or no number, as an error beyond 65504 is in f16, therefore reaches earlier tokens of its chunk, too.
 
 #[cfg(feature = "verify")]
+pub(crate) mod cases;
+#[cfg(feature = "verify")]
 pub mod check;
 mod chunking;
 pub mod gates;
@@ -26,6 +28,8 @@ pub mod mlp;
 pub mod muon;
 pub mod muon_tokens;
 pub mod packed;
+#[cfg(feature = "verify")]
+pub(crate) mod plans;
 #[cfg(feature = "verify")]
 pub mod problem;
 #[cfg(feature = "verify")]
@@ -64,3 +68,5 @@ pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix
 /// workspace is that of [`Chunking::keys`].
 pub static OMEGA_MUON_TOKENS: Chain =
     Chain { name: "omega_muon_tokens", kernels: &[&omega_muon_tokens], workspace: &["errors", "act", "delta"] };
+
+crate::records::shipped! { "nvidia-h200": "fused_descent" "omega_decay_gates" "omega_linear" "omega_mix" "omega_mlp" "omega_token_gates" }

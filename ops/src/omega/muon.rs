@@ -17,10 +17,12 @@
 //! [`newton_schulz_small`](crate::newton_schulz_small). `W2` and its momentum are kept as `[D, M]`, so that both matrices lie
 //! wide, as the iteration wants them; `E` and `D` are at most `M`.
 
-use crate::newton_schulz_small::{CLASSIC, EPS, LARGE};
+use crate::newton_schulz_small::CLASSIC;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use crate::functions::with_norm;
+
     /// One step of the iteration on a matrix that lies wide: `(A0 + A1 a + A2 a a) x` with `a = x xᵀ`. `on_diagonal` says where
     /// the first term stands.
     tile fn orthogonal_step(x, on_diagonal) {
@@ -30,12 +32,10 @@ atlas_kernel! {
         dot(select(on_diagonal, p + A0, p).cast_like(x), x).cast_like(x)
     }
 
-    /// A matrix of elements up to `top` divided by its Frobenius norm, whose squares do not overflow, in the element type of `like`.
-    /// No comparison picks the scale: what is compared is computed by slower, precise functions.
+    /// A matrix of elements up to `top` divided by its norm, in the element type of `like`.
     tile fn normalised(s, top, like) {
-        let unit = min(LARGE / top, 1.0);
-        let scaled = s * unit;
-        (scaled / (sqrt(sum(scaled * scaled)) + EPS * unit)).cast_like(like)
+        let (scaled, norm) = with_norm(s, top);
+        (scaled / norm).cast_like(like)
     }
 
     /// Reads and trains a memory of two layers over a sequence; each chunk takes one orthogonalised step.

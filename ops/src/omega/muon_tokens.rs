@@ -13,10 +13,12 @@
 //!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 32 and 33. Both matrices lie wide, as for [`omega_muon`](super::muon).
 
-use crate::newton_schulz_small::{EPS, LARGE, SCALE, STEPS, UNSCALE};
+use crate::newton_schulz_small::{SCALE, STEPS, UNSCALE};
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use crate::functions::with_norm;
+
     /// One step of the iteration on a matrix that lies wide, of its `SCALE` fold, about `centre`: see `newton_schulz_small`.
     tile fn orthogonal_step(x, on_diagonal, first, second, centre) {
         let gram = dot(x, x.t());
@@ -27,12 +29,10 @@ atlas_kernel! {
         dot(p.cast_like(x), x).cast_like(x)
     }
 
-    /// A matrix of elements up to `top` divided by its Frobenius norm, whose squares do not overflow, times `SCALE`, in the
-    /// element type of `like`.
+    /// A matrix of elements up to `top` divided by its norm, times `SCALE`, in the element type of `like`.
     tile fn normalised(s, top, like) {
-        let unit = min(LARGE / top, 1.0);
-        let scaled = s * unit;
-        (scaled * (SCALE / (sqrt(sum(scaled * scaled)) + EPS * unit))).cast_like(like)
+        let (scaled, norm) = with_norm(s, top);
+        (scaled * (SCALE / norm)).cast_like(like)
     }
 
     /// Reads and trains a memory of two layers over a sequence in chunks of `chunk` tokens. `gamma` is as in `omega_mix`; with

@@ -1,0 +1,77 @@
+//! Calls of tile fns: which function, how many arguments, how many tiles it gives.
+
+use crate::ast::{self, Called};
+use crate::names::{did_you_mean, functions};
+use crate::resolve::Resolver;
+use crate::tree::{Expr, ExprKind};
+use proc_macro2::Ident;
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+impl Resolver<'_> {
+    /// A call of a tile fn, and how many tiles it gives.
+    pub(crate) fn call_fn(&mut self, e: &ast::Expr, of: &Called, args: &[ast::Expr]) -> Option<(ExprKind, usize)> {
+        let index = self.called(of)?;
+        let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
+        self.arity(e, args, &of.name, &wanted)?;
+        let args = args.iter().map(|a| self.expr(a)).collect();
+        Some((ExprKind::CallFn { index, args }, self.fns[index].results))
+    }
+
+    /// Reports a name that no function has.
+    pub(crate) fn unknown_function(&mut self, name: &Ident) {
+        let hint = did_you_mean(&name.to_string(), functions().chain(self.tile_fns()));
+        let import = match hint.as_str() {
+            "" => format!(
+                "; a tile fn of another module is named by a `use` in this `atlas_kernel!`, as in `use math::{name};`"
+            ),
+            hint if hint.ends_with('?') => {
+                " A tile fn of another module is named by a `use` in this `atlas_kernel!`".to_owned()
+            }
+            _ => String::new(),
+        };
+        self.errors.push(5, name.span(), format!("unknown function `{name}`{hint}{import}"));
+    }
+
+    /// What gives one tile, as an expression.
+    pub(crate) fn one_of(&mut self, kind: ExprKind, results: usize, e: &ast::Expr) -> Option<ExprKind> {
+        if results == 1 {
+            return Some(kind);
+        }
+        let names: Vec<&str> = ["a", "b", "c", "d", "e", "f"].into_iter().take(results).collect();
+        let message = format!("this gives {results} tiles; name them: `let ({}) = ..;`", names.join(", "));
+        self.errors.push(21, e.place, message);
+        None
+    }
+
+    /// What gives as many tiles as names are bound to them.
+    pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
+        let (kind, results) = match &e.kind {
+            ast::ExprKind::Derivative { .. } => self.derivative(e)?,
+            ast::ExprKind::Call { name, generics, args } if self.is_tile_fn(name) => {
+                self.no_types(name, generics)?;
+                self.call_fn(e, &Called::named(name), args)?
+            }
+            ast::ExprKind::CallPath { of, generics, args } => {
+                self.no_types(&of.name, generics)?;
+                self.call_fn(e, of, args)?
+            }
+            _ => {
+                self.errors.push(
+                    20,
+                    e.place,
+                    "only what a tile fn gives, or `grad`, has several names; write a `let` for each",
+                );
+                return None;
+            }
+        };
+        if results != names {
+            let message = format!("this gives {results} tile{}, but {names} names are bound", plural(results));
+            self.errors.push(21, e.place, message);
+            return None;
+        }
+        Some(Expr { kind, place: e.place, token: e.token })
+    }
+}

@@ -1,0 +1,30 @@
+//! Matrix product with the right operand transposed, as the weights of linear layers are: `C = A Bᵀ`.
+//!
+//! FLOPs: `2 M N K`. Sums in f32.
+
+#[cfg(feature = "verify")]
+pub(crate) mod cases;
+#[cfg(feature = "verify")]
+mod reference;
+
+#[cfg(feature = "verify")]
+pub use reference::reference;
+
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    /// c = a · bᵀ
+    pub kernel matmul<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, c: &mut Tensor<T, [M, N]>)
+    tune { BM: [128, 64, 256], BN: [128, 64, 256, 32], BK: [64, 32, 128], stages: 3..=5, warps: [4, 8] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let mut acc = zeros::<f32>([BM, BN]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            store(c[m, n], acc.cast::<T>());
+        }
+    }
+}
+
+crate::records::shipped! { "nvidia-h200": "matmul" }
