@@ -111,21 +111,16 @@ macro_rules! tuning_record {
     };
 }
 
-/// The paths that the macros of this crate expand to. Programs must not use them directly.
-#[doc(hidden)]
-pub use atlas_dsl::__macro;
-/// What it calls to read tile fns of other modules.
+/// What `atlas_kernel!` calls to read the tile functions of other modules.
 #[doc(hidden)]
 pub use atlas_macros::atlas_kernel_with as __atlas_kernel_with;
 
-/// What a program with kernels needs.
-pub mod prelude {
-    pub use atlas_dsl::{Config, DType, KernelDef};
-    pub use atlas_macros::{atlas_kernel, fuse};
-    pub use atlas_runtime::{Chain, Device, Launch, Tensor, args};
-    pub use half::{bf16, f16};
-    /// Numbers for kernels, where an upper-case name is a Rust constant in scope.
-    pub use std::f32::consts::{FRAC_1_SQRT_2, LN_2, LOG2_E, PI, SQRT_2};
+/// The paths that the macros of this crate expand to. Programs must not use them directly.
+#[doc(hidden)]
+pub mod __macro {
+    pub use atlas_dsl::__macro::*;
+    pub use atlas_runtime::bundle::{ShippedBundle, is_whole};
+    pub use atlas_runtime::records::ShippedRecord;
 }
 
 /// The code in the documents, which `cargo test --doc` compiles.

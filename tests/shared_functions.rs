@@ -1,8 +1,8 @@
 //! Tile fns of another crate: a kernel that imports them is the kernel that has them beside it.
 
-use atlas::dsl::specialization::DimFact;
-use atlas::dsl::{Kernel, Specialization};
 use atlas::prelude::*;
+use atlas_dsl::specialization::DimFact;
+use atlas_dsl::{Kernel, Specialization};
 
 /// A crate between passes functions on, under another name too.
 mod passed_on {
@@ -54,7 +54,7 @@ fn built(def: &'static KernelDef, config: &Config) -> Kernel {
 
 #[test]
 fn a_kernel_of_shipped_functions_is_the_shipped_kernel() {
-    let (shipped, own) = (&atlas::ops::attention::attention, &attention_of_the_shipped_steps);
+    let (shipped, own) = (&atlas::ops::attention, &attention_of_the_shipped_steps);
     assert_eq!(shipped.configs(), own.configs());
     for config in own.configs() {
         let text = built(own, &config).to_string().replace(own.name, shipped.name);

@@ -42,3 +42,5 @@ pub use atlas_ops::softmax::softmax;
 pub use atlas_ops::transpose::{swap_axes, transpose};
 pub use atlas_ops::window_sums::{sum_windows, window_sum};
 pub use atlas_ops::windowed_attention::windowed_attention;
+/// Tile functions of the shipped kernels, for kernels of your own: `use atlas::ops::functions::silu;` in `atlas_kernel!`.
+pub use atlas_ops::{functions, online_softmax};

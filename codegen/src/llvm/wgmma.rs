@@ -15,7 +15,7 @@ use inkwell::types::BasicMetadataTypeEnum;
 use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue};
 
 /// An operand of a warpgroup's products.
-enum Source<'c> {
+enum WarpgroupOperand<'c> {
     /// By a descriptor: of the first block and step, and how it is described.
     Shared { first: IntValue<'c>, how: MatrixDescriptor, pitch: u32 },
     /// Words of two elements, four for each step of a block.
@@ -51,7 +51,8 @@ impl<'c> Emitter<'c, '_> {
             for step in 0..steps {
                 let a = self.operand_at(&left, block * 16 * grid.rows, (block * steps + step) as usize, step)?;
                 let b = self.operand_at(&right, 0, step as usize, step)?;
-                let turned = [&left, &right].map(|s| matches!(s, Source::Shared { how, .. } if how.is_transposed));
+                let turned =
+                    [&left, &right].map(|s| matches!(s, WarpgroupOperand::Shared { how, .. } if how.is_transposed));
                 sum = Some(self.wgmma_step(atom, columns, (&a, &b), sum, turned)?);
             }
             out.extend(sum.ok_or_else(|| CompileError::bug("a product over nothing"))?);
@@ -69,10 +70,10 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// How a warpgroup reads an operand; of the right one so many columns.
-    fn source(&mut self, operand: &Operand, side: Side, grid: WarpGrid, columns: u32) -> R<Source<'c>> {
+    fn source(&mut self, operand: &Operand, side: Side, grid: WarpGrid, columns: u32) -> R<WarpgroupOperand<'c>> {
         let from = match operand {
             Operand::Shared(from) => from,
-            Operand::Fragment(v) => return Ok(Source::Registers(self.operand_words(*v)?)),
+            Operand::Fragment(v) => return Ok(WarpgroupOperand::Registers(self.operand_words(*v)?)),
         };
         let buffer = &self.k.buffers[from.buffer];
         let (layout, element) = (buffer.layout, buffer.dtype.bytes());
@@ -83,8 +84,8 @@ impl<'c> Emitter<'c, '_> {
         let pitch = layout.pitch;
         // Rows of the buffer that lie before this warpgroup's first one.
         let (apart, number, count) = match side {
-            Side::Left => (64, Part::Row, grid.rows / WARPGROUP),
-            Side::Right => (columns, Part::Column, grid.cols),
+            Side::Left => (64, GridAxis::Row, grid.rows / WARPGROUP),
+            Side::Right => (columns, GridAxis::Column, grid.cols),
         };
         let base = self.shared_start(from)?;
         let outer = if along_k { from.origin.0 * pitch } else { from.origin.1 * element };
@@ -108,12 +109,12 @@ impl<'c> Emitter<'c, '_> {
             let stage = self.b.build_int_z_extend(stage, i64t, "")?;
             first = self.b.build_int_add(first, stage, "")?;
         }
-        Ok(Source::Shared { first, how, pitch })
+        Ok(WarpgroupOperand::Shared { first, how, pitch })
     }
 
     /// The number of this thread's warpgroup along an axis of the grid. All lanes compute it from lane 0's, so that the
     /// assembler knows that it is the same for all of them.
-    fn warpgroup(&mut self, part: Part, grid: WarpGrid) -> R<IntValue<'c>> {
+    fn warpgroup(&mut self, part: GridAxis, grid: WarpGrid) -> R<IntValue<'c>> {
         let here = self.b.get_insert_block();
         self.b.position_at_end(self.coords.block);
         let rows = grid.rows / WARPGROUP;
@@ -121,9 +122,9 @@ impl<'c> Emitter<'c, '_> {
         let args: [BasicValueEnum<'c>; 4] = [self.i32(-1).into(), own.into(), self.i32(0).into(), self.i32(31).into()];
         let number = self.call("llvm.nvvm.shfl.sync.idx.i32", self.i32_type().into(), &args)?.into_int_value();
         let number = match part {
-            Part::Row if self.k.threads / 128 == rows => number,
-            Part::Row => self.b.build_int_unsigned_rem(number, self.i32(i64::from(rows)), "")?,
-            Part::Column => {
+            GridAxis::Row if self.k.threads / 128 == rows => number,
+            GridAxis::Row => self.b.build_int_unsigned_rem(number, self.i32(i64::from(rows)), "")?,
+            GridAxis::Column => {
                 let below = self.b.build_int_unsigned_div(number, self.i32(i64::from(rows)), "")?;
                 self.b.build_int_unsigned_rem(below, self.i32(i64::from(grid.cols)), "")?
             }
@@ -135,10 +136,16 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// What an instruction takes for a block of rows that begins at `row`, and a step.
-    fn operand_at(&self, source: &Source<'c>, row: u32, word: usize, step: u32) -> R<Vec<BasicValueEnum<'c>>> {
+    fn operand_at(
+        &self,
+        source: &WarpgroupOperand<'c>,
+        row: u32,
+        word: usize,
+        step: u32,
+    ) -> R<Vec<BasicValueEnum<'c>>> {
         Ok(match source {
-            Source::Registers(words) => words[4 * word..4 * word + 4].to_vec(),
-            Source::Shared { first, how, pitch } => {
+            WarpgroupOperand::Registers(words) => words[4 * word..4 * word + 4].to_vec(),
+            WarpgroupOperand::Shared { first, how, pitch } => {
                 let bytes = row * pitch + step * how.step;
                 let further = self.cx.i64_type().const_int(u64::from(bytes >> 4), false);
                 vec![self.b.build_int_add(*first, further, "")?.into()]
@@ -215,7 +222,7 @@ impl<'c> Emitter<'c, '_> {
 
 /// An axis of the grid of warpgroups.
 #[derive(Clone, Copy)]
-enum Part {
+enum GridAxis {
     Row,
     Column,
 }

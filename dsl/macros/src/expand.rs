@@ -1,6 +1,7 @@
 //! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
+use crate::expand_docs::{doc_text, documented_parameters};
 use crate::share::{Home, shared};
 use crate::signature::is_upper;
 use crate::tree::{

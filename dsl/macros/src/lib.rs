@@ -45,6 +45,7 @@ mod check_operations;
 mod error;
 mod expand;
 mod expand_call;
+mod expand_docs;
 mod expand_extent;
 mod fuse;
 mod import;

@@ -40,3 +40,5 @@ atlas_kernel! {
         }
     }
 }
+
+crate::records::shipped! { "nvidia-h200": "attention" }

@@ -63,3 +63,5 @@ atlas_kernel! {
 
 /// Elements of a block.
 pub const BLOCK: usize = 64;
+
+crate::records::shipped! { "nvidia-h200": "block_attention" }

@@ -111,4 +111,6 @@ fuse! {
         >> group_norm(x = attention, w = wa) >> lerp_gate(m = memory);
 }
 
-crate::records::shipped! { "nvidia-h200": "group_norm" "mag_forward" "sigmoid_gate" }
+crate::records::shipped! { "nvidia-h200":
+    "fused_forward" "group_norm" "lerp_forward" "lerp_gate" "mag_forward" "sigmoid_gate" "silu_gate"
+}

@@ -147,4 +147,6 @@ atlas_kernel! {
 pub static MEMORY_GATED_GRAD: Chain =
     Chain { name: "memory_gated_grad", kernels: &[&memory_gated_errors, &memory_gated_grads], workspace: &["e"] };
 
-crate::records::shipped! { "nvidia-h200": "memory_gated_errors" "memory_gated_grads" "memory_read_gated" }
+crate::records::shipped! { "nvidia-h200":
+    "memory_gated_errors" "memory_gated_grads" "memory_read_gated" "memory_read_normed"
+}

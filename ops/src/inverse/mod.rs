@@ -84,3 +84,5 @@ atlas_kernel! {
         }
     }
 }
+
+crate::records::shipped! { "nvidia-h200": "inverse" }

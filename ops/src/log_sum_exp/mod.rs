@@ -34,3 +34,5 @@ atlas_kernel! {
         }
     }
 }
+
+crate::records::shipped! { "nvidia-h200": "log_sum_exp" }

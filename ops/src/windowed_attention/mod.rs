@@ -86,3 +86,5 @@ atlas_kernel! {
         }
     }
 }
+
+crate::records::shipped! { "nvidia-h200": "windowed_attention" }
