@@ -83,6 +83,7 @@ pub(crate) const CASES: [(&str, &[Sizes]); 15] = [
 ];
 
 /// True if a problem's kernel multiplies tiles.
+#[cfg(feature = "llvm")]
 pub(crate) fn has_products(p: &Problem) -> bool {
     build(p, &p.kernel.default_config()).insts.values().any(|op| matches!(op, Op::Dot { .. }))
 }

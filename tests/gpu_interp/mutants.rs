@@ -255,7 +255,7 @@ const ROWS: &[Row] = &[
         "interleave_copies",
         Notices::Interpreter,
         &["warpgroup", "handed"],
-        |k| edits::without_accumulators(k),
+        edits::without_accumulators,
     ),
     row("an operand of a warpgroup transposed", "lower_tiles", Notices::Interpreter, &["warpgroup", "handed"], |k| {
         edits::right_operands(k, |b| SharedRef { transposed: !b.transposed, ..b })
