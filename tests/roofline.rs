@@ -251,6 +251,7 @@ fn recorded(folder: &str) -> Vec<Measured> {
             let class = parse_class(&size.types, "", &size.tensors).unwrap();
             let fastest = size.configs.iter().min_by(|a, b| a.us.total_cmp(&b.us)).unwrap();
             let config: Config = fastest.config.parse().unwrap();
+            let machine = atlas_runtime::records::machine_of(size, machine);
             let bound = roofline(def, &specialization(def, class, &dims), &dims, &config, machine, card).unwrap();
             let what = format!("{} {} {} `{config}`", record.kernel, size.types, size.dims);
             Measured { what, us: fastest.us, cycles: Some(fastest.cycles), def, bound }

@@ -3,7 +3,7 @@
 //! ```no_run
 //! // build.rs; the kernels' crate and `atlas-build` with the feature `jit` are among its [build-dependencies].
 //! // use my_kernels as _;
-//! atlas_build::bundle().arch("sm_80").arch("sm_90:NVIDIA H200").sizes("sizes.toml").records("records").write();
+//! atlas_build::bundle().arch("sm_80").arch("sm_90a:NVIDIA H200").sizes("sizes.toml").records("records").write();
 //! ```
 //!
 //! The program embeds the bundle by `atlas::bundle!();`, and needs no LLVM. `examples/shipping` shows all of it.

@@ -67,7 +67,8 @@ struct View {
 pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
     // The simulator uses the target's own machine, which is no larger than the device.
     let newest = device.target().map_or(0, |t| t.sm);
-    let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0);
+    let own = device.target().filter(|t| t.specific);
+    let targets = Target::all().into_iter().filter(|t| t.sm <= newest && t.sm % 10 == 0).chain(own);
     let machines = targets.map(Machine::from);
     let jobs: Vec<(&Problem, Machine)> = machines.flat_map(|m| problems.iter().map(move |p| (p, m))).collect();
     tell!("simulating {} problems", jobs.len());

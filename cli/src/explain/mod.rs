@@ -11,7 +11,7 @@ use super::sweep::Sweep;
 use super::{archs, counts, ptxas, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::notes::Note;
-use atlas_codegen::{Card, Explained, Platform};
+use atlas_codegen::{Card, Explained, Machine, Platform, Target};
 use atlas_dsl::def::Removed;
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
@@ -169,7 +169,11 @@ fn place(args: &Args) -> Result<(Platform, &'static Card)> {
     let named = args.gpu.as_deref().and_then(Card::named);
     let on = match (&args.arch, named.and_then(Card::machine)) {
         (Some(arch), _) => archs::platform(arch)?,
-        (None, Some(machine)) => machine.into(),
+        // As a driver that is not older than its CUDA 12 compiles for that GPU.
+        (None, Some(machine)) => {
+            let target = Target::for_device(machine.sm / 10, machine.sm % 10, (12, 0)).unwrap_or(machine.target);
+            Machine { target, ..machine }.into()
+        }
         (None, None) => archs::platform("sm_80")?,
     };
     let here = |card: &&Card| card.sm == on.machine.sm;

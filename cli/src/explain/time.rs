@@ -8,7 +8,9 @@
 use super::super::jobs::Job;
 use atlas_codegen::{Card, Machine};
 use atlas_dsl::{Config, KernelDef, Specialization};
-use atlas_runtime::records::{Records, TunedSize, class_text, ir_hash, is_simulated, tune_hash};
+use atlas_runtime::records::{
+    Records, TunedSize, class_text, ir_hash, is_of_target, is_simulated, target_text, tune_hash,
+};
 use atlas_runtime::{ConfigSource, Cost, Outcome, Roofline, Selection, Unit, build_kernel, roofline};
 use serde_json::{Value, json};
 
@@ -57,9 +59,13 @@ impl Time {
         let (types, tensors) = class_text(def, spec);
         let record = records.of_kernel(def.name);
         let is_own = record.is_some_and(|r| r.tune == tune_hash(def));
-        let row = record.and_then(|r| r.at(&types, &tensors, &def.dims_text(dims))).cloned();
+        let target = target_text(&machine);
+        let here = def.dims_text(dims);
+        let mut rows = record.into_iter().flat_map(|r| &r.sizes).filter(|s| s.is_of(&types, &tensors, &here));
+        let first = rows.clone().next();
+        let row = rows.find(|s| is_fresh(def, s, &target)).or(first).cloned();
         let recorded = row.map(|row| match selection.source {
-            ConfigSource::Record if is_own && is_fresh(def, &row) => Ok(row),
+            ConfigSource::Record if is_own && is_fresh(def, &row, &target) => Ok(row),
             // The record was followed, but this row is stale: a later record of these sizes decided.
             ConfigSource::Record => Err("it is of another kernel than this is now".to_owned()),
             _ => Err(selection.notes.first().cloned().unwrap_or_default()),
@@ -70,7 +76,7 @@ impl Time {
             .into_iter()
             .filter(|r| is_own && !is_simulated(&r.gpu))
             .flat_map(|r| &r.sizes)
-            .filter(|s| is_fresh(def, s));
+            .filter(|s| is_fresh(def, s, &target));
         let mut us: Vec<f64> = of_now.map(|s| s.chosen().us / s.chosen().cycles).collect();
         us.sort_by(f64::total_cmp);
         let roofline = roofline(def, spec, dims, config, machine, card).ok();
@@ -214,10 +220,11 @@ impl Time {
 }
 
 /// Whether the measurement is of the kernel's current version.
-fn is_fresh(def: &'static KernelDef, size: &TunedSize) -> bool {
+fn is_fresh(def: &'static KernelDef, size: &TunedSize, target: &str) -> bool {
     let is_own = |config: Config| {
         let job = Job::of_class(def.name, &size.types, &size.dims, &size.tensors, None).ok()?;
-        build_kernel(def, &job.spec, &config).ok().map(|kernel| ir_hash(&kernel) == size.ir)
+        let kernel = build_kernel(def, &job.spec, &config).ok()?;
+        Some(ir_hash(&kernel) == size.ir && is_of_target(&kernel, size, target))
     };
     size.chosen().config.parse().ok().and_then(is_own).unwrap_or(false)
 }

@@ -7,10 +7,12 @@ use super::super::{gpu_lock, show, stages};
 use super::tuner::Tuner;
 use super::{file, ranked};
 use anyhow::{Context, Result, ensure};
-use atlas_codegen::Machine;
+use atlas_codegen::{Machine, Target};
 use atlas_dsl::Config;
 use atlas_runtime::build_kernel;
-use atlas_runtime::records::{MODEL, Record, Records, TunedSize, ir_hash, machine_of, tune_hash};
+use atlas_runtime::records::{
+    MODEL, Record, Records, TunedSize, ir_hash, is_of_target, machine_of, target_text, tune_hash,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,10 +75,7 @@ pub(super) fn run(
         let machine = here.or_else(|| simulated(&record.gpu)).unwrap_or(usual);
         for size in &record.sizes {
             sizes += 1;
-            match (
-                healthy(&record, size, machine_of(size, machine)),
-                tuner.as_deref_mut().filter(|t| t.gpu == record.gpu),
-            ) {
+            match (healthy(&record, size, machine, here), tuner.as_deref_mut().filter(|t| t.gpu == record.gpu)) {
                 (Err(e), _) => problem(Some(size), format!("{e:#}; tune it again")),
                 (Ok(_), None) => {}
                 (Ok(job), Some(tuner)) => {
@@ -108,13 +107,19 @@ pub(super) fn simulated(gpu: &str) -> Option<Machine> {
 }
 
 /// The problem of a size, if its record matches the kernel's current version and has a config that runs.
-fn healthy(record: &Record, size: &TunedSize, machine: Machine) -> Result<Job> {
+fn healthy(record: &Record, size: &TunedSize, machine: Machine, here: Option<Machine>) -> Result<Job> {
     let job = Job::of_class(&record.kernel, &size.types, &size.dims, &size.tensors, None)?;
     ensure!(record.tune == tune_hash(job.def), "stale: the kernel's tune space has changed");
+    if let Ok(target) = size.target.parse::<Target>() {
+        ensure!(target.runs_on(machine.sm), "it is of code for {target}, which {machine} does not run");
+    }
+    let machine = machine_of(size, machine);
     let config: Config = size.chosen().config.parse().map_err(anyhow::Error::msg)?;
     ensure!(job.def.has_config(&config), "its config `{config}` is none of the tune space");
     let kernel = build_kernel(job.def, &job.spec, &config)?;
     ensure!(ir_hash(&kernel) == size.ir, "stale: the kernel has changed");
+    let is_followed = here.is_none_or(|here| is_of_target(&kernel, size, &target_text(&here)));
+    ensure!(is_followed, "it is of code for another target than this GPU compiles for");
     stages::placement(kernel.into_inner(), &config.schedule, machine.into())
         .with_context(|| format!("its config `{config}` is refused for {machine}"))?;
     Ok(job)

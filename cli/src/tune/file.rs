@@ -102,14 +102,14 @@ pub(super) fn put(folder: &Path, gpu: &str, kernel: &str, tune: &str, mut size: 
         tune: tune.to_owned(),
         sizes: Vec::new(),
     });
-    record.sizes.retain(|s| !s.is_of(&size.types, &size.tensors, &size.dims));
+    record.sizes.retain(|s| !s.is_of(&size.types, &size.tensors, &size.dims) || s.target != size.target);
     if record.sizes.len() >= MOST_SIZES {
         bail!("{} has {MOST_SIZES} sizes, and cannot have more", path.display());
     }
     size.configs.truncate(MOST_CONFIGS);
     record.sizes.push(size.rounded());
     // In a canonical order, so that files with the same content have the same text.
-    record.sizes.sort_by_cached_key(|s| (s.types.clone(), s.tensors.clone(), numbers(&s.dims)));
+    record.sizes.sort_by_cached_key(|s| (s.types.clone(), s.tensors.clone(), numbers(&s.dims), s.target.clone()));
     replace(&path, &record.to_string())
 }
 

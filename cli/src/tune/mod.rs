@@ -140,10 +140,11 @@ pub(super) fn run(args: &Args) -> Result<bool> {
         None => jobs(args)?.into_iter().map(|job| Task { job, only: None }).collect(),
     };
     let device = input::device_or(&args.device, "--device sim, which tries the search out")?;
-    if let (Some(file), Some(machine)) = (&args.measure, device.machine()) {
-        pack::check_target(file, machine)?;
+    let mut tuner = tuner(args, &device)?;
+    if let Some(file) = &args.measure {
+        tuner.machine = pack::machine_of(file, tuner.machine)?;
     }
-    tuner(args, &device)?.run(tasks)
+    tuner.run(tasks)
 }
 
 /// The tuner for a device.

@@ -124,25 +124,28 @@ pub(super) fn tasks(file: &Path) -> Result<Vec<Task>> {
     Ok(listed.into_iter().map(|(job, configs)| Task { job, only: Some(configs) }).collect())
 }
 
-/// Refuses a pack that has nothing that runs on a GPU of this machine description.
-pub(super) fn check_target(file: &Path, machine: Machine) -> Result<()> {
+/// The machine with the target of a pack's kernels. Refuses a pack that has nothing that runs on the machine.
+pub(super) fn machine_of(file: &Path, machine: Machine) -> Result<Machine> {
     let bundle = Bundle::open(file)?;
     let mut targets = BTreeSet::new();
     for name in bundle.kernels() {
         let entry = bundle.entry(name).transpose()?.unwrap_or_default();
         targets.extend(entry.classes.iter().flat_map(|c| &c.variants).map(|v| v.target.clone()));
     }
-    let on = |t: Target| t.runs_on(machine.sm);
-    let runs = |text: &String| text.parse().is_ok_and(on);
-    if !targets.is_empty() && !targets.iter().any(runs) {
-        let targets: Vec<String> = targets.into_iter().collect();
-        bail!(
-            "{} is a pack for {}, and this GPU is {machine}: `atlas tune --pack FILE --arch {machine}` makes one",
-            file.display(),
-            targets.join(", ")
-        );
+    let runs = |t: &Target| t.runs_on(machine.sm) && (!t.specific || *t == machine.target());
+    let best = targets.iter().filter_map(|text| text.parse().ok()).filter(runs).max();
+    match best {
+        Some(target) => Ok(Machine { target, ..machine }),
+        None if targets.is_empty() => Ok(machine),
+        None => {
+            let targets: Vec<String> = targets.into_iter().collect();
+            bail!(
+                "{} is a pack for {}, and this GPU is {machine}: `atlas tune --pack FILE --arch {machine}` makes one",
+                file.display(),
+                targets.join(", ")
+            );
+        }
     }
-    Ok(())
 }
 
 /// The compiled kernel of a config in a pack.

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use atlas_codegen::Machine;
 use atlas_dsl::Config;
 use atlas_dsl::def::DimDef;
-use atlas_runtime::records::{MODEL, Record, Records, Timed, TunedSize};
+use atlas_runtime::records::{MODEL, Record, Records, Timed, TunedSize, machine_of};
 use atlas_runtime::{Selection, choose_for, choose_with, regions};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -107,6 +107,7 @@ pub(super) fn run(folder: &Path, machine: Machine, share: f64, seed: u64, json: 
 }
 
 fn replay(record: &Record, machine: Machine, share: f64, seed: u64) -> Result<Row> {
+    let machine = record.sizes.first().map_or(machine, |size| machine_of(size, machine));
     let mut sizes = record.sizes.iter().map(|s| size(record, s, machine)).collect::<Result<Vec<_>>>()?;
     sizes.shuffle(&mut StdRng::seed_from_u64(seed));
     let (tuned, held_out) = sizes.split_at((sizes.len() as f64 * TUNED) as usize);

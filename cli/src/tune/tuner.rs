@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::{Config, Kernel};
 use atlas_runtime::records::{
-    MODEL, Records, Timed, TunedSize, class_text, ir_hash, is_of_target, target_text, tune_hash,
+    MODEL, Records, Timed, TunedSize, class_text, ir_hash, is_of_target, row_target, target_text, tune_hash,
 };
 use atlas_runtime::{Candidate, Device, Outcome, build_kernel, choose_for};
 use serde_json::{Value, json};
@@ -209,9 +209,12 @@ impl Tuner<'_> {
     fn is_recorded(&self, job: &Job) -> bool {
         let (types, tensors) = class_text(job.def, &job.spec);
         let record = file::read(&self.args.records, &self.gpu, job.def.name).filter(|r| r.tune == tune_hash(job.def));
-        record.as_ref().and_then(|r| r.at(&types, &tensors, &job.dims_text())).is_some_and(|size| {
+        let target = target_text(&self.machine);
+        let dims = job.dims_text();
+        let rows = record.iter().flat_map(|r| &r.sizes).filter(|size| size.is_of(&types, &tensors, &dims));
+        rows.into_iter().any(|size| {
             let config = size.chosen().config.parse::<Config>();
-            let is_now = |k: &Kernel| ir_hash(k) == size.ir && is_of_target(k, size, &target_text(&self.machine));
+            let is_now = |k: &Kernel| ir_hash(k) == size.ir && is_of_target(k, size, &target);
             config.is_ok_and(|c| build_kernel(job.def, &job.spec, &c).is_ok_and(|k| is_now(&k)))
         })
     }
@@ -393,6 +396,7 @@ impl Tuner<'_> {
         });
         let (types, tensors) = class_text(job.def, &job.spec);
         let copy_us = self.opened.as_ref().map_or(0.0, |o| o.1);
+        let kernel = build_kernel(job.def, &job.spec, config)?;
         let size = TunedSize {
             types,
             tensors,
@@ -402,7 +406,7 @@ impl Tuner<'_> {
             of_copy: copy_us / best_times.median,
             measured: self.measured.clone(),
             model: MODEL,
-            target: target_text(&self.machine),
+            target: row_target(&kernel, &self.machine),
             configs: timed.collect(),
         };
         let by_model = plain.chosen().and_then(|c| size.configs.iter().find(|t| t.config == c.to_string()));

@@ -20,17 +20,21 @@
 use super::Uses;
 use super::sources::root;
 use crate::arch::Target;
-use crate::gpu::Split;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
-use crate::layout::SharedLayout;
+use crate::gpu::{Split, warp_grid_of};
+use crate::layout::{Fragment, SharedLayout};
 use atlas_dsl::ir::ValueDef;
-use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
+use atlas_dsl::{Block, Inst, Kernel, Op, Schedule, Value};
 use std::collections::BTreeSet;
 
 /// Clock cycles of a multiprocessor's tensor cores for what a warpgroup issues before it waits, below which a product is made
 /// synchronously. A wait costs some hundred cycles, whatever the product takes: on an H200, products of 64 cycles were up to 10 %
 /// slower than by `mma.sync`, those of 128 from 3 % slower to 12 % faster, those of 256 and more 23 % to 54 % faster.
 const LEAST_CYCLES: u32 = 128;
+
+/// Accumulators of a thread above which a product is made synchronously, by ranges of columns. ptxas issues the next range of an
+/// asynchronous one before it stores the last, and then has no registers for both.
+const MOST_ACCUMULATORS: u32 = 128;
 
 /// The atom of each product that is made asynchronously; `class_of` gives the class of a value.
 pub(super) fn asynchronous_products(
@@ -69,7 +73,9 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Opti
     };
     let fits = splits.into_iter().all(|split| {
         let grid = atom.warp_grid(m, n, warps, split);
-        atom.fits(m, n, grid) && cycles(m / grid.rows, n / grid.cols, depth) >= LEAST_CYCLES
+        let (rows, columns) = (m / grid.rows, n / grid.cols);
+        let is_long = cycles(rows, columns, depth) >= LEAST_CYCLES;
+        atom.fits(m, n, grid) && is_long && rows / 16 * (columns / 2) <= MOST_ACCUMULATORS
     });
     let answers = [(a, Side::Left), (b, Side::Right)].into_iter().all(|(v, side)| {
         let (root, turned) = root(kernel, v);
@@ -81,6 +87,12 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Opti
         ty.rank() == 2 && layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some() && alone
     });
     (fits && answers).then_some(atom)
+}
+
+/// True if what a warpgroup issues for a product of an accumulator's layout is worth its wait.
+pub(crate) fn is_long_enough(accumulator: &Fragment, depth: u32) -> bool {
+    let grid = warp_grid_of(accumulator);
+    cycles(accumulator.shape[0] / grid.rows, accumulator.shape[1] / grid.cols, depth) >= LEAST_CYCLES
 }
 
 /// Cycles of tensor cores for a warpgroup's part of a product: rows of a warp, columns, and extent along K. Two columns of 64 rows
@@ -99,7 +111,11 @@ pub(super) fn is_left_invariant(kernel: &Kernel, uses: &Uses, dot: Inst) -> bool
             continue;
         }
         match kernel.values[v].def {
-            ValueDef::BlockParam(block, _) if block == body => return false,
+            // A carried value that each iteration hands on as it is does not change either.
+            ValueDef::BlockParam(block, n) if block == body => match yielded(kernel, body, n) {
+                Some(next) if next == v => {}
+                _ => return false,
+            },
             // What a loop inside leaves may differ from iteration to iteration.
             ValueDef::Result(inst, _) if uses.block_of(inst) == Some(body) => {
                 if let Op::Loop { .. } = kernel.insts[inst] {
@@ -111,4 +127,12 @@ pub(super) fn is_left_invariant(kernel: &Kernel, uses: &Uses, dot: Inst) -> bool
         }
     }
     true
+}
+
+/// What a loop's body yields for its n-th parameter; nothing for its index.
+fn yielded(kernel: &Kernel, body: Block, n: u32) -> Option<Value> {
+    match kernel.blocks[body].insts.last().map(|&i| &kernel.insts[i]) {
+        Some(Op::Yield(values)) => values.get((n as usize).checked_sub(1)?).copied(),
+        _ => None,
+    }
 }

@@ -26,6 +26,7 @@ mod work_table;
 
 pub(crate) use ahead::is_place_known;
 pub use approximations::{Approximations, Verdict};
+pub(crate) use asynchronous::is_long_enough;
 pub use bounds::Bounds;
 pub use compulsory::{Compulsory, compulsory};
 pub use extents::{Constraint, Extents};

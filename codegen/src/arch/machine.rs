@@ -110,8 +110,8 @@ impl Machine {
         Machine::running(target).map(|m| m.sm_threads).max().unwrap_or(0)
     }
 
-    /// What kernels are compiled to for it: unless somebody asks for another, the best target that runs here and on later
-    /// machines.
+    /// What kernels are compiled to for it. A machine of the table has the best target that later machines run too; a device has
+    /// [`Target::for_device`].
     pub fn target(&self) -> Target {
         self.target
     }

@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Code for one capability alone is never what a device gets unasked.
+    /// The portable target of a device.
     #[test]
     fn devices_get_code_that_later_ones_run_too() {
         for (capability, target) in [((8, 6), "sm_80"), ((9, 0), "sm_90"), ((10, 0), "sm_90"), ((12, 1), "sm_90")] {

@@ -1,9 +1,10 @@
 //! The typing rules of GPU IR operations: 420, 442 to 444, 450 and 451.
 
-use super::atom::MmaAtom;
+use super::atom::{MmaAtom, WGMMA_COLUMNS};
 use super::extract_slice::slice_layout;
 use super::vectors::access_elements;
 use super::verify::Verifier;
+use super::warp_grid_of;
 use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SharedRef, Side, Slice, Type, Value};
 use crate::arch::{Capability, Target};
 use crate::gpu_ops;
@@ -377,7 +378,13 @@ impl<'k> Verifier<'k> {
         self.needs(info.needs, &info.name, loc);
         let (m, n, depth) = *shape;
         let is_wgmma = info.asynchronous;
-        let fits = !is_wgmma || (m.is_multiple_of(64) && n.is_multiple_of(8) && n <= 256 && depth.is_multiple_of(16));
+        // The columns that one warpgroup makes.
+        let columns = match &k.values[k.results[inst][0]].ty {
+            Type::InFlight { layout, .. } => n / warp_grid_of(layout).cols.max(1),
+            Type::Fragment { .. } | Type::Token(_) => n,
+        };
+        let fits = !is_wgmma
+            || (m.is_multiple_of(64) && n.is_multiple_of(8) && columns <= WGMMA_COLUMNS && depth.is_multiple_of(16));
         if m == 0 || n == 0 || depth == 0 || !fits {
             self.error(442, loc, format!("{} does not multiply [{m}, {depth}] by [{depth}, {n}]", info.name));
         }

@@ -85,6 +85,11 @@ impl Head {
     fn of(k: &Kernel, inst: Inst) -> Option<Head> {
         let Op::Loop { lo, hi, body, .. } = k.insts[inst] else { return None };
         let insts = &k.blocks[body].insts;
+        // An asynchronous product still reads its stage when the instruction after it runs.
+        let is_asynchronous = |&i: &Inst| matches!(&k.insts[i], Op::Mma { atom, .. } if atom.row().asynchronous);
+        if insts.iter().any(is_asynchronous) {
+            return None;
+        }
         let len = insts.iter().position(|&i| matches!(k.insts[i], Op::Mma { .. }))?;
         let (mut waits, mut loads) = (Vec::new(), Vec::new());
         for &i in &insts[..len] {

@@ -175,7 +175,9 @@ impl Serving {
             let all = all.chain(table.order.iter().map(|&at| (at, ConfigSource::Region)));
             // This device would compile for the best target, which beats code for a lower target that is chosen by
             // region only.
-            let is_best = !asked.only_exact || height(target) >= asked.machine.target().sm;
+            let own = asked.machine.target();
+            let is_own = *target == own.to_string() || height(target) > own.sm;
+            let is_best = !asked.only_exact || is_own;
             for (at, source) in all.filter(|(_, source)| is_best || *source == ConfigSource::Bundle) {
                 if !places.iter().any(|(known, _)| *known == usize::from(at)) {
                     places.push((usize::from(at), source));
@@ -199,8 +201,9 @@ impl Serving {
 /// The tables whose code a machine runs: first that of this GPU by name, then that of its arch, then by target, the
 /// highest first.
 fn tables<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> impl Iterator<Item = &'a MachineTable> {
-    let arch = asked.machine.to_string();
-    let sm = asked.machine.sm;
+    let (own, sm) = (asked.machine.target(), asked.machine.sm);
+    // A table of a machine has the machine's arch, whichever target its code is for.
+    let archs = [asked.machine.to_string(), format!("sm_{sm}")];
     let runs = |t: &&MachineTable| {
         let text = t.target.strip_prefix("sm_").unwrap_or_default();
         match text.strip_suffix('a') {
@@ -209,7 +212,10 @@ fn tables<'a>(class: &'a ClassEntry, asked: &Asked<'_>) -> impl Iterator<Item = 
         }
     };
     let rank = |t: &MachineTable| {
-        (t.table.machine == asked.gpu, t.table.machine == arch, height(&t.target), t.target.ends_with('a'))
+        // Code with instructions of this GPU alone is faster than a better choice among other code.
+        let is_own = own.specific && t.target == own.to_string();
+        let of_machine = (t.table.machine == asked.gpu, archs.contains(&t.table.machine));
+        (is_own, of_machine, height(&t.target), t.target.ends_with('a'))
     };
     let mut all: Vec<&MachineTable> = class.tables.iter().filter(runs).collect();
     all.sort_by_key(|t| std::cmp::Reverse(rank(t)));

@@ -36,7 +36,9 @@ impl Merged {
         let is_known = |s: &TunedSize| self.record.at(&s.types, &s.tensors, &s.dims).is_some();
         let (known, new): (Vec<TunedSize>, Vec<TunedSize>) = rows.into_iter().partition(is_known);
         // A row that is stale under exactly the same conditions as an earlier one has no effect.
-        let is_alike = |a: &TunedSize, b: &TunedSize| a.ir == b.ir && a.chosen().config == b.chosen().config;
+        let is_alike = |a: &TunedSize, b: &TunedSize| {
+            a.ir == b.ir && a.chosen().config == b.chosen().config && a.target == b.target
+        };
         let decides = |s: &TunedSize| !self.at(&s.types, &s.tensors, &s.dims).any(|before| is_alike(before, s));
         let known: Vec<TunedSize> = known.into_iter().filter(decides).collect();
         let (all, room) = (new.len() + known.len(), MOST_SIZES.saturating_sub(self.rows().count()));

@@ -25,7 +25,7 @@ pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
 pub use record::{
     MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, is_of_target, is_simulated, machine_of,
-    target_text, tile_ir_hash, tune_hash,
+    row_target, target_text, tile_ir_hash, tune_hash,
 };
 
 use self::merged::Merged;

@@ -1,7 +1,8 @@
 //! A record as a value and as text.
 
 use crate::files::toml_text::{number, quoted};
-use atlas_codegen::Machine;
+use atlas_codegen::arch::Capability;
+use atlas_codegen::{Machine, Target};
 use atlas_dsl::{Config, Kernel, KernelDef, Op};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -120,7 +121,7 @@ impl Record {
         let mut seen = HashSet::new();
         for size in &record.sizes {
             let at = |what: &str| wrong(format!("[{}] {}: {what}", size.types, size.dims));
-            if !seen.insert((&size.types, &size.tensors, &size.dims)) {
+            if !seen.insert((&size.types, &size.tensors, &size.dims, &size.target)) {
                 return Err(at("it stands there twice"));
             }
             if size.configs.is_empty() || size.configs.len() > MOST_CONFIGS {
@@ -234,23 +235,37 @@ impl fmt::Display for Record {
     }
 }
 
-/// What a row of a machine's records says of the target: its name if one compute capability alone runs it.
+/// The target of a machine as rows of kernels with products name it: that of one compute capability alone, if it multiplies tiles
+/// in a way of its own; else nothing.
 pub fn target_text(machine: &Machine) -> String {
     let target = machine.target();
-    if target.specific { target.to_string() } else { String::new() }
+    if target.specific && target.has(Capability::Wgmma) { target.to_string() } else { String::new() }
 }
 
-/// Whether a row tells of the code that a kernel has for a target, as [`target_text`] names it. Targets differ in how they multiply tiles, and in nothing else
-/// that takes time.
+/// What a row of a kernel says of the target that it was measured for: nothing if the kernel's code is the same for others.
+pub fn row_target(kernel: &Kernel, machine: &Machine) -> String {
+    if differs_by_target(kernel) { target_text(machine) } else { String::new() }
+}
+
+/// Whether a row tells of the code that a kernel has for a target, as [`target_text`] names it.
 pub fn is_of_target(kernel: &Kernel, row: &TunedSize, target: &str) -> bool {
-    row.target == target || !kernel.insts.values().any(|op| matches!(op, Op::Dot { .. }))
+    row.target == target || !differs_by_target(kernel)
 }
 
-/// The machine that a row is of: `usual`, with the row's target.
+/// True for a kernel that multiplies tiles of 16-bit elements: targets differ in how they do that.
+fn differs_by_target(kernel: &Kernel) -> bool {
+    kernel.insts.values().any(|op| matches!(op, Op::Dot { a, .. } if kernel.ty(*a).dtype.is_half()))
+}
+
+/// The machine that a row is of: `usual`, with the row's target; with the portable target of its generation if the row names none.
 pub fn machine_of(row: &TunedSize, usual: Machine) -> Machine {
-    match row.target.parse() {
-        Ok(target) => Machine { target, ..usual },
-        Err(_) => usual,
+    match row.target.parse::<Target>() {
+        Ok(target) if target.sm == usual.sm => Machine { target, ..usual },
+        Ok(target) => target.into(),
+        Err(_) => {
+            let target = Target::for_capability(usual.sm / 10, usual.sm % 10).unwrap_or(usual.target);
+            Machine { target, ..usual }
+        }
     }
 }
 
@@ -341,7 +356,7 @@ mod tests {
         fn a_record_is_read_as_it_is_printed(kernel in text(), gpu in text(), tune in text(), sizes in vec(size(), 0..3)) {
             let mut record = Record { kernel, gpu, tune, sizes };
             let mut seen = HashSet::new();
-            record.sizes.retain(|s| seen.insert((s.types.clone(), s.tensors.clone(), s.dims.clone())));
+            record.sizes.retain(|s| seen.insert((s.types.clone(), s.tensors.clone(), s.dims.clone(), s.target.clone())));
             let read = Record::parse("printed", &record.to_string());
             prop_assert!(read.is_ok(), "{:?}\n{}", read, record);
             let read = read.unwrap_or_else(|_| unreachable!());

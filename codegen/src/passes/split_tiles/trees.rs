@@ -1,6 +1,6 @@
 //! Trees of operations whose columns can be computed separately, and what they read.
 
-use crate::analysis::words;
+use crate::analysis::{is_long_enough, words};
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
     Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, warp_grid_of,
@@ -69,11 +69,12 @@ impl Tree {
             if whole.shape.last() != Some(&cols) {
                 return None;
             }
-            if let Op::Mma { atom, a, b, .. } = &k.insts[inst] {
+            if let Op::Mma { atom, a, b, shape, .. } = &k.insts[inst] {
                 let cut = accumulator(*atom, whole, len, given);
                 // An asynchronous product is made of whole instructions, of columns that lie in rows of the buffer.
                 let by_rows = matches!(b, Operand::Shared(from) if from.transposed);
-                if atom.row().asynchronous && !(by_rows && atom.fits(whole.shape[0], len, warp_grid_of(&cut))) {
+                let is_made = atom.fits(whole.shape[0], len, warp_grid_of(&cut)) && is_long_enough(&cut, shape.2);
+                if atom.row().asynchronous && !(by_rows && is_made) {
                     return None;
                 }
                 // A left operand in registers is laid out for the grid.
