@@ -84,12 +84,6 @@ pub(crate) const CASES: [(&str, &[Sizes]); 17] = [
     ("wide", &[&[("M", 70), ("N", 520), ("K", 136)]]),
 ];
 
-/// True if a problem's kernel multiplies tiles.
-#[cfg(feature = "llvm")]
-pub(crate) fn has_products(p: &Problem) -> bool {
-    build(p, &p.kernel.default_config()).insts.values().any(|op| matches!(op, Op::Dot { .. }))
-}
-
 /// Targets by name that multiply the tiles of a kernel in different ways.
 pub(crate) fn product_targets(kernel: &Kernel) -> Vec<&'static str> {
     let is_half = |v| kernel.ty(v).dtype.is_half();

@@ -241,7 +241,7 @@ const ROWS: &[Row] = &[
     row("a proxy fence left out", "insert_barriers", Notices::Simulator, &["warpgroup"], |k| {
         edits::without(k, |op| matches!(op, Op::Fence(_)))
     }),
-    row("all proxy fences left out", "insert_barriers", Notices::Simulator, &["warpgroup", "handed"], |k| {
+    row("all proxy fences left out", "insert_barriers", Notices::Simulator, &["warpgroup"], |k| {
         edits::without_all(k, |op| matches!(op, Op::Fence(_)))
     }),
     row("a wait for copies of a warpgroup left out", "insert_barriers", Notices::Verifier(460), &["warpgroup"], |k| {

@@ -84,7 +84,12 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Opti
         // The rows of `[M, K]` run along K, those of `[K, N]` along N.
         let along_k = (side == Side::Left) != turned;
         let alone = along_k || (warps == WARPGROUP && kernel.ty(v).shape[usize::from(side.outer())] == layout.cols);
-        ty.rank() == 2 && layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some() && alone
+        // What threads store needs a fence and a meeting of all threads before each product.
+        let is_copied = match kernel.def_op(root) {
+            Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
+            _ => side == Side::Left,
+        };
+        ty.rank() == 2 && layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some() && alone && is_copied
     });
     (fits && answers).then_some(atom)
 }
