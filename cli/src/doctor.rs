@@ -1,4 +1,4 @@
-//! `atlas doctor`: what this machine has and lacks, and how to get what is missing.
+//! `atlas doctor`: what this machine has, what is missing, and how to get it.
 
 use super::print::say;
 use super::{host_info, ptxas, show, stages};

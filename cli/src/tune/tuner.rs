@@ -401,7 +401,7 @@ impl Tuner<'_> {
             types,
             tensors,
             dims: job.dims_text(),
-            ir: ir_of(job, config)?,
+            ir: ir_hash(&kernel),
             spread: best_times.spread,
             of_copy: copy_us / best_times.median,
             measured: self.measured.clone(),

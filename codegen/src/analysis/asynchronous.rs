@@ -11,7 +11,8 @@
 //! An instruction of a warpgroup makes 64 rows and up to 256 columns. A product gets one if some grid of warps shares out
 //! its tile in whole instructions, and if the buffers of both operands, which follow from the tiles alone, answer with a
 //! descriptor. Operands that run along M or N, not K, lie in one span, which only one warpgroup can read from its beginning.
-//! Values that are tied together share one layout, so all products of a class are asynchronous or none is.
+//! The right operand is loaded from a tensor that is only read: what threads store would need a fence and a meeting of all
+//! threads before each product. Values that are tied together share one layout, so all products of a class are asynchronous or none is.
 //!
 //! # Breaks it
 //! A tile of 48 columns, of K = 24 or of two warps that is called asynchronous: the verifier's rule 442 and the emitter.

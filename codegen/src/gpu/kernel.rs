@@ -270,9 +270,8 @@ impl Kernel {
     /// The lowest PTX version that knows the kernel's instructions.
     pub fn ptx_version(&self) -> (u32, u32) {
         let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::EvictLast | Cache::EvictFirst, .. });
-        let asynchronous = |op: &Op| matches!(op, Op::Mma { atom, .. } if atom.row().asynchronous);
         match () {
-            () if self.insts.values().any(asynchronous) => (8, 0),
+            () if self.insts.values().any(Op::is_asynchronous) => (8, 0),
             () if self.insts.values().any(hints) => (7, 4),
             () => (6, 0),
         }

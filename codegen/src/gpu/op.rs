@@ -228,6 +228,11 @@ impl Op {
         )
     }
 
+    /// True for a product that a warpgroup makes asynchronously.
+    pub const fn is_asynchronous(&self) -> bool {
+        matches!(self, Op::Mma { atom, .. } if atom.row().asynchronous)
+    }
+
     /// The block that it runs, of a loop, a branch or `programs`.
     pub fn body(&self) -> Option<Block> {
         let mut body = None;

@@ -282,7 +282,7 @@ impl<'c> Emitter<'c, '_> {
     /// True for what an asynchronous product gives.
     fn is_asynchronous(&self, v: gpu::Value) -> bool {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
-        matches!(&self.k.insts[inst], Op::Mma { atom, .. } if atom.row().asynchronous)
+        self.k.insts[inst].is_asynchronous()
     }
 
     /// Emits a block's instructions up to its yield. Returns the yielded values.

@@ -86,8 +86,7 @@ impl Head {
         let Op::Loop { lo, hi, body, .. } = k.insts[inst] else { return None };
         let insts = &k.blocks[body].insts;
         // An asynchronous product still reads its stage when the instruction after it runs.
-        let is_asynchronous = |&i: &Inst| matches!(&k.insts[i], Op::Mma { atom, .. } if atom.row().asynchronous);
-        if insts.iter().any(is_asynchronous) {
+        if insts.iter().any(|&i| k.insts[i].is_asynchronous()) {
             return None;
         }
         let len = insts.iter().position(|&i| matches!(k.insts[i], Op::Mma { .. }))?;

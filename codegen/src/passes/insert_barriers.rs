@@ -147,11 +147,7 @@ struct Known {
 
 /// The buffers that asynchronous products read.
 fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
-    k.insts.values().filter(|op| is_asynchronous(op)).flat_map(|op| op.buffers().0).collect()
-}
-
-fn is_asynchronous(op: &Op) -> bool {
-    matches!(op, Op::Mma { atom, .. } if atom.row().asynchronous)
+    k.insts.values().filter(|op| op.is_asynchronous()).flat_map(|op| op.buffers().0).collect()
 }
 
 /// The state at the head of the body that a loop repeats, found by iterating up.
@@ -361,7 +357,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         }
         Op::WaitMma(v, _) => match k.values[*v].def {
             // The reads of an asynchronous product end here.
-            ValueDef::Result(product, _) if is_asynchronous(&k.insts[product]) => {
+            ValueDef::Result(product, _) if k.insts[product].is_asynchronous() => {
                 accesses(k, product, &k.insts[product])
             }
             _ => vec![],

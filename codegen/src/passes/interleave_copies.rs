@@ -66,7 +66,7 @@ fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
 
 /// True for an asynchronous product whose operands lie in shared memory. Registers of one are not left in flight over a branch.
 fn is_asynchronous(k: &Kernel, inst: Inst) -> bool {
-    matches!(&k.insts[inst], Op::Mma { a: Operand::Shared(_), atom, .. } if atom.row().asynchronous)
+    k.insts[inst].is_asynchronous() && matches!(k.insts[inst], Op::Mma { a: Operand::Shared(_), .. })
 }
 
 /// True for a loop over steps of a product.
