@@ -27,8 +27,11 @@ pub(crate) struct Args {
     ptx: Option<PathBuf>,
 }
 
-/// The targets for which kernels ship.
-const ARCHES: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
+/// The targets for which kernels ship: those whose code later GPUs run too, and that of Hopper alone.
+const ARCHES: [&str; 4] = ["sm_80", "sm_89", "sm_90", HOPPER];
+const HOPPER: &str = "sm_90a";
+/// The instruction without which code for Hopper alone is the code that every later GPU runs.
+const WARPGROUP_PRODUCT: &str = "wgmma";
 
 const TABLE: &str = "snapshots/resources.txt";
 
@@ -53,7 +56,12 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     };
     let mut jobs = Vec::new();
     for arch in ARCHES {
-        jobs.extend(read_index(&folder.join(arch))?);
+        let mut of_arch = read_index(&folder.join(arch))?;
+        if arch == HOPPER {
+            // The others are the kernels of the target before, which are assembled for that.
+            of_arch = with(of_arch, WARPGROUP_PRODUCT)?;
+        }
+        jobs.extend(of_arch);
     }
     let (rows, mut failures) = assemble(&assembler, &jobs);
     println!("validate: {} kernels assembled with ptxas {}", rows.len(), ptxas::Tool::PTXAS.version);
@@ -143,6 +151,21 @@ fn read_index(dir: &Path) -> Result<Vec<Job>> {
         bail!("{} lists no kernel", index.display());
     }
     Ok(jobs)
+}
+
+/// The jobs whose PTX has an instruction.
+fn with(jobs: Vec<Job>, instruction: &str) -> Result<Vec<Job>> {
+    let mut with = Vec::new();
+    for job in jobs {
+        let text = std::fs::read_to_string(&job.path).with_context(|| format!("cannot read {}", job.path.display()))?;
+        if text.contains(instruction) {
+            with.push(job);
+        }
+    }
+    if with.is_empty() {
+        bail!("no kernel has `{instruction}`");
+    }
+    Ok(with)
 }
 
 /// Assembles on every core: the rows, and what failed.
