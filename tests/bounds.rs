@@ -1,8 +1,9 @@
 //! The lower bounds of a config's resources, compared with the resources that the passes find.
 
 use crate::kernels::{build, case, case_names, target, try_build};
-use atlas_codegen::analysis::{Bounds, Placement, Uses, tile_registers};
+use atlas_codegen::analysis::{Bounds, Placement, Uses};
 use atlas_codegen::arch::{Machine, Platform};
+use atlas_codegen::gpu::analysis::tile_registers;
 use atlas_codegen::pipeline;
 use atlas_dsl::{Config, DType, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;

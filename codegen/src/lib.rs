@@ -5,7 +5,7 @@
 //! | `analysis` | facts about Tile IR: uses, extents, placement |
 //! | `arch` | targets, machines and cards: instruction sets, and the limits and rates of GPUs |
 //! | `layout` | the layout algebra |
-//! | `gpu` | GPU IR, its atoms, text form and verifier |
+//! | `gpu` | GPU IR, its atoms, text form and verifier; `gpu::analysis`: its work and its registers |
 //! | `passes`, `pipeline` | from Tile IR to GPU IR, and from GPU IR to GPU IR |
 //! | `math` | expansions of the transcendental functions |
 //! | `notes`, `explain` | the decisions of the passes and their reasons |

@@ -193,9 +193,7 @@ impl<'s> Parser<'s> {
                 let name = self.text.expect(T::Value)?;
                 let written = if self.text.eat(T::Colon) { Some(ty(&mut self.text)?) } else { None };
                 carried.push((name, written, self.value_after(T::Equals)?));
-                if !self.text.eat(T::Comma) && !self.text.at(T::RParen) {
-                    return Err(self.text.expected("`,` or `)`"));
-                }
+                self.text.comma_or(T::RParen)?;
             }
         }
         self.text.expect(T::LBrace)?;
@@ -297,9 +295,7 @@ impl<'s> Parser<'s> {
                 let mut indices = Vec::new();
                 while !self.text.eat(T::RBracket) {
                     indices.push(self.value()?);
-                    if !self.text.eat(T::Comma) && !self.text.at(T::RBracket) {
-                        return Err(self.text.expected("`,` or `]`"));
-                    }
+                    self.text.comma_or(T::RBracket)?;
                 }
                 Op::TableGet { table, indices }
             }
@@ -396,9 +392,7 @@ impl<'s> Parser<'s> {
                     Slice::At(v)
                 }
             });
-            if !self.text.eat(T::Comma) && !self.text.at(T::RBracket) {
-                return Err(self.text.expected("`,` or `]`"));
-            }
+            self.text.comma_or(T::RBracket)?;
         }
         Ok(slices)
     }

@@ -24,63 +24,53 @@
 
 use crate::entity::{Block, Inst, Value};
 use crate::ir::Kernel;
-use crate::op::{LoopKind, Op, Precision, Slice};
+use crate::op::{Op, Precision, Slice};
+use crate::text::bodies::{Bodies, BodyPrinter, Numbering};
 use crate::text::head::Head;
 use crate::text::{commas, float_text};
 use crate::types::reshape_axes;
-use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
 
-/// The position of every value in the order of definition.
-struct Numbering {
-    number: SecondaryMap<Value, Option<u32>>,
-    next: u32,
-    /// The blocks around this one, so that a malformed kernel does not recurse forever.
-    seen: BTreeSet<Block>,
+impl Bodies for Kernel {
+    type Value = Value;
+    type Inst = Inst;
+    type Block = Block;
+
+    fn params(&self, block: Block) -> &[Value] {
+        self.blocks.get(block).map_or(&[], |data| &data.params)
+    }
+
+    fn insts(&self, block: Block) -> Option<&[Inst]> {
+        self.blocks.get(block).map(|data| &data.insts[..])
+    }
+
+    fn body(&self, inst: Inst) -> Option<Block> {
+        match self.insts.get(inst) {
+            Some(Op::Loop { body, .. }) => Some(*body),
+            _ => None,
+        }
+    }
+
+    fn results(&self, inst: Inst) -> &[Value] {
+        &self.results[inst]
+    }
 }
 
-impl Numbering {
-    fn of(kernel: &Kernel) -> Numbering {
-        let mut n = Numbering { number: SecondaryMap::new(), next: 0, seen: BTreeSet::new() };
-        for axis in &kernel.grid {
-            n.define(axis.coord);
-        }
-        n.block(kernel, kernel.body);
-        n
-    }
-
-    fn define(&mut self, v: Value) {
-        if self.number[v].is_none() {
-            self.number[v] = Some(self.next);
-            self.next += 1;
-        }
-    }
-
-    fn block(&mut self, kernel: &Kernel, block: Block) {
-        let Some(data) = kernel.blocks.get(block) else { return };
-        if !self.seen.insert(block) {
-            return;
-        }
-        data.params.iter().for_each(|&v| self.define(v));
-        for &inst in &data.insts {
-            if let Some(Op::Loop { body, .. }) = kernel.insts.get(inst) {
-                self.block(kernel, *body);
-            }
-            kernel.results[inst].iter().for_each(|&v| self.define(v));
-        }
-    }
+fn numbering(kernel: &Kernel) -> Numbering<Kernel> {
+    Numbering::of(kernel, kernel.grid.iter().map(|axis| axis.coord), [kernel.body])
 }
 
 struct Printer<'k> {
     kernel: &'k Kernel,
-    numbering: Numbering,
+    numbering: Numbering<Kernel>,
+    /// Blocks that have been opened, so that a malformed kernel does not recurse forever.
     open: BTreeSet<Block>,
 }
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Printer { kernel: self, numbering: Numbering::of(self), open: BTreeSet::new() }.kernel(f)
+        Printer { kernel: self, numbering: numbering(self), open: BTreeSet::new() }.print(f)
     }
 }
 
@@ -89,22 +79,11 @@ impl Printer<'_> {
         self.kernel.head()
     }
 
-    fn value(&self, v: Value) -> String {
-        match self.numbering.number[v] {
-            Some(n) => format!("%{n}"),
-            None => format!("%undefined_{}", v.index()),
-        }
-    }
-
-    fn values(&self, values: &[Value]) -> String {
-        values.iter().map(|&v| self.value(v)).collect::<Vec<_>>().join(", ")
-    }
-
     fn ty(&self, v: Value) -> String {
         self.kernel.values.get(v).map_or_else(|| "undefined".to_owned(), |data| data.ty.to_string())
     }
 
-    fn kernel(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn print(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
         let k = self.kernel;
         write!(f, "kernel @{}(", k.name)?;
         self.head().write(f)?;
@@ -117,17 +96,31 @@ impl Printer<'_> {
         f.write_str("}\n")
     }
 
-    fn block(&mut self, f: &mut Formatter<'_>, block: Block, depth: usize) -> fmt::Result {
-        let Some(data) = self.kernel.blocks.get(block) else { return Ok(()) };
-        if !self.open.insert(block) {
-            return writeln!(f, "{:1$}// {block} again", "", 2 * depth);
-        }
-        for &inst in &data.insts {
-            write!(f, "{:1$}", "", 2 * depth)?;
-            self.inst(f, inst, depth)?;
-            f.write_char('\n')?;
-        }
-        Ok(())
+    fn slices(&self, f: &mut Formatter<'_>, slices: &[Slice]) -> fmt::Result {
+        f.write_char('[')?;
+        commas(f, slices, |f, s| match s {
+            Slice::At(v) => f.write_str(&self.value(*v)),
+            Slice::Tile { index, size } => write!(f, "{} : {size}", self.value(*index)),
+            Slice::Span { start, len } => write!(f, "{} ..+ {len}", self.value(*start)),
+            Slice::Whole => f.write_str(".."),
+        })?;
+        f.write_char(']')
+    }
+}
+
+impl<'k> BodyPrinter<'k> for Printer<'k> {
+    type Kernel = Kernel;
+
+    fn kernel(&self) -> &'k Kernel {
+        self.kernel
+    }
+
+    fn numbering(&self) -> &Numbering<Kernel> {
+        &self.numbering
+    }
+
+    fn open(&mut self, block: Block) -> bool {
+        self.open.insert(block)
     }
 
     fn inst(&mut self, f: &mut Formatter<'_>, inst: Inst, depth: usize) -> fmt::Result {
@@ -204,7 +197,9 @@ impl Printer<'_> {
                 self.slices(f, slices)?;
                 return write!(f, ", {}", v(value));
             }
-            Op::Loop { kind, lo, hi, inits, body } => return self.loop_(f, *kind, [*lo, *hi], inits, *body, depth),
+            Op::Loop { kind, lo, hi, inits, body } => {
+                return self.loop_(f, kind.name(), [*lo, *hi], inits, *body, depth);
+            }
             Op::Yield(values) if values.is_empty() => return f.write_str(name),
             Op::Yield(values) => return write!(f, "{name} {}", self.values(values)),
         }
@@ -212,45 +207,8 @@ impl Printer<'_> {
         commas(f, results, |f, &r| f.write_str(&self.ty(r)))
     }
 
-    fn slices(&self, f: &mut Formatter<'_>, slices: &[Slice]) -> fmt::Result {
-        f.write_char('[')?;
-        commas(f, slices, |f, s| match s {
-            Slice::At(v) => f.write_str(&self.value(*v)),
-            Slice::Tile { index, size } => write!(f, "{} : {size}", self.value(*index)),
-            Slice::Span { start, len } => write!(f, "{} ..+ {len}", self.value(*start)),
-            Slice::Whole => f.write_str(".."),
-        })?;
-        f.write_char(']')
-    }
-
-    fn loop_(
-        &mut self,
-        f: &mut Formatter<'_>,
-        kind: LoopKind,
-        [lo, hi]: [Value; 2],
-        inits: &[Value],
-        body: Block,
-        depth: usize,
-    ) -> fmt::Result {
-        let kernel = self.kernel;
-        let params = kernel.blocks.get(body).map_or(&[][..], |b| &b.params);
-        let index = params.first().map_or_else(|| "%missing".to_owned(), |&v| self.value(v));
-        write!(f, "{} {index} in {}..{}", kind.name(), self.value(lo), self.value(hi))?;
-        if !inits.is_empty() || params.len() > 1 {
-            f.write_str(" carry (")?;
-            let carried = params.get(1..).unwrap_or_default();
-            commas(f, 0..inits.len().max(carried.len()), |f, i| {
-                match carried.get(i) {
-                    Some(&p) => write!(f, "{}: {}", self.value(p), self.ty(p))?,
-                    None => f.write_str("%missing")?,
-                }
-                write!(f, " = {}", inits.get(i).map_or_else(|| "%missing".to_owned(), |&v| self.value(v)))
-            })?;
-            f.write_char(')')?;
-        }
-        f.write_str(" {\n")?;
-        self.block(f, body, depth + 1)?;
-        write!(f, "{:1$}}}", "", 2 * depth)
+    fn typed(&self, v: Value) -> String {
+        format!("{}: {}", self.value(v), self.ty(v))
     }
 }
 
@@ -278,7 +236,7 @@ type OutlineRow = (usize, String, Option<u64>, Vec<(Option<u32>, String)>);
 fn outline(kernel: &Kernel) -> Vec<OutlineRow> {
     fn block(
         k: &Kernel,
-        n: &Numbering,
+        n: &Numbering<Kernel>,
         b: Block,
         depth: usize,
         seen: &mut BTreeSet<Block>,
@@ -290,12 +248,12 @@ fn outline(kernel: &Kernel) -> Vec<OutlineRow> {
         }
         let named = |vs: &[Value]| -> Vec<(Option<u32>, String)> {
             let ty = |v: Value| k.values.get(v).map(|d| d.ty.to_string()).unwrap_or_default();
-            vs.iter().map(|&v| (n.number[v], ty(v))).collect()
+            vs.iter().map(|&v| (n.number(v), ty(v))).collect()
         };
         rows.push((depth, "block".to_owned(), None, named(&data.params)));
         for &inst in &data.insts {
             let Some(op) = k.insts.get(inst) else { continue };
-            let mut op = op.clone().map_operands(|v| Value::from_u32(n.number[v].unwrap_or(u32::MAX - 1)));
+            let mut op = op.clone().map_operands(|v| Value::from_u32(n.number(v).unwrap_or(u32::MAX - 1)));
             let mut bits = None;
             let mut inner = None;
             match &mut op {
@@ -313,6 +271,6 @@ fn outline(kernel: &Kernel) -> Vec<OutlineRow> {
         }
     }
     let mut rows = Vec::new();
-    block(kernel, &Numbering::of(kernel), kernel.body, 0, &mut BTreeSet::new(), &mut rows);
+    block(kernel, &numbering(kernel), kernel.body, 0, &mut BTreeSet::new(), &mut rows);
     rows
 }

@@ -15,9 +15,9 @@
 //! # Breaks it
 //! tests/bounds.rs compares the two for every shipped config, and has some that are refused.
 
-use super::{Home, Placement, StagingReason, Uses, is_place_known, words};
+use super::{Home, Placement, StagingReason, Uses, is_place_known};
 use crate::error::CompileError;
-use crate::layout::SharedLayout;
+use crate::layout::{SharedLayout, words};
 use crate::limits::Limits;
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::validity::yields;

@@ -10,6 +10,7 @@
 
 mod access;
 mod access_kind;
+pub mod analysis;
 pub mod atom;
 mod constructs;
 mod declare;

@@ -177,7 +177,7 @@ impl<'s> Parser<'s> {
             let coord = self.kernel.push_coord();
             self.kernel.values[coord].ty = ty;
             self.define(name, coord)?;
-            self.comma_or(T::RParen)?;
+            self.text.comma_or(T::RParen)?;
         }
         self.text.expect(T::Equals)?;
         let kind = self.text.expect(T::Ident)?;
@@ -274,13 +274,6 @@ impl<'s> Parser<'s> {
     pub(super) fn value_after(&mut self, kind: T) -> Parsed<Value> {
         self.text.expect(kind)?;
         self.value()
-    }
-
-    pub(super) fn comma_or(&mut self, close: T) -> Parsed<()> {
-        if self.text.eat(T::Comma) || self.text.at(close) {
-            return Ok(());
-        }
-        Err(self.text.expected(&format!("`,` or {}", close.describe())))
     }
 
     pub(super) fn buffer(&mut self) -> Parsed<Buffer> {

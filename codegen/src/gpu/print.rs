@@ -28,10 +28,11 @@
 use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Owner, Ring, RoleData, Scope, Type, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
+use atlas_dsl::text::bodies::{Bodies, BodyPrinter, Numbering};
 use atlas_dsl::text::head::Head;
 use atlas_dsl::text::{Name, commas};
-use cranelift_entity::{EntityRef, SecondaryMap};
-use std::collections::{BTreeMap, BTreeSet};
+use cranelift_entity::EntityRef;
+use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
 
 impl Scope {
@@ -50,61 +51,34 @@ impl Scope {
     }
 }
 
-/// The place of every value in the order of definition, and the table of layouts.
-struct Numbering<'k> {
-    kernel: &'k Kernel,
-    number: SecondaryMap<Value, Option<u32>>,
-    next: u32,
-    layouts: Vec<&'k Fragment>,
-    layout_number: BTreeMap<&'k Fragment, usize>,
-    /// Blocks on the way here, so that a malformed kernel does not recurse for ever.
-    seen: BTreeSet<Block>,
+impl Bodies for Kernel {
+    type Value = Value;
+    type Inst = Inst;
+    type Block = Block;
+
+    fn params(&self, block: Block) -> &[Value] {
+        self.blocks.get(block).map_or(&[], |data| &data.params)
+    }
+
+    fn insts(&self, block: Block) -> Option<&[Inst]> {
+        self.blocks.get(block).map(|data| &data.insts[..])
+    }
+
+    fn body(&self, inst: Inst) -> Option<Block> {
+        self.insts.get(inst).and_then(Op::body)
+    }
+
+    fn results(&self, inst: Inst) -> &[Value] {
+        &self.results[inst]
+    }
 }
 
-impl<'k> Numbering<'k> {
-    fn of(kernel: &'k Kernel) -> Numbering<'k> {
-        let mut n = Numbering {
-            kernel,
-            number: SecondaryMap::new(),
-            next: 0,
-            layouts: Vec::new(),
-            layout_number: BTreeMap::new(),
-            seen: BTreeSet::new(),
-        };
-        kernel.coords.iter().for_each(|&v| n.define(v));
-        kernel.roles.values().for_each(|r| n.block(r.body));
-        n
-    }
-
-    fn define(&mut self, v: Value) {
-        if self.number[v].is_some() {
-            return;
-        }
-        self.number[v] = Some(self.next);
-        self.next += 1;
-        let layout = self.kernel.values.get(v).and_then(|data| data.ty.tile()).map(|(_, layout)| layout);
-        if let Some(layout) = layout
-            && !is_scalar(self.kernel, layout)
-            && !self.layout_number.contains_key(layout)
-        {
-            self.layout_number.insert(layout, self.layouts.len());
-            self.layouts.push(layout);
-        }
-    }
-
-    fn block(&mut self, block: Block) {
-        let Some(data) = self.kernel.blocks.get(block) else { return };
-        if !self.seen.insert(block) {
-            return;
-        }
-        data.params.iter().for_each(|&v| self.define(v));
-        for &inst in &data.insts {
-            if let Some(body) = self.kernel.insts.get(inst).and_then(Op::body) {
-                self.block(body);
-            }
-            self.kernel.results[inst].iter().for_each(|&v| self.define(v));
-        }
-    }
+/// The layouts of the kernel's values in the order of their first use, without that of scalars.
+fn layouts<'k>(kernel: &'k Kernel, order: &[Value]) -> Vec<&'k Fragment> {
+    let mut seen = BTreeSet::new();
+    let tile = |&v: &Value| kernel.values.get(v)?.ty.tile();
+    let layouts = order.iter().filter_map(tile).map(|(_, layout)| layout);
+    layouts.filter(|&layout| !is_scalar(kernel, layout) && seen.insert(layout)).collect()
 }
 
 /// True for the layout of the kernel's scalars, which types leave out.
@@ -139,7 +113,8 @@ fn ring_name(ring: Ring) -> String {
 
 pub(super) struct Printer<'k> {
     pub(super) kernel: &'k Kernel,
-    numbering: Numbering<'k>,
+    numbering: Numbering<Kernel>,
+    layouts: Vec<&'k Fragment>,
     buffers: Vec<String>,
     /// Blocks that have been opened, so that a malformed kernel does not recurse for ever.
     open: BTreeSet<Block>,
@@ -147,8 +122,10 @@ pub(super) struct Printer<'k> {
 
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        Printer { kernel: self, numbering: Numbering::of(self), buffers: buffer_names(self), open: BTreeSet::new() }
-            .kernel(f)
+        let bodies = self.roles.values().map(|role| role.body);
+        let numbering = Numbering::of(self, self.coords.iter().copied(), bodies);
+        let layouts = layouts(self, numbering.order());
+        Printer { kernel: self, numbering, layouts, buffers: buffer_names(self), open: BTreeSet::new() }.print(f)
     }
 }
 
@@ -165,44 +142,14 @@ impl Printer<'_> {
         if self.kernel.rings.is_valid(r) { ring_name(r) } else { format!("missing_{}", r.index()) }
     }
 
-    pub(super) fn value(&self, v: Value) -> String {
-        match self.numbering.number[v] {
-            Some(n) => format!("%{n}"),
-            None => format!("%undefined_{}", v.index()),
-        }
-    }
-
-    pub(super) fn values(&self, values: &[Value]) -> String {
-        values.iter().map(|&v| self.value(v)).collect::<Vec<_>>().join(", ")
-    }
-
-    /// `%3: f32 #0`.
-    pub(super) fn typed(&self, v: Value) -> String {
-        let ty = match self.kernel.values.get(v) {
-            None => "undefined".to_owned(),
-            Some(data) => match &data.ty {
-                Type::Fragment { dtype, layout } => self.tile(*dtype, layout),
-                Type::InFlight { dtype, layout } => format!("inflight {}", self.tile(*dtype, layout)),
-                Type::Token(ring) => format!("token %{}", self.ring(*ring)),
-            },
-        };
-        format!("{}: {ty}", self.value(v))
-    }
-
-    /// `%3`, with its type unless that is a scalar i32.
-    pub(super) fn index(&self, v: Value) -> String {
-        let plain = self.kernel.values.get(v).is_some_and(|data| data.ty == self.kernel.scalar_type(DType::I32));
-        if plain { self.value(v) } else { self.typed(v) }
-    }
-
     fn tile(&self, dtype: DType, layout: &Fragment) -> String {
-        match self.numbering.layout_number.get(layout) {
+        match self.layouts.iter().position(|&known| known == layout) {
             Some(n) => format!("{dtype} #{n}"),
             None => dtype.to_string(),
         }
     }
 
-    fn kernel(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn print(&mut self, f: &mut Formatter<'_>) -> fmt::Result {
         let k = self.kernel;
         write!(f, "gpu @{} {} threads {}", k.name, k.target, k.threads)?;
         if k.occupancy != 1 {
@@ -213,7 +160,7 @@ impl Printer<'_> {
         }
         f.write_str(" (")?;
         self.head().write(f)?;
-        for (i, layout) in self.numbering.layouts.iter().enumerate() {
+        for (i, layout) in self.layouts.iter().enumerate() {
             writeln!(f, "layout #{i} = {layout}")?;
         }
         self.memory(f)?;
@@ -267,18 +214,21 @@ impl Printer<'_> {
         self.block(f, role.body, 1)?;
         f.write_str("}\n")
     }
+}
 
-    pub(super) fn block(&mut self, f: &mut Formatter<'_>, block: Block, depth: usize) -> fmt::Result {
-        let Some(data) = self.kernel.blocks.get(block) else { return Ok(()) };
-        if !self.open.insert(block) {
-            return writeln!(f, "{:1$}// {block} again", "", 2 * depth);
-        }
-        for &inst in &data.insts {
-            write!(f, "{:1$}", "", 2 * depth)?;
-            self.inst(f, inst, depth)?;
-            f.write_char('\n')?;
-        }
-        Ok(())
+impl<'k> BodyPrinter<'k> for Printer<'k> {
+    type Kernel = Kernel;
+
+    fn kernel(&self) -> &'k Kernel {
+        self.kernel
+    }
+
+    fn numbering(&self) -> &Numbering<Kernel> {
+        &self.numbering
+    }
+
+    fn open(&mut self, block: Block) -> bool {
+        self.open.insert(block)
     }
 
     fn inst(&mut self, f: &mut Formatter<'_>, inst: Inst, depth: usize) -> fmt::Result {
@@ -291,5 +241,24 @@ impl Printer<'_> {
         }
         self.op(f, op, depth)?;
         kernel.access_kinds[inst].iter().try_for_each(|form| write!(f, " {form}"))
+    }
+
+    /// `%3: f32 #0`.
+    fn typed(&self, v: Value) -> String {
+        let ty = match self.kernel.values.get(v) {
+            None => "undefined".to_owned(),
+            Some(data) => match &data.ty {
+                Type::Fragment { dtype, layout } => self.tile(*dtype, layout),
+                Type::InFlight { dtype, layout } => format!("inflight {}", self.tile(*dtype, layout)),
+                Type::Token(ring) => format!("token %{}", self.ring(*ring)),
+            },
+        };
+        format!("{}: {ty}", self.value(v))
+    }
+
+    /// `%3`, with its type unless that is a scalar i32.
+    fn index(&self, v: Value) -> String {
+        let plain = self.kernel.values.get(v).is_some_and(|data| data.ty == self.kernel.scalar_type(DType::I32));
+        if plain { self.value(v) } else { self.typed(v) }
     }
 }

@@ -7,6 +7,7 @@ use super::print::Printer;
 use super::{Block, BlockData, Buffer, Reach, Ring, Value};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::text::bodies::BodyPrinter;
 use atlas_dsl::text::head::Parsed;
 use atlas_dsl::text::{Cursor, TokenKind as T, commas, float_text};
 use atlas_dsl::{Diagnostic, Dim, Param, Table};
@@ -349,7 +350,7 @@ impl Text for Vec<Valid> {
         let mut valid = Vec::new();
         while !p.text.at(T::RParen) {
             valid.push(Text::read(p)?);
-            p.comma_or(T::RParen)?;
+            p.text.comma_or(T::RParen)?;
         }
         Ok(valid)
     }
@@ -374,7 +375,7 @@ impl Parser<'_> {
         let mut items = Vec::new();
         while !self.text.eat(close) {
             items.push(X::read(self)?);
-            self.comma_or(close)?;
+            self.text.comma_or(close)?;
         }
         Ok(items)
     }

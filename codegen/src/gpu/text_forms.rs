@@ -4,9 +4,10 @@ use super::fields::CopyAtom;
 use super::parse::Parser;
 use super::print::Printer;
 use super::text_fields::Text;
-use super::{Block, BlockData, Op, Value};
+use super::{BlockData, Op, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::LoopKind;
+use atlas_dsl::text::bodies::{Bodies, BodyPrinter};
 use atlas_dsl::text::head::Parsed;
 use atlas_dsl::text::{TokenKind as T, commas};
 use std::fmt::{self, Display, Formatter, Write};
@@ -44,40 +45,15 @@ impl Printer<'_> {
 
     pub(super) fn print_loop(&mut self, f: &mut Formatter<'_>, op: &Op, depth: usize) -> fmt::Result {
         let Op::Loop { kind, lo, hi, inits, body } = op else { return Err(fmt::Error) };
-        let params = self.params(*body);
-        let missing = || "%missing".to_owned();
-        let index = params.first().map_or_else(missing, |&v| self.index(v));
-        write!(f, "{} {index} in {}..{}", kind.name(), self.value(*lo), self.value(*hi))?;
-        if !inits.is_empty() || params.len() > 1 {
-            f.write_str(" carry (")?;
-            let carried = params.get(1..).unwrap_or_default();
-            commas(f, 0..inits.len().max(carried.len()), |f, i| {
-                f.write_str(&carried.get(i).map_or_else(missing, |&p| self.typed(p)))?;
-                write!(f, " = {}", inits.get(i).map_or_else(missing, |&v| self.value(v)))
-            })?;
-            f.write_char(')')?;
-        }
-        self.body(f, *body, depth)
+        self.loop_(f, kind.name(), [*lo, *hi], inits, *body, depth)
     }
 
     pub(super) fn print_programs(&mut self, f: &mut Formatter<'_>, op: &Op, depth: usize) -> fmt::Result {
         let Op::Programs(body) = op else { return Err(fmt::Error) };
         f.write_str("programs (")?;
-        commas(f, self.params(*body), |f, &p| f.write_str(&self.index(p)))?;
+        commas(f, self.kernel.params(*body), |f, &p| f.write_str(&self.index(p)))?;
         f.write_char(')')?;
         self.body(f, *body, depth)
-    }
-
-    pub(super) fn body(&mut self, f: &mut Formatter<'_>, body: Block, depth: usize) -> fmt::Result {
-        f.write_str(" {\n")?;
-        self.block(f, body, depth + 1)?;
-        write!(f, "{:1$}}}", "", 2 * depth)
-    }
-}
-
-impl<'k> Printer<'k> {
-    fn params(&self, body: Block) -> &'k [Value] {
-        self.kernel.blocks.get(body).map_or(&[][..], |b| &b.params)
     }
 }
 
@@ -118,7 +94,7 @@ impl Parser<'_> {
             let (name, ty) = self.index()?;
             let v = self.kernel.push_block_param(body, ty);
             self.define(name, v)?;
-            self.comma_or(T::RParen)?;
+            self.text.comma_or(T::RParen)?;
         }
         self.body(body)?;
         Ok(Op::Programs(body))
@@ -142,7 +118,7 @@ impl Parser<'_> {
                 inits.push(self.value_after(T::Equals)?);
                 let v = self.kernel.push_block_param(body, ty);
                 self.define(name, v)?;
-                self.comma_or(T::RParen)?;
+                self.text.comma_or(T::RParen)?;
             }
         }
         self.body(body)?;

@@ -1,5 +1,6 @@
 //! Register layouts: which thread holds which elements, in which of its registers.
 
+use atlas_dsl::DType;
 use std::fmt;
 
 /// One digit of a mixed-radix number and what it adds to a coordinate.
@@ -312,6 +313,11 @@ impl Fragment {
 /// The largest divisor of `n` that is at most `limit`.
 pub(super) fn largest_divisor(n: u32, limit: u32) -> u32 {
     (1..=n.min(limit.max(1))).rev().find(|d| n.is_multiple_of(*d)).unwrap_or(1)
+}
+
+/// 32-bit registers of a thread that a tile takes, packed.
+pub(crate) fn words((dtype, layout): (DType, &Fragment)) -> u32 {
+    (layout.reg_count() * dtype.bytes()).div_ceil(4)
 }
 
 #[cfg(test)]

@@ -11,5 +11,6 @@ mod narrow;
 mod shared;
 
 pub use engine::MatrixDescriptor;
+pub(crate) use fragment::words;
 pub use fragment::{Fragment, Mode};
 pub use shared::{SharedLayout, Swizzle};

@@ -7,7 +7,7 @@
 //! A config is accepted, or refused with a reason. No kernel is changed, and no refused kernel runs.
 //!
 //! # Argument
-//! The estimate is that of `analysis/registers.rs`. Its header describes its accuracy, and the second estimate, in order, for a
+//! The estimate is that of `gpu/analysis/registers.rs`. Its header describes its accuracy, and the second estimate, in order, for a
 //! kernel that would be refused. The pass runs before buffers get addresses, because what `allocate_shared` and
 //! `insert_barriers` add takes no registers for tiles.
 //!
@@ -15,10 +15,10 @@
 //! A config of large tiles by few warps: tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten
 //! has one that is refused beside one that runs.
 
-use crate::analysis::tile_registers;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::Kernel;
+use crate::gpu::analysis::tile_registers;
 use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 

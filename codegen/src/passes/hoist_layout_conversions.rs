@@ -14,10 +14,10 @@
 //! A conversion of a carried value: the case `of_carried` leaves it where it is. Columns of weights in a loop over a memory's
 //! hidden dim are moved: the kernels of `ops/src/omega`.
 
-use crate::analysis::words;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Inst, Kernel, Op, Value};
+use crate::layout::words;
 use std::collections::BTreeSet;
 
 /// Registers of a thread that a tile may take if it is kept through a loop to avoid a round trip through shared memory.

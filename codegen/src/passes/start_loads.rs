@@ -19,13 +19,13 @@
 //! A load moved above a store to the same tensor: tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
 //! Copies that are counted as if nothing had moved: tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
-use crate::analysis::words;
 use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{is_guarded_copy, is_plain, slice, visit_deep};
 use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
 use crate::gpu_ops;
+use crate::layout::words;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
 

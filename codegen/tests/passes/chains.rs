@@ -1,7 +1,7 @@
 //! Long chains of operations: no pass walks them by recursion, because that would overflow a thread's stack.
 
 use atlas_codegen::Target;
-use atlas_codegen::analysis::WorkFormula;
+use atlas_codegen::gpu::analysis::WorkFormula;
 use atlas_codegen::gpu::{Kernel, Lowered, Op, VerifiedKernel};
 use atlas_codegen::pipeline::run;
 use atlas_dsl::{Schedule, parse_kernel, verify};

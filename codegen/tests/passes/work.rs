@@ -1,6 +1,6 @@
 //! The counted work of kernels, above all trips of loops.
 
-use atlas_codegen::analysis::{Work, WorkFormula, WorkTable};
+use atlas_codegen::gpu::analysis::{Work, WorkFormula, WorkTable};
 use atlas_codegen::pipeline::run;
 use atlas_codegen::{CompileError, Machine};
 use atlas_dsl::{Schedule, parse_kernel, verify};

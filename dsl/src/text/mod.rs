@@ -1,11 +1,13 @@
 //! Tokens and a cursor over them, for every text form of the compiler.
 //!
-//! Tile IR and GPU IR use the same tokens, and begin with the same tables (`head`). The parsers are written by hand, as
+//! Tile IR and GPU IR use the same tokens, and begin with the same tables (`head`). Their bodies
+//! are written by the same code (`bodies`). The parsers are written by hand, as
 //! recursive descent over [`Cursor`]. A word is a [`TokenKind::Ident`] whose meaning depends on its position, so no name is
 //! reserved. Dotted mnemonics such as `mma.m16n8k16.bf16` are read with [`Cursor::dotted`].
 //!
 //! Codes: ATL001 unexpected token, ATL002 number out of range. The parsers add ATL003 to ATL009.
 
+pub mod bodies;
 pub mod head;
 
 use crate::diag::Diagnostic;
@@ -307,10 +309,16 @@ impl<'s> Cursor<'s> {
                 return Ok(items);
             }
             items.push(item(self)?);
-            if !self.eat(TokenKind::Comma) && !self.at(close) {
-                return Err(self.expected(&format!("`,` or {}", close.describe())));
-            }
+            self.comma_or(close)?;
         }
+    }
+
+    /// Consumes a comma, or says what is wrong unless `close` follows.
+    pub fn comma_or(&mut self, close: TokenKind) -> Result<(), Diagnostic> {
+        if self.eat(TokenKind::Comma) || self.at(close) {
+            return Ok(());
+        }
+        Err(self.expected(&format!("`,` or {}", close.describe())))
     }
 
     /// An unsigned whole number.

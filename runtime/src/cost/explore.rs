@@ -5,7 +5,7 @@
 
 use crate::compile::{KernelKey, build_kernel};
 use crate::error::RuntimeError;
-use atlas_codegen::analysis::WorkFormula;
+use atlas_codegen::gpu::analysis::WorkFormula;
 use atlas_codegen::{Machine, gpu, pipeline};
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::{Config, Kernel, KernelDef, Op, Schedule, Specialization, Verified};

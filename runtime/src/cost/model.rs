@@ -28,8 +28,8 @@
 //! It depends on its arguments only.
 
 use atlas_codegen::Machine;
-use atlas_codegen::analysis::{Counts, Prefetched, Read, Sample, Work};
 use atlas_codegen::arch::Rates;
+use atlas_codegen::gpu::analysis::{Counts, Prefetched, Read, Sample, Work};
 use atlas_dsl::ir::GridExtent;
 
 /// The version of the cost model. Records correct the model by its error, so cycles of another version are useless.

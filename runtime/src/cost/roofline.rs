@@ -7,7 +7,7 @@
 //!
 //! # Argument
 //!
-//! The bytes and products are those that a launch cannot avoid ([`Compulsory`](atlas_codegen::analysis::Compulsory)).
+//! The bytes and products are those that a launch cannot avoid ([`Compulsory`](atlas_codegen::gpu::analysis::Compulsory)).
 //! The rates are those of the card's data sheet, which no clock exceeds. Written data may stay in the L2 cache when a
 //! launch ends, but it displaces lines that others wrote, in programs as in benchmarks.
 //!
@@ -21,7 +21,7 @@
 
 use crate::compile::build_kernel;
 use crate::error::{CompileFailure, Result};
-use atlas_codegen::analysis::compulsory;
+use atlas_codegen::gpu::analysis::compulsory;
 use atlas_codegen::{Card, Machine, pipeline};
 use atlas_dsl::{Config, KernelDef, Specialization};
 use std::fmt;

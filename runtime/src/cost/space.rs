@@ -10,7 +10,7 @@ use super::explore::{Point, explore};
 use super::model::Terms;
 use crate::compile::{KernelKey, build_kernel, kernel_key};
 use crate::error::Result;
-use atlas_codegen::analysis::WorkTable;
+use atlas_codegen::gpu::analysis::WorkTable;
 use atlas_codegen::{Machine, Target};
 use atlas_dsl::{Config, Kernel, KernelDef, Specialization, Verified};
 use lru::LruCache;

@@ -226,7 +226,7 @@ pub(crate) fn best(terms: &[(usize, Terms)]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atlas_codegen::analysis::{Counts, Read, Sample, Work};
+    use atlas_codegen::gpu::analysis::{Counts, Read, Sample, Work};
     use proptest::prelude::*;
 
     fn work() -> impl Strategy<Value = Work> {

@@ -6,16 +6,7 @@ use super::tokens::{Kind, Token, after_group, spells, tokens};
 use super::tree::Tree;
 
 /// Folders in which `Op` is an operation of GPU IR.
-const PLACES: [&str; 8] = [
-    "codegen/src/gpu/",
-    "codegen/src/llvm/",
-    "codegen/src/passes/",
-    "codegen/src/analysis/work",
-    "codegen/src/analysis/registers",
-    "codegen/src/analysis/expected",
-    "codegen/src/analysis/sectors",
-    "gpu-interp/src/",
-];
+const PLACES: [&str; 4] = ["codegen/src/gpu/", "codegen/src/llvm/", "codegen/src/passes/", "gpu-interp/src/"];
 
 /// In this folder `Op` is an operation of Tile IR, and `GpuOp` one of GPU IR.
 const BOTH: &str = "codegen/src/passes/lower_tiles/";

@@ -1,12 +1,12 @@
 //! Trees of operations whose columns can be computed separately, and what they read.
 
-use crate::analysis::{is_long_enough, words};
+use crate::analysis::is_long_enough;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
     Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, warp_grid_of,
 };
 use crate::gpu_ops;
-use crate::layout::Fragment;
+use crate::layout::{Fragment, words};
 use atlas_dsl::op::UnaryOp;
 use cranelift_entity::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};

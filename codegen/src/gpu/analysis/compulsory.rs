@@ -11,6 +11,7 @@ use super::formula::{Formula, Numbers};
 use super::sample_points::{SamplePoints, programs};
 use super::work::{Around, Walk};
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Slice, Value, ValueDef};
+use crate::gpu_ops;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::BinaryOp;
 use atlas_dsl::{DType, Param};
@@ -205,7 +206,8 @@ impl Count<'_> {
                 }
                 Op::StoreGlobal { param, slices, .. } => steps.push(self.access(*param, slices, true, None)),
                 Op::Mma { .. } => steps.extend(self.product(inst)),
-                _ => {}
+                Op::WaitMma(..) | Op::Programs(_) | Op::Yield(_) => {}
+                gpu_ops!(sources elementwise views fragments shared rings orders) => {}
             }
         }
         steps
@@ -277,11 +279,11 @@ impl Count<'_> {
 
     fn constant(&self, v: Value) -> Option<f64> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
-        match self.k.insts[inst] {
-            Op::Const(x) => Some(x),
-            Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) => self.constant(x),
-            _ => None,
+        let op = &self.k.insts[inst];
+        if let Op::Const(x) = op {
+            return Some(*x);
         }
+        if let Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) = op { self.constant(*x) } else { None }
     }
 
     /// The number of values of an index over a launch. `None` if it depends on data, or if it is neither a sum of multiples of
@@ -368,7 +370,11 @@ impl Count<'_> {
                 };
                 Some(Spread::Some { count, step: 1.0 })
             }
-            _ => None,
+            Op::Const(_) | Op::Iota { .. } | Op::ScalarParam(_) | Op::TableGet(..) => None,
+            Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) => None,
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) => None,
+            Op::Transpose(_) | Op::ExtractSlice { .. } => None,
+            gpu_ops!(fragments global shared products rings orders control) => None,
         }
     }
 
@@ -379,10 +385,7 @@ impl Count<'_> {
 
     /// What a coordinate counts.
     fn coordinate(&self, v: Value) -> Option<GridExtent> {
-        match self.root(v)? {
-            Op::Coordinate(_, extent) => Some(*extent),
-            _ => None,
-        }
+        if let Op::Coordinate(_, extent) = self.root(v)? { Some(*extent) } else { None }
     }
 
     /// The operation that computes a number, before changes of its type.

@@ -32,7 +32,7 @@ use crate::gpu::{
     Accuracy, Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef,
     access_elements,
 };
-use crate::layout::Fragment;
+use crate::layout::words;
 use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -437,11 +437,6 @@ const FARTHEST: usize = 256;
 
 /// Registers of a narrow chunk of a copy: its source, its destination, and its data if the copy is not asynchronous.
 const OF_CHUNK: u32 = 4;
-
-/// 32-bit registers of a thread that a tile takes, packed.
-pub(crate) fn words((dtype, layout): (DType, &Fragment)) -> u32 {
-    (layout.reg_count() * dtype.bytes()).div_ceil(4)
-}
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,10 @@
 //! layouts, and threads that repeat the work of others, count like any other work; only global bytes are limited to those
 //! inside the tensors. A cost model turns the counts into times.
 
-use crate::analysis::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
-use crate::analysis::formula::{Formula, Formulas};
-use crate::analysis::peak_registers_within;
-use crate::analysis::sectors::{line_share, sector_share};
+use super::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
+use super::formula::{Formula, Formulas};
+use super::peak_registers_within;
+use super::sectors::{line_share, sector_share};
 use crate::gpu::atom::WARPGROUP;
 use crate::gpu::{
     AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed,

@@ -42,20 +42,27 @@
 //! - A class of a 16-bit tile and a product in f32, whose layout fits neither buffer:
 //!   tests/agreement/arguments.rs::padding_of_an_operand_is_zero_whatever_ranges_write_it.
 
+mod ahead;
+mod asynchronous;
+mod splits;
+
 use super::Uses;
-use super::ahead::{inner_extent, running_ahead};
-use super::asynchronous::{asynchronous_products, is_left_invariant};
 use super::sources::root;
-use super::splits::splits;
 use crate::arch::Target;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, vector_elements};
 use crate::layout::Fragment;
+use ahead::{inner_extent, running_ahead};
+use asynchronous::{asynchronous_products, is_left_invariant};
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::{EntityRef, SecondaryMap};
+use splits::splits;
 use std::collections::BTreeSet;
+
+pub(crate) use ahead::is_place_known;
+pub(crate) use asynchronous::is_long_enough;
 
 /// Why a loaded tile passes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

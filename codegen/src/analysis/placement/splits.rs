@@ -13,8 +13,8 @@
 //! # Breaks it
 //! No result depends on it; tests/agreement runs products with both splits. The gain is measured.
 
-use super::Uses;
-use super::sources::root;
+use super::super::Uses;
+use super::super::sources::root;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, WarpGrid};
 use atlas_dsl::{Block, Inst, Kernel, Op, Schedule, Value};

@@ -18,8 +18,8 @@
 //! A tile of 48 columns, of K = 24 or of two warps that is called asynchronous: the verifier's rule 442 and the emitter.
 //! One product of a class that is not, and a left operand from outside of the loop: tests/agreement/hopper.rs.
 
-use super::Uses;
-use super::sources::root;
+use super::super::Uses;
+use super::super::sources::root;
 use crate::arch::Target;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
 use crate::gpu::{Split, warp_grid_of};

@@ -10,8 +10,8 @@
 //! # Breaks it
 //! Loads whose address depends on a carried number: tests/agreement/wrong_code.rs and sequences of the gallery.
 
-use super::Uses;
-use super::sources::sources;
+use super::super::Uses;
+use super::super::sources::sources;
 use crate::gpu::{gcd, vector_elements};
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::{LoopKind, Slice};

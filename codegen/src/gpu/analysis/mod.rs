@@ -1,0 +1,19 @@
+//! Facts about a GPU IR kernel: the work that it does, the least that a launch cannot do without, the registers that it needs.
+//!
+//! Passes ask only for the registers. The work and the least of a launch are for the runtime's cost model and its roofline.
+//! Analyses that read Tile IR are in `codegen/src/analysis/`.
+#![warn(clippy::too_many_lines)]
+
+mod compulsory;
+mod expected;
+mod formula;
+mod registers;
+mod sample_points;
+mod sectors;
+mod work;
+mod work_table;
+
+pub use compulsory::{Compulsory, compulsory};
+pub use registers::{peak_registers, peak_registers_within, tile_registers};
+pub use work::{Counts, Prefetched, Read, Sample, Work, WorkFormula};
+pub use work_table::{WorkAt, WorkTable};
