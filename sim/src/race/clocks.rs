@@ -3,7 +3,7 @@
 use super::flags::Flag;
 use super::proxies::{OWN, Reach, View, own, owned};
 use super::release::Release;
-use super::vector::{Knowledge, Seat, Vector};
+use super::vector::{Seat, Summand, Vector};
 use super::{AgentId, Epoch, ThreadId};
 use crate::program::Scope;
 use crate::syntax::ast::Space;
@@ -393,7 +393,7 @@ impl Clocks {
 }
 
 /// What either knows, from the memo if it is asked for again.
-fn join<K: Knowledge>(memo: &mut Memo<K>, a: &Rc<K>, b: &Rc<K>) -> Rc<K> {
+fn join<K: Summand>(memo: &mut Memo<K>, a: &Rc<K>, b: &Rc<K>) -> Rc<K> {
     if let Some([x, y, joined]) = memo
         && Rc::ptr_eq(x, a)
         && Rc::ptr_eq(y, b)

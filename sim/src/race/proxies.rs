@@ -1,6 +1,6 @@
 //! What other proxies see of generic writes: for each stretch of memory that proxy fences cover, a clock.
 
-use super::vector::{Knowledge, Seat, Vector};
+use super::vector::{Seat, Summand, Vector};
 use std::rc::Rc;
 
 /// The memory that a proxy fence covers, and the proxy for which.
@@ -77,7 +77,7 @@ impl View {
     }
 }
 
-impl Knowledge for View {
+impl Summand for View {
     type Point = (Reach, Seat, u32);
 
     fn join(a: &Rc<View>, b: &Rc<View>) -> Rc<View> {

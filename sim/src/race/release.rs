@@ -1,7 +1,7 @@
 //! The knowledge that threads pass on when they synchronise: a sum of clocks.
 
 use super::proxies::View;
-use super::vector::{Knowledge, Vector};
+use super::vector::{Summand, Vector};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
@@ -18,19 +18,19 @@ pub struct Release {
 
 /// A join of clocks that is computed only when it is read.
 #[derive(Clone, Debug)]
-pub(super) struct Sum<K: Knowledge> {
+pub(super) struct Sum<K: Summand> {
     base: Option<Rc<K>>,
     points: Vec<K::Point>,
     folded: OnceCell<Rc<K>>,
 }
 
-impl<K: Knowledge> Default for Sum<K> {
+impl<K: Summand> Default for Sum<K> {
     fn default() -> Sum<K> {
         Sum { base: None, points: Vec::new(), folded: OnceCell::new() }
     }
 }
 
-impl<K: Knowledge> Sum<K> {
+impl<K: Summand> Sum<K> {
     pub(super) fn add(&mut self, base: &Rc<K>, own: impl IntoIterator<Item = K::Point>) {
         self.folded.take();
         match &mut self.base {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 /// Knowledge that can be summed: clocks, and what other proxies see of them.
-pub(super) trait Knowledge: Clone + Default {
+pub(super) trait Summand: Clone + Default {
     /// A single time that is known.
     type Point: Clone;
 
@@ -117,7 +117,7 @@ impl Vector {
     }
 }
 
-impl Knowledge for Vector {
+impl Summand for Vector {
     type Point = (Seat, u32);
 
     fn join(a: &Rc<Vector>, b: &Rc<Vector>) -> Rc<Vector> {
