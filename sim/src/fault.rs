@@ -6,13 +6,14 @@ use std::fmt;
 /// Kinds of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum FaultKind {
-    /// The text does not parse, or uses something that the simulator does not know.
+    /// The text does not parse, or uses something that the simulator does not know or that the target lacks.
     Syntax,
     /// The launch does not fit the kernel: threads, parameters, shared memory, cluster.
     Launch,
     /// Two unordered accesses of the same bytes, of which one is a write.
     Race,
-    /// A generic access and an asynchronous one that are ordered, but without a `fence.proxy.async` in between.
+    /// A generic access and one through another proxy that are ordered, but without a proxy fence of that memory in between; or
+    /// an mbarrier that the copy engine completes, without a fence or a barrier since it was initialised.
     MissingProxyFence,
     /// Memory or registers of an asynchronous operation were touched before it was waited for.
     InFlight,

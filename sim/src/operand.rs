@@ -173,11 +173,15 @@ pub enum VoteOp {
 pub enum FenceKind {
     /// `fence.sc`, `fence.acq_rel`, `membar`.
     Thread(Order, Scope),
-    /// `fence.proxy.async` and its narrowings to a space.
-    ProxyAsync,
+    /// `fence.proxy.async` of one state space, or of all if it is generic.
+    ProxyAsync(Space),
     /// `fence.mbarrier_init.release.cluster`.
     MbarrierInit,
-    /// `fence.proxy.tensormap`, `fence.proxy.alias`: fences of other proxies, which order nothing that the simulator tracks.
+    /// `fence.proxy.tensormap::generic.release`.
+    MapRelease(Scope),
+    /// `fence.proxy.tensormap::generic.acquire`, of the tensor map at an address.
+    MapAcquire(Scope, Addr),
+    /// `fence.proxy.alias`, which orders nothing that the simulator tracks.
     OtherProxy,
 }
 

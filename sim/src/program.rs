@@ -236,7 +236,10 @@ pub enum Op {
         n: u32,
     },
     Bulk(Box<Bulk>),
-    BulkPrefetch,
+    /// A prefetch of a tensor map, or of a tile or a range. It moves nothing that a kernel sees, but a map is read.
+    BulkPrefetch {
+        map: Option<(Addr, Space)>,
+    },
     BulkCommit,
     BulkWait {
         n: u32,

@@ -34,16 +34,16 @@ fn prefetch(c: &mut Cursor<'_>) -> Result<Op> {
         c.need_all(&["L2", "global"])?;
         c.take("tile");
         let has_policy = c.take("L2::cache_hint");
-        c.tensor(rank)?;
+        let (map, _) = c.tensor(rank)?;
         policy(c, has_policy)?;
-        return Ok(Op::BulkPrefetch);
+        return Ok(Op::BulkPrefetch { map: Some((map, Space::Generic)) });
     }
     c.need_all(&["L2", "global"])?;
     let has_policy = c.take("L2::cache_hint");
     c.addr(Space::Global)?;
     c.src(Type::U32)?;
     policy(c, has_policy)?;
-    Ok(Op::BulkPrefetch)
+    Ok(Op::BulkPrefetch { map: None })
 }
 
 fn rank(c: &mut Cursor<'_>) -> Result<usize> {

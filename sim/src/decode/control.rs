@@ -3,6 +3,7 @@
 use super::cursor::{Context, Cursor};
 use super::layout::Layout;
 use super::names::Names;
+use super::targets::InstructionSet;
 use super::{family, flow};
 use crate::alu::Arithmetic;
 use crate::fault::{Fault, Result};
@@ -19,6 +20,7 @@ struct Jump {
 
 /// A body while it is decoded.
 struct Body {
+    target: InstructionSet,
     cx: Context,
     layout: Layout,
     code: Vec<Instr>,
@@ -29,10 +31,12 @@ struct Body {
 
 /// Decodes an entry.
 pub(super) fn program(module: &Module, entry: &Function, arithmetic: Arithmetic) -> Result<Program> {
+    let target = InstructionSet::new(module)?;
+    target.check_entry(entry)?;
     let mut names = Names::new();
     let layout = Layout::new(module, entry, &mut names)?;
     let cx = Context { names, arithmetic, grain: 4, before: Vec::new() };
-    let mut body = Body { cx, layout, code: Vec::new(), locs: Vec::new(), loc: None, jumps: Vec::new() };
+    let mut body = Body { target, cx, layout, code: Vec::new(), locs: Vec::new(), loc: None, jumps: Vec::new() };
     body.block(entry.body.as_deref().unwrap_or_default())?;
     // Running off the end of a body is a return.
     let guard = None;
@@ -103,6 +107,7 @@ impl Body {
 
     fn instruction(&mut self, ins: &Instruction) -> Result<()> {
         let mut cursor = Cursor::new(ins, &mut self.cx);
+        self.target.check(ins, &cursor)?;
         let guard = match &ins.guard {
             None => None,
             Some((name, negated)) => {

@@ -234,8 +234,7 @@ fn each(c: &mut Cursor<'_>, model: Op, results: &[Option<Reg>], sources: &[Src])
 pub(super) fn prefetch(c: &mut Cursor<'_>) -> Result<Op> {
     let space = c.space();
     if c.take("tensormap") {
-        c.addr(space)?;
-        return Ok(Op::BulkPrefetch);
+        return Ok(Op::BulkPrefetch { map: Some((c.addr(space)?, space)) });
     }
     let levels: &[(&str, ())] = match c.ins.opcode.as_str() {
         "prefetch" => &[("L1", ()), ("L2", ()), ("L2::evict_last", ()), ("L2::evict_normal", ())],

@@ -16,6 +16,7 @@ mod operands;
 mod predicate;
 mod special;
 mod sync;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod video;

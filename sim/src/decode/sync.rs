@@ -101,22 +101,24 @@ pub(super) fn fence(c: &mut Cursor<'_>) -> Result<Op> {
 fn proxy(c: &mut Cursor<'_>) -> Result<Op> {
     match c.word("the proxy")? {
         "async" => {
-            if matches!(c.space(), Space::Const | Space::Local | Space::Param) {
+            let space = c.space();
+            if matches!(space, Space::Const | Space::Local | Space::Param) {
                 return Err(c.unknown());
             }
-            Ok(Op::Fence(FenceKind::ProxyAsync))
+            Ok(Op::Fence(FenceKind::ProxyAsync(space)))
         }
         "alias" => Ok(Op::Fence(FenceKind::OtherProxy)),
         "tensormap::generic" => {
             let acquire = c.choice("the order", &[("acquire", true), ("release", false)])?;
-            c.choice("the scope", SCOPES)?;
-            if acquire {
-                c.addr(Space::Generic)?;
-                if c.constant()? != 128 {
-                    return Err(c.error("the size is 128"));
-                }
+            let scope = c.choice("the scope", SCOPES)?;
+            if !acquire {
+                return Ok(Op::Fence(FenceKind::MapRelease(scope)));
             }
-            Ok(Op::Fence(FenceKind::OtherProxy))
+            let map = c.addr(Space::Generic)?;
+            if c.constant()? != 128 {
+                return Err(c.error("the size is 128"));
+            }
+            Ok(Op::Fence(FenceKind::MapAcquire(scope, map)))
         }
         _ => Err(c.unknown()),
     }

@@ -109,7 +109,7 @@ impl Warp {
                 let values = self.row(*src).map(|a| convert(*space, a));
                 self.write(*dst, exec, &values);
             }
-            Op::BulkPrefetch | Op::Hint => {}
+            Op::BulkPrefetch { map: None } | Op::Hint => {}
             _ => return false,
         }
         true

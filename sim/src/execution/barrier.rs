@@ -220,6 +220,9 @@ impl Execution<'_> {
             for lane in lanes(exec) {
                 let thread = ThreadId(base.0 + lane as u32);
                 self.clocks.release_ordered(thread, order, &mut cluster.arriving);
+                if order != Order::Relaxed {
+                    self.clocks.settle(thread);
+                }
             }
         }
         self.complete_cluster(of);

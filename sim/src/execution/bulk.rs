@@ -1,6 +1,6 @@
 //! Bulk and tensor copies: one thread issues them, and an mbarrier or groups of that thread report their completion.
 
-use super::address::{self, Target};
+use super::address;
 use super::flight::{Flight, Home, Landing, Move, bounded};
 use super::warp::{LANES, lanes};
 use super::{At, Execution, Flow};
@@ -9,7 +9,7 @@ use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::{Actor, AsyncKind};
 use crate::program::{AtomOp, Bulk, BulkDirection, BulkDone, BulkRemote};
 use crate::syntax::ast::{Space, Type};
-use crate::tma::{Element, TensorMap, flat, pieces};
+use crate::tma::{Element, flat, pieces};
 
 /// A copy out of shared memory that its thread has not waited for.
 #[derive(Clone, Debug)]
@@ -39,6 +39,8 @@ struct Copy {
     fill: Vec<u8>,
     bytes: u64,
     element: Option<Element>,
+    /// The operation, which has begun to read the tensor map.
+    flight: Flight,
 }
 
 impl Execution<'_> {
@@ -59,6 +61,8 @@ impl Execution<'_> {
         let copy = self.copied(at, lane, spec, base)?;
         let line = self.line(at);
         self.spent.counters.bulk(line, copy.bytes);
+        let reads = spec.direction != BulkDirection::GlobalToShared;
+        self.spent.counters.shared_chunks(line, &Self::chunks(&copy, !reads));
         match spec.direction {
             BulkDirection::SharedToGlobal => self.outgoing(at, lane, spec, copy, slot),
             BulkDirection::GlobalToShared => {
@@ -74,8 +78,11 @@ impl Execution<'_> {
                 if multicast.is_none() && of != slot {
                     return Err(Fault::new(FaultKind::Illegal, "the mbarrier is not in the CTA that the copy goes to"));
                 }
+                let mut flight = Some(copy.flight.clone());
                 for slot in slots {
-                    self.incoming(at, lane, &copy, slot, (slot, offset))?;
+                    self.is_ready(at, lane, (slot, offset))?;
+                    let flight = flight.take().unwrap_or_else(|| Flight::new(self.next_id()));
+                    self.incoming(at, lane, &copy, flight, slot, (slot, offset))?;
                 }
                 Ok(())
             }
@@ -85,6 +92,7 @@ impl Execution<'_> {
                 };
                 let barrier = self.warp(at).map_or(0, |w| w.address(addr, lane));
                 let key = self.barrier_key(at, barrier)?;
+                self.is_ready(at, lane, key)?;
                 self.across(at, lane, &copy, slot, key)
             }
         }
@@ -92,13 +100,14 @@ impl Execution<'_> {
 
     /// The copy of a lane, with its own shared side at `base`.
     fn copied(&mut self, at: At, lane: usize, spec: &Bulk, base: u32) -> Result<Copy> {
+        let mut flight = Flight::new(self.next_id());
         let Some(warp) = self.warp(at) else { return Err(Fault::new(FaultKind::Illegal, "no warp")) };
         match &spec.remote {
             BulkRemote::Flat { addr, bytes } => {
                 let (remote, bytes) = (warp.address(addr, lane), warp.value(*bytes, lane) as u32);
                 flat::check(u64::from(base), remote, bytes)?;
                 let moves = if bytes == 0 { Vec::new() } else { vec![(base, Some(remote), bytes)] };
-                Ok(Copy { moves, fill: Vec::new(), bytes: u64::from(bytes), element: None })
+                Ok(Copy { moves, fill: Vec::new(), bytes: u64::from(bytes), element: None, flight })
             }
             BulkRemote::Tensor { im2col: Some(_), .. } => {
                 Err(Fault::new(FaultKind::Syntax, "im2col copies are not simulated"))
@@ -106,34 +115,28 @@ impl Execution<'_> {
             BulkRemote::Tensor { map, coordinates, .. } => {
                 let place = address::target(Space::Generic, warp.address(map, lane));
                 let coordinates: Vec<i32> = coordinates.iter().map(|c| warp.value(*c, lane) as i32).collect();
-                let map = self.tensor_map(place)?;
+                let map = self.read_map(at, lane, place, &mut flight)?;
                 let moves = pieces(&map, &coordinates, base)?;
                 let moves = moves.iter().map(|p| (p.shared, p.global, p.bytes)).collect();
                 let bytes = u64::from(map.box_bytes());
-                Ok(Copy { moves, fill: map.fill_bytes(), bytes, element: Some(map.element) })
+                Ok(Copy { moves, fill: map.fill_bytes(), bytes, element: Some(map.element), flight })
             }
         }
     }
 
-    /// Decodes a tensor map in a parameter, in constant or in global memory.
-    fn tensor_map(&mut self, place: Target) -> Result<TensorMap> {
-        const BYTES: usize = crate::tma::encoding::BYTES;
-        let bytes = match place {
-            Target::Param(at) => self.launch.params.get(at as usize..at as usize + BYTES),
-            Target::Const(at) => self.constants.get(at as usize..at as usize + BYTES),
-            Target::Global(at) => self.global.read(at, BYTES as u64).ok(),
-            _ => None,
-        };
-        let Some(bytes) = bytes else {
-            return Err(Fault::new(FaultKind::OutOfBounds, format!("no tensor map can be at {place:x?}")));
-        };
-        let bytes: &[u8; BYTES] =
-            bytes.try_into().map_err(|_| Fault::new(FaultKind::OutOfBounds, "a tensor map of 128 bytes"))?;
-        TensorMap::from_bytes(bytes)
+    /// The chunks of shared memory that a copy touches, in the order of the copy.
+    fn chunks(copy: &Copy, all: bool) -> Vec<u32> {
+        const CHUNK: u32 = crate::tensor::layout::CHUNK;
+        let mut chunks: Vec<u32> = Vec::new();
+        for &(start, _, bytes) in copy.moves.iter().filter(|m| all || m.1.is_some()) {
+            chunks.extend((start & !(CHUNK - 1)..start.saturating_add(bytes)).step_by(CHUNK as usize));
+        }
+        chunks.dedup();
+        chunks
     }
 
     /// Begins an operation over a range of a home.
-    fn begin_at(
+    pub(super) fn begin_at(
         &mut self,
         (at, lane): (At, usize),
         flight: &mut Flight,
@@ -183,9 +186,16 @@ impl Execution<'_> {
     }
 
     /// From global memory into the shared memory of one CTA.
-    fn incoming(&mut self, at: At, lane: usize, copy: &Copy, slot: usize, key: (usize, u32)) -> Result<()> {
+    fn incoming(
+        &mut self,
+        at: At,
+        lane: usize,
+        copy: &Copy,
+        mut flight: Flight,
+        slot: usize,
+        key: (usize, u32),
+    ) -> Result<()> {
         let by = Actor::asynchronous(self.thread(at, lane), self.line(at));
-        let mut flight = Flight::new(self.next_id());
         for (start, bytes) in Self::global_side(copy) {
             self.begin_at((at, lane), &mut flight, AsyncKind::Read, (Home::Global(start), start, bytes), &by)?;
         }
@@ -230,7 +240,7 @@ impl Execution<'_> {
             (Some((op, ty)), None) => Some((op, ty)),
             (None, _) => None,
         };
-        let (mut source, mut destination) = (Flight::new(self.next_id()), Flight::new(self.next_id()));
+        let (mut source, mut destination) = (copy.flight.clone(), Flight::new(self.next_id()));
         for (start, bytes) in Self::shared_side(&copy, false) {
             self.begin_at((at, lane), &mut source, AsyncKind::Read, (Home::Shared(slot), start, bytes), &by)?;
         }

@@ -196,6 +196,7 @@ impl Execution<'_> {
         for lane in lanes(exec) {
             let key = self.barrier_key(at, bases[lane].wrapping_add_signed(addr.offset));
             let key = key.map_err(|f| self.blame_lane(at, lane, f))?;
+            self.is_ordered(at, lane, key)?;
             if !no_inc {
                 self.expect_arrival(key).map_err(|f| self.blame_lane(at, lane, f))?;
             }

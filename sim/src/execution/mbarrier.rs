@@ -8,7 +8,7 @@ use super::{At, Execution, Flow};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::Actor;
 use crate::program::{Addr, MbarrierOp, Order, Pred, Src};
-use crate::race::{AgentId, Release, ThreadId};
+use crate::race::{AgentId, Epoch, Release, ThreadId};
 use crate::syntax::ast::Space;
 use std::collections::BTreeMap;
 
@@ -29,6 +29,8 @@ pub(crate) struct Mbarrier {
     bytes: i64,
     /// Phases that are complete.
     phase: u64,
+    /// When it was initialised, and at which line.
+    since: (Epoch, u32),
     agent: AgentId,
     arriving: Release,
     /// The clocks that the last complete phase released.
@@ -145,18 +147,24 @@ impl Execution<'_> {
                     let message = format!("an mbarrier of {n} arrivals: 1 to {MOST} may be");
                     return Err(Fault::new(FaultKind::Illegal, message));
                 }
+                let since = self.clocks.now(by.thread);
+                let agent = self.clocks.new_agent(index);
+                // A fence may release initialisations and nothing else, so they have clocks of their own.
+                let epoch = self.clocks.initialise(by.thread, agent);
                 let barrier = Mbarrier {
                     expected: i64::from(n),
                     pending: i64::from(n),
                     bytes: 0,
                     phase: 0,
-                    agent: self.clocks.new_agent(index),
+                    since: (since, by.line),
+                    agent,
                     arriving: Release::new(),
                     done: Release::new(),
                     landed: Vec::new(),
                     waiting: BTreeMap::new(),
                 };
                 if let Some(cta) = self.ctas.get_mut(slot) {
+                    cta.shared.attribute_barrier(offset, by, epoch, &self.clocks);
                     cta.mbarriers.insert(key.1, barrier);
                 }
                 Ok(0)
@@ -182,6 +190,33 @@ impl Execution<'_> {
         found.ok_or_else(|| {
             Fault::new(FaultKind::NotABarrier, format!("there is no mbarrier at offset {:#x} of shared memory", key.1))
         })
+    }
+
+    /// Checks an mbarrier that an asynchronous operation of a lane is going to complete.
+    ///
+    /// The ISA up to version 9.2 does not say how the engine reads an mbarrier; from 9.3 on, it is by the generic proxy. So no
+    /// proxy fence is needed, but that the initialisation is performed: a fence or a barrier must have followed it.
+    pub(crate) fn is_ready(&mut self, at: At, lane: usize, key: Key) -> Result<()> {
+        let (epoch, line) = self.barrier_mut(key)?.since;
+        self.is_ordered(at, lane, key)?;
+        if self.clocks.is_settled(self.thread(at, lane), epoch) {
+            return Ok(());
+        }
+        let message = format!(
+            "the mbarrier at offset {:#x} was initialised at line {line}, with neither fence.mbarrier_init nor a barrier since",
+            key.1
+        );
+        Err(self.blame_lane(at, lane, Fault::new(FaultKind::MissingProxyFence, message)))
+    }
+
+    /// Checks that the initialisation of an mbarrier is ordered before its use by a lane.
+    pub(crate) fn is_ordered(&mut self, at: At, lane: usize, key: Key) -> Result<()> {
+        let by = Actor::weak(self.thread(at, lane), self.line(at));
+        let used = self.ctas.get_mut(key.0).map(|c| c.shared.use_barrier(u64::from(key.1), &by, &self.clocks));
+        match used {
+            Some(Err(violation)) => Err(self.refuse(at, lane, "shared memory", &violation)),
+            _ => Ok(()),
+        }
     }
 
     /// Adds bytes to expect in this phase; negative ones have arrived.

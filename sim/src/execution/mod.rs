@@ -21,6 +21,7 @@ mod resident;
 mod step;
 mod strand;
 mod stuck;
+mod tensor_map;
 mod warp;
 mod wgmma;
 

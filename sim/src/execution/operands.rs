@@ -1,6 +1,6 @@
 //! The registers that an instruction reads and writes.
 
-use crate::program::{Addr, BarOp, BulkDone, BulkRemote, MbarrierOp, Op, Reg, Src, VoteOp, WgmmaA};
+use crate::program::{Addr, BarOp, BulkDone, BulkRemote, FenceKind, MbarrierOp, Op, Reg, Src, VoteOp, WgmmaA};
 
 /// Registers of an instruction, and whether each is written.
 pub(crate) fn registers(op: &Op) -> Vec<(Reg, bool)> {
@@ -130,12 +130,17 @@ fn collect(op: &Op, src: &mut Vec<Src>, dst: &mut Vec<Reg>) {
                 }
             }
         }
+        Op::BulkPrefetch { map } => src.extend(map.iter().map(|(map, _)| base(map))),
+        Op::Fence(kind) => {
+            if let FenceKind::MapAcquire(_, map) = kind {
+                src.push(base(map));
+            }
+        }
         Op::BranchIndex { index, .. } => src.push(*index),
         Op::PredLogic { .. }
         | Op::CpAsyncCommit
         | Op::CpAsyncWait { .. }
         | Op::CpAsyncWaitAll
-        | Op::Fence(_)
         | Op::ClusterArrive { .. }
         | Op::ClusterWait { .. }
         | Op::Hint
@@ -143,7 +148,6 @@ fn collect(op: &Op, src: &mut Vec<Src>, dst: &mut Vec<Reg>) {
         | Op::WgmmaFence
         | Op::WgmmaCommit
         | Op::WgmmaWait { .. }
-        | Op::BulkPrefetch
         | Op::BulkCommit
         | Op::BulkWait { .. }
         | Op::Branch { .. }

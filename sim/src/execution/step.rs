@@ -54,6 +54,7 @@ impl Execution<'_> {
             Op::CpAsyncMbarrierArrive { addr, no_inc } => self.cp_async_arrive(at, exec, addr, *no_inc),
             Op::Mbarrier { op, addr, order, .. } => self.mbarrier(at, exec, op, addr, *order),
             Op::Bulk(spec) => self.bulk(at, exec, spec),
+            Op::BulkPrefetch { map: Some((map, space)) } => self.prefetch_map(at, exec, map, *space),
             Op::BulkCommit => self.bulk_commit(at, exec),
             Op::BulkWait { n, read } => self.bulk_wait(at, exec, *n, *read),
             Op::Bar { op, id, threads, .. } => self.bar(at, exec, *op, *id, *threads),
@@ -82,8 +83,16 @@ impl Execution<'_> {
             let thread = self.thread(at, lane);
             match kind {
                 FenceKind::Thread(_, scope) => self.clocks.fence(thread, scope),
-                FenceKind::ProxyAsync => self.clocks.proxy_fence(thread),
-                FenceKind::MbarrierInit => self.clocks.fence(thread, crate::program::Scope::Cluster),
+                FenceKind::ProxyAsync(space) => self.clocks.proxy_fence_of(thread, space),
+                FenceKind::MbarrierInit => self.clocks.init_fence(thread),
+                FenceKind::MapRelease(scope) => {
+                    self.clocks.release_maps(thread);
+                    self.clocks.fence(thread, scope);
+                }
+                FenceKind::MapAcquire(scope, map) => {
+                    self.clocks.fence(thread, scope);
+                    self.acquire_map(at, lane, &map)?;
+                }
                 FenceKind::OtherProxy => {}
             }
         }

@@ -2,6 +2,7 @@
 
 mod asynchronous;
 mod basic;
+mod engine;
 mod exchange;
 mod harness;
 mod memory;

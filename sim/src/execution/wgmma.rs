@@ -108,6 +108,9 @@ impl Execution<'_> {
             }
         }
         flight.touch(Home::Shared(at.cta));
+        for operand in a.iter().chain([&b]) {
+            self.spent.counters.shared_chunks(line, &operand.core_matrices());
+        }
         let read_operand = |place: &SharedOperand, negate| {
             let shared = self.ctas.get(at.cta).map(|c| &c.shared);
             let mut read = |address: u32| {

@@ -23,6 +23,8 @@ pub enum Proxy {
     Generic,
     /// TMA and `wgmma`.
     Async,
+    /// What reads tensor maps.
+    TensorMap,
 }
 
 /// A description of an access: the thread and its properties.
@@ -57,6 +59,11 @@ impl Actor {
     /// An operation of the asynchronous proxy.
     pub fn asynchronous(thread: ThreadId, line: u32) -> Actor {
         Actor { proxy: Proxy::Async, ..Actor::weak(thread, line) }
+    }
+
+    /// The read of a tensor map by an operation.
+    pub fn of_map(thread: ThreadId, line: u32) -> Actor {
+        Actor { proxy: Proxy::TensorMap, ..Actor::weak(thread, line) }
     }
 }
 

@@ -4,9 +4,12 @@ use super::init::Init;
 use super::{Actor, AsyncId, AsyncKind, Earlier, Proxy, Violation};
 use crate::fault::FaultKind;
 use crate::program::{Order, Scope};
-use crate::race::{Clocks, Conflict, Crew, Entry, Epoch, Shadow, Touch};
+use crate::race::{Clocks, Conflict, Crew, Entry, Epoch, Reach, Shadow, Touch};
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Set in the identifier of a region that is the shared memory of a CTA, whose number the low bits are.
+pub(super) const SHARED: u64 = 1 << 63;
 
 /// What a launch may do with a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +152,7 @@ impl Region {
         clocks: &Clocks,
         out: &mut [Word; 32],
     ) -> Result<(), (usize, Violation)> {
-        let mut crew = self.tracks().then(|| Crew::new(entry(Touch::Load, by), clocks));
+        let mut crew = self.tracks().then(|| Crew::new(self.entry(Touch::Load, by, 0), clocks));
         for (lane, (&offset, out)) in row.offsets.iter().zip(out).enumerate() {
             if row.lanes >> lane & 1 == 0 {
                 continue;
@@ -174,7 +177,7 @@ impl Region {
         clocks: &mut Clocks,
         data: &[Word; 32],
     ) -> Result<(), (usize, Violation)> {
-        let mut crew = self.tracks().then(|| Crew::new(entry(Touch::Store, by), clocks));
+        let mut crew = self.tracks().then(|| Crew::new(self.entry(Touch::Store, by, 0), clocks));
         for (lane, (&offset, data)) in row.offsets.iter().zip(data).enumerate() {
             if row.lanes >> lane & 1 == 0 {
                 continue;
@@ -239,7 +242,8 @@ impl Region {
         {
             return Err(uninitialized(at, offset, len, touch));
         }
-        let entry = Entry { strong: (kind == AsyncKind::Reduce).then_some(Scope::Gpu), ..entry(touch, by) };
+        let strong = (kind == AsyncKind::Reduce).then_some(Scope::Gpu);
+        let entry = Entry { strong, ..self.entry(touch, by, offset) };
         if self.tracks()
             && let Some(shadow) = &mut self.shadow
         {
@@ -273,13 +277,21 @@ impl Region {
         Ok(())
     }
 
+    /// Makes the initialisation of the mbarrier at an offset one of the mbarrier itself, at an epoch.
+    pub fn attribute_barrier(&mut self, offset: u64, by: &Actor, epoch: Epoch, clocks: &Clocks) {
+        let entry = self.entry(Touch::Store, by, offset);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.attribute(offset, 8, &entry, epoch, clocks);
+        }
+    }
+
     /// An operation of the mbarrier at an offset. Its initialisation must be ordered before.
     pub fn use_barrier(&mut self, offset: u64, by: &Actor, clocks: &Clocks) -> Result<(), Violation> {
         if self.barriers.binary_search(&offset).is_err() {
             let why = "is an operation of an mbarrier, but none was initialised there";
             return Err(Violation { kind: FaultKind::NotABarrier, ..violation(offset, 8, Touch::Atomic, why) });
         }
-        let entry = Entry { strong: Some(Scope::Cluster), ..entry(Touch::Atomic, by) };
+        let entry = Entry { strong: Some(Scope::Cluster), ..self.entry(Touch::Atomic, by, offset) };
         self.note(offset, 8, &entry, clocks)
     }
 
@@ -288,6 +300,26 @@ impl Region {
         self.use_barrier(offset, by, clocks)?;
         self.barriers.retain(|&b| b != offset);
         self.enter(offset, 8, Touch::Store, by, clocks)
+    }
+
+    fn entry(&self, touch: Touch, by: &Actor, offset: u64) -> Entry {
+        Entry {
+            thread: by.thread,
+            line: by.line,
+            touch,
+            strong: (by.order != Order::Weak).then_some(by.scope),
+            proxy: match by.proxy {
+                Proxy::Generic => None,
+                Proxy::Async => Some(self.reach()),
+                Proxy::TensorMap => Some(Reach::Map(self.base + offset)),
+            },
+            non_coherent: by.non_coherent,
+        }
+    }
+
+    /// The memory that fences of the asynchronous proxy have to name.
+    fn reach(&self) -> Reach {
+        if self.base & SHARED == 0 { Reach::Global } else { Reach::Cta(self.base as u32) }
     }
 
     fn tracks(&self) -> bool {
@@ -299,7 +331,7 @@ impl Region {
     fn enter(&mut self, offset: u64, len: u64, touch: Touch, by: &Actor, clocks: &Clocks) -> Result<(), Violation> {
         aligned(offset, len, touch)?;
         self.permit(offset, len, touch)?;
-        if self.tracks() { self.note(offset, len, &entry(touch, by), clocks) } else { Ok(()) }
+        if self.tracks() { self.note(offset, len, &self.entry(touch, by, offset), clocks) } else { Ok(()) }
     }
 
     /// The same for a lane of a warp, if there is a crew into the shadow.
@@ -348,8 +380,12 @@ impl Region {
     fn explain(&self, conflict: Conflict, offset: u64, len: u64, touch: Touch, clocks: &Clocks) -> Violation {
         let (kind, other, why) = match conflict {
             Conflict::Race(o) => (FaultKind::Race, Some((o.agent, o.line, o.touch)), "is not ordered after"),
-            Conflict::Proxy(o) => {
-                let why = "is ordered after, but with no fence.proxy.async between,";
+            Conflict::Proxy(o, memory, elsewhere) => {
+                let why = match (memory, elsewhere) {
+                    (Reach::Map(_), _) => "is ordered after, but with no fence.proxy.tensormap between,",
+                    (_, false) => "is ordered after, but with no fence.proxy.async between,",
+                    (_, true) => "is ordered after, but with only a fence.proxy.async of other memory between,",
+                };
                 (FaultKind::MissingProxyFence, Some((o.agent, o.line, o.touch)), why)
             }
             Conflict::NonCoherent(o) => {
@@ -391,17 +427,6 @@ fn aligned(offset: u64, len: u64, touch: Touch) -> Result<(), Violation> {
         return Err(Violation { kind: FaultKind::Misaligned, ..violation(offset, len, touch, why) });
     }
     Ok(())
-}
-
-fn entry(touch: Touch, by: &Actor) -> Entry {
-    Entry {
-        thread: by.thread,
-        line: by.line,
-        touch,
-        strong: (by.order != Order::Weak).then_some(by.scope),
-        proxy: by.proxy == Proxy::Async,
-        non_coherent: by.non_coherent,
-    }
 }
 
 fn violation(offset: u64, len: u64, doing: Touch, why: &'static str) -> Violation {

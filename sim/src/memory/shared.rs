@@ -1,6 +1,7 @@
 //! Shared memory of a CTA.
 
 use super::Region;
+use super::region::SHARED;
 use std::ops::{Deref, DerefMut};
 
 /// Static and dynamic shared memory of one CTA, uninitialised at the start.
@@ -12,7 +13,7 @@ pub struct Shared {
 impl Shared {
     /// Shared memory of a CTA, by its linear index.
     pub fn new(cta: u32, bytes: u32) -> Shared {
-        Shared { region: Region::uninitialized(1 << 63 | u64::from(cta), bytes as usize) }
+        Shared { region: Region::uninitialized(SHARED | u64::from(cta), bytes as usize) }
     }
 }
 

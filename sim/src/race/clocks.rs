@@ -1,10 +1,12 @@
-//! The clocks of a launch: what each thread knows of the others, and which part of that the asynchronous proxy sees.
+//! The clocks of a launch: what each thread knows of the others, and which part of that other proxies see.
 
 use super::flags::Flag;
+use super::proxies::{OWN, Reach, View, own, owned};
 use super::release::Release;
-use super::vector::{Seat, Vector};
+use super::vector::{Seat, Summand, Vector};
 use super::{AgentId, Epoch, ThreadId};
 use crate::program::Scope;
+use crate::syntax::ast::Space;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -22,6 +24,7 @@ pub struct Clocks {
     /// are few at a time.
     states: Vec<(u32, Box<[State]>)>,
     nothing: Rc<Vector>,
+    unseen: Rc<View>,
     /// Times of the agents that are not threads.
     agents: Vec<u32>,
     /// Next and last agent of the block in use, by CTA.
@@ -29,21 +32,29 @@ pub struct Clocks {
     /// The knowledge that strong accesses have released into memory, by region and offset.
     pub(super) flags: BTreeMap<(u64, u64), Flag>,
     /// The latest joins. Many threads make the same one in a row.
-    memo: [Option<[Rc<Vector>; 3]>; 2],
+    memo: Memo<Vector>,
+    view_memo: Memo<View>,
 }
+
+/// The parts of a join, and their sum.
+type Memo<K> = Option<[Rc<K>; 3]>;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
     /// The thread's own time.
     pub(super) now: u32,
-    /// The thread's own time at its last proxy fence.
-    proxy_own: u32,
+    /// The thread's own time at its last barrier or fence.
+    settled: u32,
+    /// The thread's own time at its last proxy fence of each reach that it can fence.
+    proxy_own: [u32; OWN],
     /// Its knowledge of others. Its own component may lag behind `now`.
     pub(super) base: Rc<Vector>,
-    /// The part of it that is visible to the asynchronous proxy.
-    proxy: Rc<Vector>,
+    /// The part of it that is visible to other proxies.
+    proxy: Rc<View>,
     /// Its knowledge at its last fence, which its later relaxed writes release.
     pub(super) fenced: Option<Box<(Release, Scope)>>,
+    /// The mbarriers that it has initialised since its last fence of them.
+    pub(super) inits: Vec<(Seat, u32)>,
     /// The knowledge that its relaxed reads have seen, and that its next fence acquires: from its CTA, and from all.
     pub(super) seen: Option<Box<[Release; 2]>>,
 }
@@ -52,7 +63,8 @@ impl State {
     /// Adds everything that the thread knows, including its own time.
     fn tell(&self, seat: Seat, into: &mut Release) {
         into.general.add(&self.base, Some((seat, self.now)));
-        into.proxy.add(&self.proxy, (self.proxy_own > 0).then_some((seat, self.proxy_own)));
+        let own = owned(seat.block).into_iter().zip(self.proxy_own).filter(|own| own.1 > 0);
+        into.proxy.add(&self.proxy, own.map(|(reach, time)| (reach, seat, time)));
     }
 }
 
@@ -66,10 +78,12 @@ impl Clocks {
             reciprocal: (u64::MAX / u64::from(threads_per_cta)).wrapping_add(1),
             states: Vec::new(),
             nothing: Rc::default(),
+            unseen: Rc::default(),
             agents: Vec::new(),
             open: BTreeMap::new(),
             flags: BTreeMap::new(),
-            memo: [None, None],
+            memo: None,
+            view_memo: None,
         }
     }
 
@@ -98,7 +112,9 @@ impl Clocks {
         for thread in threads {
             let state = self.state(thread);
             let same = |other: Option<&State>| match (state, other) {
-                (Some(a), Some(b)) => Vector::same(&a.base, &b.base) && Vector::same(&a.proxy, &b.proxy),
+                (Some(a), Some(b)) => {
+                    Vector::same(&a.base, &b.base) && (Rc::ptr_eq(&a.proxy, &b.proxy) || a.proxy == b.proxy)
+                }
                 (a, b) => a.is_none() && b.is_none(),
             };
             if !found.iter().any(|f| same(f.0)) {
@@ -134,7 +150,7 @@ impl Clocks {
             *time += 1;
             *time
         });
-        into.general.add_point(self.seat(agent), time);
+        into.general.add_point((self.seat(agent), time));
         Epoch { agent, time }
     }
 
@@ -146,6 +162,7 @@ impl Clocks {
         self.each_state(threads, |_, state| {
             state.base.clone_from(general);
             state.proxy.clone_from(proxy);
+            state.settled = state.now;
             state.now += 1;
         });
     }
@@ -169,13 +186,64 @@ impl Clocks {
         self.learn(thread, general, proxy);
     }
 
-    /// `fence.proxy.async`: what the thread knows becomes visible to the asynchronous proxy.
+    /// `fence.proxy.async`: what the thread knows of all memory becomes visible to the asynchronous proxy.
     pub fn proxy_fence(&mut self, thread: ThreadId) {
+        self.proxy_fence_of(thread, Space::Generic);
+    }
+
+    /// The same of one state space, or of all without one.
+    pub fn proxy_fence_of(&mut self, thread: ThreadId, space: Space) {
+        let cta = self.cta(thread);
+        let reaches = match space {
+            Space::Shared => &[Reach::Cta(cta)][..],
+            Space::SharedCluster => &[Reach::Cluster],
+            Space::Global => &[Reach::Global],
+            _ => &[Reach::Cluster, Reach::Global],
+        };
         if let Some(state) = self.state_mut(thread) {
-            state.proxy = state.base.clone();
-            state.proxy_own = state.now;
+            let view = Rc::make_mut(&mut state.proxy);
+            for &reach in reaches {
+                view.set(reach, state.base.clone());
+                if let Some(time) = own(reach, cta).and_then(|i| state.proxy_own.get_mut(i)) {
+                    *time = state.now;
+                }
+            }
+            state.settled = state.now;
             state.now += 1;
         }
+    }
+
+    /// `fence.proxy.tensormap::generic.release`: others may acquire what the thread knows, for the proxy of tensor maps.
+    pub fn release_maps(&mut self, thread: ThreadId) {
+        let seat = self.seat(thread.into());
+        if let Some(state) = self.state_mut(thread) {
+            let mut known = Vector::clone(&state.base);
+            known.raise(&[(seat, state.now)]);
+            Rc::make_mut(&mut state.proxy).set(Reach::Released, Rc::new(known));
+            state.now += 1;
+        }
+    }
+
+    /// `fence.proxy.tensormap::generic.acquire`: what was released so becomes visible to the proxy of tensor maps, in one map.
+    pub fn acquire_map(&mut self, thread: ThreadId, address: u64) {
+        if let Some(state) = self.state_mut(thread)
+            && let Some(released) = state.proxy.of(Reach::Released).cloned()
+        {
+            Rc::make_mut(&mut state.proxy).set(Reach::Map(address), released);
+        }
+    }
+
+    /// A fence or a barrier of a thread: what it did before is performed.
+    pub fn settle(&mut self, thread: ThreadId) {
+        if let Some(state) = self.state_mut(thread) {
+            state.settled = state.now;
+            state.now += 1;
+        }
+    }
+
+    /// True if a barrier or a fence of a thread came after its own epoch.
+    pub fn is_settled(&self, thread: ThreadId, epoch: Epoch) -> bool {
+        epoch.agent != thread.into() || self.state(thread).is_some_and(|s| s.settled >= epoch.time)
     }
 
     /// Frees the clocks of a CTA whose threads have all exited.
@@ -193,18 +261,29 @@ impl Clocks {
             || self.state(thread).is_some_and(|s| s.base.get(self.seat(epoch.agent)) >= epoch.time)
     }
 
-    /// True if that epoch's generic writes are visible to asynchronous operations that the thread issues now.
-    pub fn proxy_ordered(&self, thread: ThreadId, epoch: Epoch) -> bool {
+    /// True if that epoch's generic writes are visible to what the thread issues now through another proxy.
+    pub fn proxy_ordered(&self, thread: ThreadId, epoch: Epoch, memory: Reach) -> bool {
+        let cta = self.cta(thread);
+        // A fence over the whole cluster covers each of its CTAs.
+        let wider = matches!(memory, Reach::Cta(_)).then_some(Reach::Cluster);
         epoch.time == 0
             || self.state(thread).is_some_and(|s| {
-                (epoch.agent == thread.into() && s.proxy_own >= epoch.time)
-                    || s.proxy.get(self.seat(epoch.agent)) >= epoch.time
+                [Some(memory), wider].into_iter().flatten().any(|reach| {
+                    let fenced = own(reach, cta).and_then(|i| s.proxy_own.get(i)).copied().unwrap_or(0);
+                    (epoch.agent == thread.into() && fenced >= epoch.time)
+                        || s.proxy.sees(reach, self.seat(epoch.agent), epoch.time)
+                })
             })
     }
 
-    /// The knowledge about a block, in general or by the asynchronous proxy.
-    pub(super) fn known(&self, thread: ThreadId, block: u32, proxy: bool) -> &[u32] {
-        self.state(thread).map_or(&[], |s| if proxy { s.proxy.block(block) } else { s.base.block(block) })
+    /// True if those writes would be visible in other memory than theirs: a fence named the wrong one.
+    pub(super) fn proxy_ordered_elsewhere(&self, thread: ThreadId, epoch: Epoch) -> bool {
+        owned(self.cta(thread)).into_iter().any(|memory| self.proxy_ordered(thread, epoch, memory))
+    }
+
+    /// The knowledge about a block.
+    pub(super) fn known(&self, thread: ThreadId, block: u32) -> &[u32] {
+        self.state(thread).map_or(&[], |s| s.base.block(block))
     }
 
     #[inline]
@@ -235,8 +314,17 @@ impl Clocks {
             return None;
         }
         let at = self.find(cta).unwrap_or_else(|at| {
-            let (base, proxy) = (self.nothing.clone(), self.nothing.clone());
-            let fresh = State { now: 1, proxy_own: 0, base, proxy, fenced: None, seen: None };
+            let (base, proxy) = (self.nothing.clone(), self.unseen.clone());
+            let fresh = State {
+                now: 1,
+                settled: 0,
+                proxy_own: [0; OWN],
+                base,
+                proxy,
+                fenced: None,
+                inits: Vec::new(),
+                seen: None,
+            };
             self.states.insert(at, (cta, vec![fresh; self.threads_per_cta as usize].into()));
             at
         });
@@ -286,7 +374,7 @@ impl Clocks {
         }
     }
 
-    fn learn(&mut self, thread: ThreadId, general: Option<&Rc<Vector>>, proxy: Option<&Rc<Vector>>) {
+    fn learn(&mut self, thread: ThreadId, general: Option<&Rc<Vector>>, proxy: Option<&Rc<View>>) {
         let Some(state) = self.state(thread) else {
             if let Some(state) = self.state_mut(thread) {
                 state.base = general.cloned().unwrap_or_else(|| state.base.clone());
@@ -295,25 +383,24 @@ impl Clocks {
             return;
         };
         let (base, visible) = (state.base.clone(), state.proxy.clone());
-        let base = general.map(|g| self.join(0, &base, g));
-        let visible = proxy.map(|p| self.join(1, &visible, p));
+        let base = general.map(|g| join(&mut self.memo, &base, g));
+        let visible = proxy.map(|p| join(&mut self.view_memo, &visible, p));
         if let Some(state) = self.state_mut(thread) {
             state.base = base.unwrap_or_else(|| state.base.clone());
             state.proxy = visible.unwrap_or_else(|| state.proxy.clone());
         }
     }
+}
 
-    fn join(&mut self, which: usize, a: &Rc<Vector>, b: &Rc<Vector>) -> Rc<Vector> {
-        if let Some(Some([x, y, joined])) = self.memo.get(which)
-            && Rc::ptr_eq(x, a)
-            && Rc::ptr_eq(y, b)
-        {
-            return joined.clone();
-        }
-        let joined = Vector::join(a, b);
-        if let Some(memo) = self.memo.get_mut(which) {
-            *memo = Some([a.clone(), b.clone(), joined.clone()]);
-        }
-        joined
+/// What either knows, from the memo if it is asked for again.
+fn join<K: Summand>(memo: &mut Memo<K>, a: &Rc<K>, b: &Rc<K>) -> Rc<K> {
+    if let Some([x, y, joined]) = memo
+        && Rc::ptr_eq(x, a)
+        && Rc::ptr_eq(y, b)
+    {
+        return joined.clone();
     }
+    let joined = K::join(a, b);
+    *memo = Some([a.clone(), b.clone(), joined.clone()]);
+    joined
 }

@@ -1,7 +1,7 @@
 //! Ordering by strong accesses and fences: the knowledge that a thread releases into memory and acquires from there.
 
 use super::release::Release;
-use super::{Clocks, ThreadId};
+use super::{AgentId, Clocks, Epoch, ThreadId};
 use crate::program::{Order, Scope};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -54,6 +54,29 @@ impl Clocks {
         if let Some(state) = self.state_mut(thread) {
             state.fenced = Some(Box::new((known, scope)));
         }
+        self.settle(thread);
+    }
+
+    /// A thread initialises an mbarrier, which is an agent: the epoch of that.
+    pub fn initialise(&mut self, thread: ThreadId, agent: AgentId) -> Epoch {
+        let mut done = Release::new();
+        let epoch = self.complete(agent, &mut done);
+        self.acquire(thread, &done);
+        let seat = self.seat(agent);
+        if let Some(state) = self.state_mut(thread) {
+            state.inits.push((seat, epoch.time));
+        }
+        epoch
+    }
+
+    /// `fence.mbarrier_init.release.cluster`: later relaxed arrivals also release the thread's initialisations, and nothing else.
+    pub fn init_fence(&mut self, thread: ThreadId) {
+        if let Some(state) = self.state_mut(thread) {
+            let inits = std::mem::take(&mut state.inits);
+            let fenced = state.fenced.get_or_insert_with(|| Box::new((Release::new(), Scope::Cluster)));
+            inits.into_iter().for_each(|init| fenced.0.general.add_point(init));
+        }
+        self.settle(thread);
     }
 
     /// A strong write to a location and what it releases there. A read-modify-write continues what others released.
@@ -81,7 +104,9 @@ impl Clocks {
         }
         flag.near.entry(cta).or_default().merge(&release);
         if reach > Scope::Cta {
-            flag.far.merge(&release);
+            // Only threads of the same cluster find flags in shared memory.
+            let shared = at.0 >> 63 == 1;
+            if shared { flag.far.merge(&release) } else { flag.far.merge_far(&release) }
         }
     }
 

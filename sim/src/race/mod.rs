@@ -2,12 +2,14 @@
 
 mod clocks;
 mod flags;
+mod proxies;
 mod record;
 mod release;
 mod shadow;
 mod vector;
 
 pub use clocks::Clocks;
+pub use proxies::Reach;
 pub use record::Touch;
 pub(crate) use record::{Crew, Entry};
 pub use release::Release;

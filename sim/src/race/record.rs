@@ -2,7 +2,7 @@
 
 use super::clocks::State;
 use super::vector::{Seat, Vector};
-use super::{AgentId, Clocks, Epoch, ThreadId};
+use super::{AgentId, Clocks, Epoch, Reach, ThreadId};
 use crate::program::Scope;
 use std::rc::Rc;
 
@@ -51,8 +51,8 @@ pub(crate) struct Entry {
     pub(crate) touch: Touch,
     /// Relaxed or stronger, so it may race with others of its kind.
     pub(crate) strong: Option<Scope>,
-    /// Done through the asynchronous proxy.
-    pub(crate) proxy: bool,
+    /// Done through another proxy than the generic one, and to which memory.
+    pub(crate) proxy: Option<Reach>,
     /// `.nc`.
     pub(crate) non_coherent: bool,
 }
@@ -73,7 +73,7 @@ impl Entry {
             Some(Scope::Cta) => STRONG_CTA,
             Some(_) => STRONG_WIDE,
         };
-        let proxy = if self.proxy { PROXY } else { 0 };
+        let proxy = if self.proxy.is_some() { PROXY } else { 0 };
         Info(self.line.min(LINES) | touch << 24 | strong | proxy)
     }
 }
@@ -108,7 +108,7 @@ impl Info {
         self.touch().writes()
     }
 
-    /// Through the asynchronous proxy.
+    /// Through another proxy than the generic one.
     pub(super) fn proxy(self) -> bool {
         self.0 & PROXY != 0
     }
@@ -224,7 +224,7 @@ impl<'a> Who<'a> {
             Some(times) if old.owner >= self.first && !times.is_empty() => (times, 0),
             _ => {
                 let seat = self.clocks.seat(AgentId(old.owner));
-                (self.clocks.known(self.thread, seat.block, false), seat.slot)
+                (self.clocks.known(self.thread, seat.block), seat.slot)
             }
         };
         while lanes != 0 {
@@ -237,10 +237,13 @@ impl<'a> Who<'a> {
         None
     }
 
-    /// The first agent of a record of generic writes that are not visible to the asynchronous proxy.
-    pub(super) fn invisible(&self, old: &Record) -> Option<AgentId> {
+    /// The first agent of a record of generic writes to some memory that are not visible to its other proxies, and whether
+    /// they would be if they were writes to other memory.
+    pub(super) fn invisible(&self, old: &Record, memory: Reach) -> Option<(AgentId, bool)> {
         let agents = (0..32).filter(|lane| old.lanes >> lane & 1 != 0).map(|lane| AgentId(old.owner + lane));
-        agents.into_iter().find(|&agent| !self.clocks.proxy_ordered(self.thread, Epoch { agent, time: old.time }))
+        let epochs = agents.map(|agent| Epoch { agent, time: old.time });
+        let first = { epochs }.find(|&epoch| !self.clocks.proxy_ordered(self.thread, epoch, memory))?;
+        Some((first.agent, self.clocks.proxy_ordered_elsewhere(self.thread, first)))
     }
 
     /// True if two strong accesses may race: each is strong for the other's thread.

@@ -1,7 +1,7 @@
 //! The shadow of a region: for each cell, the last write, the reads since, and the operations in flight.
 
 use super::record::{Crew, Entry, Record, Touch, Who};
-use super::{AgentId, Clocks, Epoch};
+use super::{AgentId, Clocks, Epoch, Reach};
 
 /// Bytes of a page of shadow.
 const PAGE: u64 = 1024;
@@ -15,8 +15,9 @@ const MOST: usize = 4096;
 pub(crate) enum Conflict {
     /// Not ordered with this access.
     Race(Other),
-    /// Ordered, but a generic write and an asynchronous access without a proxy fence in between.
-    Proxy(Other),
+    /// Ordered, but a generic write and an access through another proxy without a proxy fence of this memory in between, or with
+    /// one of other memory.
+    Proxy(Other, Reach, bool),
     /// Some asynchronous operation still uses these bytes.
     InFlight,
     /// A write of bytes that `.nc` loads read, or the reverse.
@@ -138,14 +139,7 @@ impl Shadow {
 
     /// Removes the marks and enters the operation as done at an epoch.
     pub(crate) fn finish(&mut self, offset: u64, len: u64, entry: &Entry, epoch: Epoch, clocks: &Clocks) {
-        let info = entry.info();
-        let record = match clocks.thread(epoch.agent) {
-            Some(_) => {
-                let lane = clocks.seat(epoch.agent).slot % 32;
-                Record { owner: epoch.agent.0 - lane, time: epoch.time, lanes: 1 << lane, info }
-            }
-            None => Record { owner: epoch.agent.0, time: epoch.time, lanes: 1, info },
-        };
+        let record = record_of(entry, epoch, clocks);
         let kind = flying(entry.touch);
         let _: Result<(), Conflict> = self.each(offset, len, |lists, page, range| {
             page.mark(range.clone(), kind, false);
@@ -160,6 +154,17 @@ impl Shadow {
                         }
                     }
                 }
+            }
+            Ok(())
+        });
+    }
+
+    /// Enters a write that was checked as one of another agent at an epoch, which its thread knows.
+    pub(crate) fn attribute(&mut self, offset: u64, len: u64, entry: &Entry, epoch: Epoch, clocks: &Clocks) {
+        let record = record_of(entry, epoch, clocks);
+        let _: Result<(), Conflict> = self.each(offset, len, |lists, page, range| {
+            for cell in page.cells.get_mut(range).unwrap_or_default() {
+                cell.overwrite(record, lists);
             }
             Ok(())
         });
@@ -186,6 +191,17 @@ impl Shadow {
             at = stop;
         }
         Ok(())
+    }
+}
+
+fn record_of(entry: &Entry, epoch: Epoch, clocks: &Clocks) -> Record {
+    let info = entry.info();
+    match clocks.thread(epoch.agent) {
+        Some(_) => {
+            let lane = clocks.seat(epoch.agent).slot % 32;
+            Record { owner: epoch.agent.0 - lane, time: epoch.time, lanes: 1 << lane, info }
+        }
+        None => Record { owner: epoch.agent.0, time: epoch.time, lanes: 1, info },
     }
 }
 
@@ -327,12 +343,12 @@ fn against(old: &Record, who: &Who<'_>, entry: &Entry) -> Result<(), Conflict> {
     if let Some(agent) = who.unordered(old) {
         return Err(Conflict::Race(other(old, agent.0)));
     }
-    if entry.proxy
+    if let Some(memory) = entry.proxy
         && !old.info.proxy()
         && old.info.writes()
-        && let Some(agent) = who.invisible(old)
+        && let Some((agent, elsewhere)) = who.invisible(old, memory)
     {
-        return Err(Conflict::Proxy(other(old, agent.0)));
+        return Err(Conflict::Proxy(other(old, agent.0), memory, elsewhere));
     }
     Ok(())
 }

@@ -2,8 +2,20 @@
 
 use std::rc::Rc;
 
+/// Knowledge that can be summed: clocks, and what other proxies see of them.
+pub(super) trait Summand: Clone + Default {
+    /// A single time that is known.
+    type Point: Clone;
+
+    /// What either knows; shares `a` or `b` if one knows as much as both.
+    fn join(a: &Rc<Self>, b: &Rc<Self>) -> Rc<Self>;
+
+    /// Adds times.
+    fn raise(&mut self, points: &[Self::Point]);
+}
+
 /// Times of agents, in blocks: a block holds the threads of one CTA, or a few other agents of it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Vector {
     /// Sorted by block. Blocks are shared between clocks until they differ.
     blocks: Vec<(u32, Rc<[u32]>)>,
@@ -102,6 +114,18 @@ impl Vector {
         out.extend(left.cloned());
         out.extend(right.cloned());
         Rc::new(Vector { blocks: out })
+    }
+}
+
+impl Summand for Vector {
+    type Point = (Seat, u32);
+
+    fn join(a: &Rc<Vector>, b: &Rc<Vector>) -> Rc<Vector> {
+        Vector::join(a, b)
+    }
+
+    fn raise(&mut self, points: &[(Seat, u32)]) {
+        Vector::raise(self, points);
     }
 }
 

@@ -117,7 +117,7 @@ impl InstructionClass {
             Op::CpAsync { .. } | Op::CpAsyncCommit | Op::CpAsyncWait { .. } | Op::CpAsyncWaitAll => {
                 InstructionClass::CpAsync
             }
-            Op::Bulk(_) | Op::BulkPrefetch | Op::BulkCommit | Op::BulkWait { .. } => InstructionClass::Bulk,
+            Op::Bulk(_) | Op::BulkPrefetch { .. } | Op::BulkCommit | Op::BulkWait { .. } => InstructionClass::Bulk,
             Op::Bar { .. }
             | Op::BarWarp { .. }
             | Op::Fence(_)

@@ -10,6 +10,11 @@ use banks::wavefronts;
 use sectors::sectors;
 use std::fmt;
 
+/// Bytes that an asynchronous operation takes from shared memory, or puts there, as one.
+const CHUNK: u32 = 16;
+/// Such chunks in a pass over the banks.
+const PASS: usize = 8;
+
 /// Counts of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -32,7 +37,7 @@ pub struct Mix {
 pub struct LineCounts {
     /// Executions by warps.
     pub executed: u64,
-    /// Loads and stores of shared memory.
+    /// Loads and stores of shared memory, and what asynchronous operations read and write there.
     pub shared: SharedCounts,
     /// Loads of global memory.
     pub loads: GlobalCounts,
@@ -45,7 +50,7 @@ pub struct LineCounts {
 /// Accesses of shared memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedCounts {
-    /// By warps.
+    /// By warps, and of asynchronous operations one for each operand.
     pub requests: u64,
     /// Of all lanes together.
     pub bytes: u64,
@@ -112,6 +117,23 @@ impl Counters {
         shared.bytes += active * u64::from(bytes);
         shared.wavefronts += u64::from(taken);
         shared.conflicts += u64::from(taken - needed);
+    }
+
+    /// An asynchronous operation accesses shared memory: the offsets of its chunks of 16 bytes, of which a pass takes eight.
+    pub fn shared_chunks(&mut self, line: u32, chunks: &[u32]) {
+        if chunks.is_empty() {
+            return;
+        }
+        let shared = &mut self.at(line).shared;
+        shared.requests += 1;
+        shared.bytes += u64::from(CHUNK) * chunks.len() as u64;
+        for pass in chunks.chunks(PASS) {
+            let mut offsets = [None; 32];
+            offsets.iter_mut().zip(pass).for_each(|(offset, &chunk)| *offset = Some(chunk));
+            let (needed, taken) = wavefronts(&offsets, CHUNK);
+            shared.wavefronts += u64::from(taken);
+            shared.conflicts += u64::from(taken - needed);
+        }
     }
 
     /// A warp accesses global memory: the address of each active lane, and the bytes of each lane.

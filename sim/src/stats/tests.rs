@@ -55,6 +55,25 @@ fn rows_of_matrices() {
 }
 
 #[test]
+fn chunks_go_eight_at_a_time() {
+    let cost = |chunks: Vec<u32>| {
+        let mut counters = Counters::new();
+        counters.shared_chunks(3, &chunks);
+        let SharedCounts { requests, bytes, wavefronts, conflicts } = counters.line(3).shared;
+        assert_eq!((requests, bytes), (1, 16 * chunks.len() as u64));
+        (wavefronts, conflicts)
+    };
+    assert_eq!(cost((0..64).map(|i| 16 * i).collect()), (8, 0), "a dense box");
+    assert_eq!(cost((0..8).map(|i| 128 * i + 16 * i).collect()), (1, 0), "rows with a swizzle");
+    assert_eq!(cost((0..8).map(|i| 128 * i).collect()), (8, 7), "rows without one");
+    assert_eq!(cost((0..16).map(|i| 64 * i).collect()), (8, 6), "and half as wide");
+    assert_eq!(cost(vec![48]), (1, 0));
+    let mut none = Counters::new();
+    none.shared_chunks(3, &[]);
+    assert_eq!(none, Counters::new());
+}
+
+#[test]
 fn inactive_lanes_cost_nothing() {
     assert_eq!(shared(4, |_| None), SharedCounts::default());
     let counts = shared(16, |lane| (lane == 9).then_some(16));

@@ -165,6 +165,16 @@ impl SharedOperand {
         Ok(SharedOperand { descriptor, major, ty, rows })
     }
 
+    /// The chunks of its core matrices, eight of each.
+    pub fn core_matrices(&self) -> Vec<u32> {
+        let mut chunks: Vec<(u32, u32, u32)> =
+            layout::chunks(&self.descriptor, self.major, element::bits(self.ty), self.rows).collect();
+        if self.major == Major::K {
+            chunks.sort_unstable_by_key(|&(_, row, k)| (row / 8, k, row));
+        }
+        chunks.into_iter().map(|chunk| chunk.0).collect()
+    }
+
     /// The bytes of shared memory that the operand occupies.
     pub fn ranges(&self) -> Vec<std::ops::Range<u32>> {
         layout::operand_ranges(&self.descriptor, self.major, element::bits(self.ty), self.rows)

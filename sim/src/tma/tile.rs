@@ -10,7 +10,7 @@ pub const SHARED_ALIGN: u32 = 128;
 /// More than the shared memory of any GPU.
 const SHARED_BYTES: u32 = 1 << 18;
 
-/// The granularity of the swizzle.
+/// The granularity of the swizzle, and of the engine.
 const CHUNK: u32 = 16;
 
 /// Bytes that are contiguous on both sides.
@@ -31,6 +31,7 @@ pub fn pieces(map: &TensorMap, coordinates: &[i32], shared_base: u32) -> Result<
         return Err(illegal(format!("{} coordinates for a tensor of rank {}", coordinates.len(), map.rank)));
     }
     check_base(map, shared_base)?;
+    check_start(map, coordinates)?;
     if map.element.converts() {
         return Err(illegal(format!("what a copy does to elements of type {:?} is not simulated", map.element)));
     }
@@ -72,6 +73,18 @@ fn check_base(map: &TensorMap, base: u32) -> Result<()> {
             "a row of the box has {} bytes and its swizzle {span}: where such rows lie is not simulated",
             map.row_bytes()
         )));
+    }
+    Ok(())
+}
+
+/// The engine moves chunks of 16 bytes. A box that begins within one stops the kernel on hardware (error 715).
+fn check_start(map: &TensorMap, coordinates: &[i32]) -> Result<()> {
+    let first = coordinates.first().copied().unwrap_or(0);
+    let begin = i64::from(first) * i64::from(map.element.bytes());
+    if begin % i64::from(CHUNK) != 0 {
+        let message =
+            format!("tensor copy: coordinate {first} is {begin} bytes along the row, not a multiple of {CHUNK}");
+        return Err(Fault::new(FaultKind::Misaligned, message));
     }
     Ok(())
 }

@@ -155,6 +155,7 @@ pub(crate) const BASES: &[Base] = &[
     Base::written("pingpong", 20512, hopper::pingpong),
     Base::written("cluster_ring", 20512, hopper::cluster_ring),
     Base::written("written_operand", 10240, hopper::written_operand),
+    Base::written("written_map", 1032, hopper::written_map),
     Base::written("flag", 0, hopper::flag),
 ];
 

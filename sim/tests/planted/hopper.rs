@@ -61,6 +61,17 @@ pub(crate) fn written_operand() -> Setup {
     Setup::new("written_operand", [1, 1, 1]).input("a", F32, &p.a).input("b", F32, &p.b).close("c", F32, &p.c, &p.bound)
 }
 
+pub(crate) fn written_map() -> Setup {
+    let x = Data::new(75).reals(8 * 32, F32);
+    let matrix = Matrix { format: F32, rows: 8, columns: 32, tile: [32, 8], swizzle_bytes: 0 };
+    Setup::new("written_map", [1, 1, 1]).input("map", F32, &x).map("map", matrix).scratch("copy", 256).close(
+        "y",
+        F32,
+        &x,
+        &vec![0.0; x.len()],
+    )
+}
+
 pub(crate) fn flag() -> Setup {
     let (ctas, threads) = (3, 64);
     let x = Data::new(74).reals(ctas * threads, F32);

@@ -5,6 +5,7 @@ mod atlas;
 mod barriers;
 mod copies;
 mod each;
+mod engine;
 mod good;
 mod harmless;
 mod hopper;

@@ -6,13 +6,14 @@ mod families;
 mod flow;
 mod hostile;
 mod layout;
+mod targets;
 
 use crate::alu::Arithmetic;
 use crate::fault::Result;
 use crate::program::{Op, Program};
 use crate::syntax::parse;
 
-const HEAD: &str = ".version 8.5\n.target sm_90a\n.address_size 64\n";
+const HEAD: &str = ".version 9.0\n.target sm_90a\n.address_size 64\n";
 const DECLARED: &str = ".reg .pred p<8>; .reg .b16 h<8>; .reg .b32 r<140>; .reg .b64 d<16>;";
 
 /// Compiles an entry of this body, whose first line is line 5 of the text.
@@ -21,15 +22,25 @@ fn compile(body: &str) -> Result<Program> {
 }
 
 fn compile_module(variables: &str, body: &str) -> Result<Program> {
+    compile_with(HEAD, variables, body)
+}
+
+/// True of what sm_90a lacks and later targets have.
+fn is_later(instruction: &str) -> bool {
+    instruction.contains(".v8.")
+}
+
+fn compile_with(head: &str, variables: &str, body: &str) -> Result<Program> {
     let text = format!(
-        "{HEAD}{variables}.visible .entry k(.param .u64 a, .param .align 64 .b8 b[128]) {{ {DECLARED}\n{body}\n}}"
+        "{head}{variables}.visible .entry k(.param .u64 a, .param .align 64 .b8 b[128]) {{ {DECLARED}\n{body}\n}}"
     );
     super::compile(&parse(&text)?, None, Arithmetic::Ieee)
 }
 
 /// The operation of one instruction: the last one that it becomes.
 fn op(instruction: &str) -> Op {
-    let program = compile(instruction).unwrap_or_else(|e| panic!("{e}"));
+    let head = if is_later(instruction) { HEAD.replace("sm_90a", "sm_100a") } else { HEAD.to_owned() };
+    let program = compile_with(&head, "", instruction).unwrap_or_else(|e| panic!("{e}"));
     program.code[program.code.len() - 2].op.clone()
 }
 

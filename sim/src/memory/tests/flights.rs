@@ -4,6 +4,7 @@ use super::super::{Actor, AsyncId, AsyncKind, Region};
 use super::{Clocks, FaultKind, kind, load, shared, store, t, weak};
 use crate::program::{Order, Scope};
 use crate::race::Release;
+use crate::syntax::ast::Space;
 
 const IN_FLIGHT: Option<FaultKind> = Some(FaultKind::InFlight);
 const FENCE: Option<FaultKind> = Some(FaultKind::MissingProxyFence);
@@ -182,4 +183,80 @@ fn readers_that_never_end_take_bounded_room() {
     assert_eq!(store(&mut region.clone(), &mut clocks, 0, weak(0)), RACE);
     clocks.acquire(t(0), &token);
     assert_eq!(store(&mut region, &mut clocks, 0, weak(0)), None);
+}
+
+/// A store by thread 0 of CTA 0 into shared memory of a CTA or into global memory, a fence of a space by a thread of a CTA, and
+/// an asynchronous read by a thread of the CTA that has the memory.
+#[test]
+fn fences_order_the_space_that_they_name() {
+    use Space::{Generic, Global, Shared, SharedCluster};
+    for (memory, writer, reader, orders) in [
+        (1 << 63, [Generic, Shared, SharedCluster], [Generic, Shared, SharedCluster], [0, 0]),
+        (1 << 63 | 1, [Generic, SharedCluster, SharedCluster], [Generic, Shared, SharedCluster], [0, 1]),
+        (0x7f00_0000_0000, [Generic, Global, Global], [Generic, Global, Global], [0, 0]),
+    ] {
+        for (by_writer, space) in
+            [true, false].into_iter().flat_map(|w| [Generic, Shared, SharedCluster, Global].map(|s| (w, s)))
+        {
+            let mut region = Region::uninitialized(memory, 4096);
+            region.write_raw(0, &[0; 4096]);
+            let mut clocks = Clocks::new(2, 64);
+            let (from, to) = (64 * orders[0], 64 * orders[1] + 3);
+            assert_eq!(store(&mut region, &mut clocks, 0, weak(from)), None);
+            if by_writer {
+                clocks.proxy_fence_of(t(from), space);
+            }
+            let mut token = Release::new();
+            clocks.release(t(from), &mut token);
+            clocks.acquire(t(to), &token);
+            if !by_writer {
+                clocks.proxy_fence_of(t(to), space);
+            }
+            let right = if by_writer { writer } else { reader }.contains(&space);
+            let found = begin(&mut region, &clocks, 0, AsyncKind::Read, 0, tma(to));
+            assert_eq!(found, if right { None } else { FENCE }, "{memory:#x} {space:?}, by the writer: {by_writer}");
+        }
+    }
+}
+
+#[test]
+fn a_fence_of_other_memory_is_named() {
+    let (mut region, mut clocks) = (shared(), Clocks::new(1, 64));
+    assert_eq!(store(&mut region, &mut clocks, 0, weak(0)), None);
+    let why = |region: &mut Region, clocks: &Clocks| {
+        region.begin(AsyncId(0), AsyncKind::Read, 0, 16, &tma(0), clocks).unwrap_err().why
+    };
+    assert!(why(&mut region, &clocks).contains("no fence.proxy.async"));
+    clocks.proxy_fence_of(t(0), Space::Global);
+    assert!(why(&mut region, &clocks).contains("only a fence.proxy.async of other memory"));
+}
+
+/// A tensor map that a thread writes and another one uses.
+#[test]
+fn written_maps_are_released_and_acquired() {
+    for (release, acquire, address, verdict) in
+        [(true, true, 0, None), (false, true, 0, FENCE), (true, false, 0, FENCE), (true, true, 64, FENCE)]
+    {
+        let base = 0x7f00_0000_0000;
+        let mut region = Region::uninitialized(base, 256);
+        let mut clocks = Clocks::new(1, 64);
+        for at in (0..128).step_by(16) {
+            assert_eq!(store(&mut region, &mut clocks, at, weak(1)), None);
+        }
+        if release {
+            clocks.release_maps(t(1));
+        }
+        clocks.proxy_fence(t(1));
+        clocks.barrier(&[t(0), t(1)]);
+        if acquire {
+            clocks.acquire_map(t(0), base + address);
+        }
+        clocks.proxy_fence(t(0));
+        let found = region.begin(AsyncId(0), AsyncKind::Read, 0, 128, &Actor::of_map(t(0), 7), &clocks);
+        assert_eq!(kind(found), verdict, "{release} {acquire} {address}");
+        assert_eq!(
+            kind(region.begin(AsyncId(1), AsyncKind::Read, 128, 64, &Actor::of_map(t(0), 7), &clocks)),
+            Some(FaultKind::UninitializedRead)
+        );
+    }
 }

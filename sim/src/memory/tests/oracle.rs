@@ -4,6 +4,7 @@ use super::super::{Actor, AsyncId, AsyncKind, Region};
 use crate::fault::FaultKind;
 use crate::program::{Order, Scope};
 use crate::race::{Clocks, Release, ThreadId};
+use crate::syntax::ast::Space;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ enum Step {
     Acquire(usize, usize),
     ClearToken(usize),
     Fence(usize, Scope),
-    ProxyFence(usize),
+    ProxyFence(usize, Space),
 }
 
 type Set = BTreeSet<usize>;
@@ -182,9 +183,17 @@ impl Oracle {
                 }
                 thread.fenced = Some((thread.knows.clone(), *scope));
             }
-            Step::ProxyFence(thread) => {
+            Step::ProxyFence(thread, space) => {
+                // The memory is that of CTA 0.
+                let covers = match space {
+                    Space::Global => false,
+                    Space::Shared => cta(*thread) == 0,
+                    _ => true,
+                };
                 let knows = &mut self.threads[*thread].knows;
-                knows.proxy = knows.all.clone();
+                if covers {
+                    knows.proxy = knows.all.clone();
+                }
             }
         }
     }
@@ -227,7 +236,7 @@ impl Real {
             Step::Acquire(t, token) => clocks.acquire(thread(*t), &self.tokens[*token]),
             Step::ClearToken(token) => self.tokens[*token].clear(),
             Step::Fence(t, scope) => clocks.fence(thread(*t), *scope),
-            Step::ProxyFence(t) => clocks.proxy_fence(thread(*t)),
+            Step::ProxyFence(t, space) => clocks.proxy_fence_of(thread(*t), *space),
         }
         None
     }
@@ -237,6 +246,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     let thread = 0..THREADS.len();
     let token = 0..TOKENS;
     let scope = prop_oneof![Just(Scope::Cta), Just(Scope::Gpu)];
+    let space = prop::sample::select(&[Space::Generic, Space::Shared, Space::SharedCluster, Space::Global][..]);
     let order = prop_oneof![
         5 => Just(Order::Weak),
         3 => Just(Order::Relaxed),
@@ -271,7 +281,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (thread.clone(), token.clone()).prop_map(|(t, k)| Step::Acquire(t, k)),
         1 => token.prop_map(Step::ClearToken),
         2 => (thread.clone(), scope).prop_map(|(t, s)| Step::Fence(t, s)),
-        2 => thread.prop_map(Step::ProxyFence),
+        2 => (thread, space).prop_map(|(t, s)| Step::ProxyFence(t, s)),
     ]
 }
 

@@ -195,3 +195,22 @@ fn faults() {
     let place = SharedOperand::of_b(&good, 0x3fff_3fff_3fff).unwrap();
     assert!(Operand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).is_err());
 }
+
+/// The layouts that an operand may have are free of bank conflicts: each core matrix is on all banks once.
+#[test]
+fn core_matrices_are_on_distinct_banks() {
+    for (ty, major) in
+        [(MmaType::Bf16, Major::K), (MmaType::E4m3, Major::K), (MmaType::Tf32, Major::K), (MmaType::Bf16, Major::Mn)]
+    {
+        for (swizzle, rows) in Swizzle::ALL.into_iter().flat_map(|s| [64, 128, 256].map(|rows| (s, rows))) {
+            let descriptor = tight(2048, major, element::bits(ty), rows, swizzle);
+            let operand = SharedOperand { descriptor, major, ty, rows };
+            let chunks = operand.core_matrices();
+            assert_eq!(chunks.len() as u32, rows * 2);
+            for matrix in chunks.chunks(8) {
+                let banks: std::collections::BTreeSet<u32> = matrix.iter().map(|chunk| chunk % 128).collect();
+                assert_eq!(banks.len(), 8, "{ty:?} {major:?} {swizzle:?} {rows}: {matrix:x?}");
+            }
+        }
+    }
+}
