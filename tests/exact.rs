@@ -14,6 +14,7 @@ use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
 use atlas_sim::{decode, launch, syntax};
 use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, check_ring, run};
+use std::collections::HashMap;
 
 impl Bits {
     fn bytes(&mut self, count: usize) -> Vec<u8> {
@@ -130,22 +131,47 @@ impl Trial<'_> {
     }
 }
 
-/// Compiles for each schedule and target, and lists the differences from the reference. Counts the runs.
-fn disagreements(name: &str, kernel: &Verified<Kernel>, sizes: &[(&str, u64)], ran: &mut usize) -> Vec<String> {
+/// Kernels by text, schedule and target, each compiled once, whatever the sizes are; `None` where the config is refused.
+#[derive(Default)]
+struct Compiled(HashMap<(String, Schedule, &'static str), Option<KernelImage>>);
+
+impl Compiled {
+    /// A kernel in one schedule for one target. `text` is the kernel's.
+    fn image(
+        &mut self,
+        text: &str,
+        kernel: &Verified<Kernel>,
+        schedule: Schedule,
+        arch: &'static str,
+    ) -> Option<&KernelImage> {
+        let compiled = || match compile(kernel, &schedule, target(arch)) {
+            Ok(image) => Some(image),
+            Err(e) if e.is_refusal() => None,
+            Err(e) => panic!("{}: {e}", kernel.name),
+        };
+        self.0.entry((text.to_owned(), schedule, arch)).or_insert_with(compiled).as_ref()
+    }
+}
+
+/// Lists the differences from the reference in each schedule on each target. Counts the runs.
+fn disagreements(
+    name: &str,
+    kernel: &Verified<Kernel>,
+    sizes: &[(&str, u64)],
+    compiled: &mut Compiled,
+    ran: &mut usize,
+) -> Vec<String> {
     let trial = Trial::new(kernel, sizes);
+    let text = kernel.to_string();
     let expected = trial.reference().unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut wrong = Vec::new();
     for (stages, warps) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 8)] {
         let schedule = Schedule { stages, warps, ..Schedule::default() };
         for arch in product_targets(kernel) {
-            let image = match compile(kernel, &schedule, target(arch)) {
-                Ok(image) => image,
-                Err(e) if e.is_refusal() => continue,
-                Err(e) => panic!("{name}: {e}"),
-            };
+            let Some(image) = compiled.image(&text, kernel, schedule, arch) else { continue };
             *ran += 1;
             let at = format!("{name} {sizes:?} {arch} stages={stages} warps={warps}");
-            match trial.simulate(&image, &trial.dims) {
+            match trial.simulate(image, &trial.dims) {
                 Err(fault) => wrong.push(format!("{at}: {fault}")),
                 Ok(found) if found != expected => wrong.push(format!("{at}: {} bytes", differing(&found, &expected))),
                 Ok(_) => {}
@@ -167,7 +193,7 @@ fn none(wrong: &[String]) {
 
 #[test]
 fn products_and_sums_are_exact() {
-    let (mut wrong, mut ran, mut refused) = (Vec::new(), 0, Vec::new());
+    let (mut wrong, mut ran, mut refused, mut compiled) = (Vec::new(), 0, Vec::new(), Compiled::default());
     for (name, sizes) in CASES {
         for element in ELEMENTS {
             let kernel = exact_case(name, element);
@@ -176,7 +202,7 @@ fn products_and_sums_are_exact() {
                 continue;
             }
             for sizes in sizes {
-                wrong.extend(disagreements(&format!("{name} {element}"), &kernel, sizes, &mut ran));
+                wrong.extend(disagreements(&format!("{name} {element}"), &kernel, sizes, &mut compiled, &mut ran));
             }
         }
     }
@@ -188,12 +214,12 @@ fn products_and_sums_are_exact() {
 /// The compiler's case files that are meaningful in the ring, selected by a rule and not by name.
 #[test]
 fn case_files_are_exact() {
-    let (mut wrong, mut ran, mut names) = (Vec::new(), 0, Vec::new());
+    let (mut wrong, mut ran, mut names, mut compiled) = (Vec::new(), 0, Vec::new(), Compiled::default());
     for name in case_names() {
         let kernel = case(&name);
         if check_ring(&kernel).is_ok() {
             let sizes = [("M", 136), ("N", 48), ("K", 200)];
-            wrong.extend(disagreements(&name, &kernel, &sizes, &mut ran));
+            wrong.extend(disagreements(&name, &kernel, &sizes, &mut compiled, &mut ran));
             names.push(name);
         }
     }
@@ -205,7 +231,7 @@ fn case_files_are_exact() {
 /// The shipped kernels that are meaningful in the ring, selected by a rule and not by name.
 #[test]
 fn shipped_kernels_are_exact() {
-    let (mut wrong, mut ran, mut names) = (Vec::new(), 0, Vec::new());
+    let (mut wrong, mut ran, mut names, mut compiled) = (Vec::new(), 0, Vec::new(), Compiled::default());
     let smallest = |kernel: &str, dtype| {
         let all = cases::verification().into_iter();
         let mut all: Vec<_> =
@@ -223,7 +249,7 @@ fn shipped_kernels_are_exact() {
                 }
                 let sizes: Vec<(&str, u64)> =
                     p.kernel.dims.iter().map(|d| d.name).zip(p.dims.iter().copied()).collect();
-                wrong.extend(disagreements(&p.to_string(), &kernel, &sizes, &mut ran));
+                wrong.extend(disagreements(&p.to_string(), &kernel, &sizes, &mut compiled, &mut ran));
                 names.push(p.kernel.name);
             }
         }

@@ -6,6 +6,7 @@ use crate::cover::pairwise;
 use crate::problem::Problem;
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
+use rayon::prelude::*;
 use std::fmt;
 use std::sync::Arc;
 
@@ -49,13 +50,12 @@ pub fn jobs(machines: &[impl Into<Machine> + Copy], cover: Cover, want: impl Fn(
             None => groups.push((problem.kernel, problem.dtype, vec![problem])),
         }
     }
-    let mut jobs = Vec::new();
-    for &machine in machines {
-        for (_, _, problems) in &groups {
-            jobs.extend(cover_of(problems, machine.into(), cover)?);
-        }
-    }
-    Ok(jobs)
+    let pairs: Vec<(Machine, &[Problem])> = machines
+        .iter()
+        .flat_map(|&machine| groups.iter().map(move |(_, _, problems)| (machine.into(), &problems[..])))
+        .collect();
+    let covers = pairs.par_iter().map(|&(machine, problems)| cover_of(problems, machine, cover));
+    Ok(covers.collect::<Result<Vec<Vec<Job>>>>()?.into_iter().flatten().collect())
 }
 
 /// The launches of the problems of one kernel in one element type.

@@ -31,11 +31,13 @@ mod starts;
 mod sums;
 mod wrong_code;
 
+use crate::command::folder;
 use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::simulator::alu::Approximation;
 use atlas_runtime::simulator::launch::Policy;
 use atlas_runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
+use tempfile::TempDir;
 
 /// The number of configs to try beside the chosen one.
 const CONFIGS: usize = 4;
@@ -203,9 +205,16 @@ fn run(
     outputs.filter_map(|(_, p)| p.as_ref()).map(|p| p.whole.to_f64_vec()).collect()
 }
 
+thread_local! {
+    /// The kernels that the devices of this thread's test compiled. A device for each schedule, in each call, runs the
+    /// same kernels, and which PTX they have follows from the kernel, its config and its target.
+    static COMPILED: TempDir = folder();
+}
+
 /// The devices that the CPU is compared with.
 pub(crate) fn devices() -> Vec<(String, Device)> {
     let mut devices = Vec::new();
+    let compiled = CacheDir::At(COMPILED.with(|folder| folder.path().to_owned()));
     if std::env::var_os("ATLAS_NO_SIM").is_none() {
         for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {
             // One schedule with the instructions of Hopper alone, the others with what later GPUs run too.
@@ -217,7 +226,8 @@ pub(crate) fn devices() -> Vec<(String, Device)> {
                     Policy::Random => Approximation::Random,
                 };
                 let options = SimOptions { policy, seed, approximation, ..SimOptions::default() };
-                devices.push((format!("sim:{target} {policy:?}"), Device::sim_with(target, options, CacheDir::Off)));
+                let device = Device::sim_with(target, options, compiled.clone());
+                devices.push((format!("sim:{target} {policy:?}"), device));
             }
         }
     }

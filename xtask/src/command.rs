@@ -17,6 +17,23 @@ pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|v| v != "false" && v != "0" && !v.is_empty())
 }
 
+/// The packages with code that needs LLVM, with all their features. Everything that is built with LLVM selects these
+/// packages and these features, because cargo compiles a crate anew for each selection that gives it other features.
+///
+/// `mutations` are known mistakes that a test can plant. Without a planted mistake the compiler is the same.
+pub(crate) const WITH_LLVM: [&str; 10] = [
+    "-p",
+    "atlas",
+    "-p",
+    "atlas-cli",
+    "-p",
+    "atlas-codegen",
+    "-p",
+    "atlas-runtime",
+    "--features",
+    "atlas/jit,atlas/verify,atlas-cli/jit,atlas-cli/mutations",
+];
+
 /// The cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -74,7 +91,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 
 /// True if a program starts and succeeds.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
-    Command::new(program).args(args).stdin(Stdio::null()).output().is_ok_and(|o| o.status.success())
+    succeeds(Command::new(program).args(args))
+}
+
+/// True if a command starts and succeeds. What it prints is not shown.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).output().is_ok_and(|o| o.status.success())
 }
 
 /// Cargo's target folder.

@@ -10,6 +10,7 @@ mod same_ptx;
 mod setup;
 mod test;
 mod tidy;
+mod timed;
 mod validate;
 
 use clap::{Parser, Subcommand};
@@ -40,6 +41,9 @@ enum Verb {
     Diagnostics,
     /// Render the book with mdbook.
     Book,
+    /// Start a test binary and ask it for the time of each test: how `test` has cargo start them.
+    #[command(name = timed::VERB, hide = true)]
+    StartTest(timed::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Verb::Validate(args) => validate::run(&root, &args),
         Verb::Diagnostics => tidy::diagnostics::run(&root),
         Verb::Book => book::run(&root),
+        Verb::StartTest(args) => timed::start(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,7 +1,10 @@
 //! `cargo xtask test`: runs every check that needs no GPU, and times each.
 
+use crate::command::WITH_LLVM;
+use crate::timed::{self, Timed};
 use crate::{command, setup, tidy, validate};
 use anyhow::{Context, Result, bail};
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,72 +20,75 @@ pub(crate) struct Args {
     only: Vec<String>,
 }
 
-type Check = fn(&Path) -> Result<()>;
+/// What a step needs, and what it leaves for the summary.
+struct Run<'r> {
+    root: &'r Path,
+    /// The times of its tests.
+    times: Vec<Timed>,
+    /// Why it was skipped, in whole or in part.
+    skipped: Option<String>,
+}
+
+type Check = fn(&mut Run<'_>) -> Result<()>;
 
 /// Everything, including the parts that a user of the library does not build.
 const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/verify"];
 
-/// The packages with code under the feature `jit`, and the package with the examples.
-const WITH_LLVM: [&str; 10] = [
-    "-p",
-    "atlas",
-    "-p",
-    "atlas-cli",
-    "-p",
-    "atlas-codegen",
-    "-p",
-    "atlas-runtime",
-    "--features",
-    "atlas/jit,atlas/verify,atlas-cli/jit",
-];
+/// Unit tests and tests of whole packages, without the examples in documentation.
+const TESTS: [&str; 1] = ["--tests"];
 
-/// The same with known mistakes that a test can plant. Without a planted mistake the compiler is the same, so no crate
-/// is built twice.
-const WITH_MUTATIONS: [&str; 10] = [
-    "-p",
-    "atlas",
-    "-p",
-    "atlas-cli",
-    "-p",
-    "atlas-codegen",
-    "-p",
-    "atlas-runtime",
-    "--features",
-    "atlas/jit,atlas/verify,atlas-cli/jit,atlas-cli/mutations",
-];
-/// The tests that plant them.
+/// The tests that plant mistakes.
 const MUTATIONS: &str = "mutations::";
 
+/// Tests of the whole that the step `test` runs and `test-llvm` skips. They execute what passes leave, or Tile IR, and what
+/// they execute has no code that depends on LLVM.
+const WITHOUT_LLVM: [(&str, &str); 3] = [
+    ("bounds::", "tests/bounds.rs"),
+    ("gpu_interp::kernels::", "tests/gpu_interp/kernels.rs"),
+    ("rewrite::", "tests/rewrite.rs"),
+];
+
+/// How many of the slowest tests the summary names.
+const SLOWEST: usize = 10;
+
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, Check); 13] = [
-    ("setup", |root| setup::run(root, &setup::Args::default())),
-    ("tidy", tidy::run),
-    ("fmt", |root| command::run(command::cargo(root).args(["fmt", "--all", "--check"]))),
-    ("clippy", |root| clippy(root, &[&["--all-targets"][..], &WHOLE].concat())),
+const STEPS: [(&str, Check); 14] = [
+    ("setup", |run| setup::run(run.root, &setup::Args::default())),
+    ("tidy", |run| tidy::run(run.root)),
+    ("fmt", |run| command::run(command::cargo(run.root).args(["fmt", "--all", "--check"]))),
+    ("deny", deny),
+    ("clippy", |run| clippy(run.root, &[&["--all-targets"][..], &WHOLE].concat())),
     // Exactly what a user of the library builds.
-    ("clippy-default", |root| clippy(root, &["-p", "atlas", "-p", "atlas-runtime", "-p", "atlas-ops"])),
-    ("clippy-llvm", |root| clippy(root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
-    ("test", |root| command::run(command::cargo(root).args(["test", "--quiet"]).args(WHOLE))),
-    ("test-llvm", |root| {
-        let mut test = command::cargo(root);
-        test.args(["test", "--quiet"]).args(WITH_MUTATIONS).args(["--", "--skip", MUTATIONS]);
-        command::run(&mut test)
+    ("clippy-default", |run| clippy(run.root, &["-p", "atlas", "-p", "atlas-runtime", "-p", "atlas-ops"])),
+    ("clippy-llvm", |run| clippy(run.root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
+    ("test", |run| {
+        run.test(&[&WHOLE[..], &TESTS].concat(), &[])?;
+        command::run(command::cargo(run.root).args(["test", "--quiet", "--doc"]).args(WHOLE))
     }),
-    ("mutations", |root| {
-        let mut test = command::cargo(root);
-        test.args(["test", "--quiet"]).args(WITH_MUTATIONS).args(["--test", "main", "--", MUTATIONS]);
-        command::run(&mut test)
+    ("test-llvm", |run| {
+        let skipped = WITHOUT_LLVM.iter().map(|(tests, _)| *tests).chain([MUTATIONS]);
+        let skip: Vec<&str> = skipped.flat_map(|tests| ["--skip", tests]).collect();
+        run.test(&[&WITH_LLVM[..], &TESTS].concat(), &skip)
     }),
+    ("mutations", |run| run.test(&[&WITH_LLVM[..], &["--test", "main"]].concat(), &[MUTATIONS])),
     ("examples", examples),
     ("shipping", shipping),
-    ("doc", |root| {
+    ("doc", |run| {
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
-        let mut doc = command::cargo(root);
+        let mut doc = command::cargo(run.root);
         doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/verify,atlas-cli/jit"]);
         command::run(doc.env("RUSTDOCFLAGS", format!("{flags} -D warnings").trim()))
     }),
-    ("validate", |root| validate::run(root, &validate::Args::default())),
+    ("validate", |run| validate::run(run.root, &validate::Args::default())),
 ];
+
+impl Run<'_> {
+    /// Runs tests and keeps their times.
+    fn test(&mut self, args: &[&str], of_tests: &[&str]) -> Result<()> {
+        self.times.extend(timed::run(self.root, args, of_tests)?);
+        Ok(())
+    }
+}
 
 fn clippy(root: &Path, packages: &[&str]) -> Result<()> {
     let mut clippy: Command = command::cargo(root);
@@ -91,30 +97,56 @@ fn clippy(root: &Path, packages: &[&str]) -> Result<()> {
 }
 
 /// Runs each example. It compares its results with a plain loop and fails if they differ.
-fn examples(root: &Path) -> Result<()> {
+fn examples(run: &mut Run<'_>) -> Result<()> {
+    let root = run.root;
+    command::run(command::cargo(root).args(["build", "--quiet", "--examples"]).args(WITH_LLVM))?;
+    let folder = command::target_dir(root)?.join("debug/examples");
     let entries = std::fs::read_dir(root.join("examples")).context("cannot read the folder examples")?;
     let files = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));
     let mut names: Vec<String> = files.filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    for name in names {
-        let mut example = command::cargo(root);
-        command::run(example.args(["run", "--quiet", "-p", "atlas", "--features", "jit,verify", "--example", &name]))?;
-    }
-    Ok(())
+    names.iter().try_for_each(|name| command::run(Command::new(folder.join(name)).current_dir(root)))
 }
 
 /// Builds and runs the example of a program without a compiler. Its build script has one.
-fn shipping(root: &Path) -> Result<()> {
+fn shipping(run: &mut Run<'_>) -> Result<()> {
+    let root = run.root;
     let manifest = root.join("examples/shipping/Cargo.toml").display().to_string();
     let target = root.join("target/shipping").display().to_string();
     let mut fmt = command::cargo(root);
     command::run(fmt.args(["fmt", "--all", "--check", "--manifest-path", &manifest]))?;
-    let mut program = command::cargo(root);
-    command::run(program.args(["run", "--quiet", "--manifest-path", &manifest, "--target-dir", &target]))?;
-    let mut tools = command::cargo(root);
-    tools.args(["run", "--quiet", "--manifest-path", &manifest, "--target-dir", &target, "-p", "shipping-tools"]);
+    // A build script has no debug information. Where the tools have none either, both use the same crates.
+    let cargo = || {
+        let mut cargo = command::cargo(root);
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "false");
+        cargo.args(["run", "--quiet", "--manifest-path", &manifest, "--target-dir", &target]);
+        cargo
+    };
+    command::run(&mut cargo())?;
     let records = root.join("examples/shipping/records").display().to_string();
-    command::run(tools.args(["--", "tune", "--check", "--records", &records, "--device", "cpu"]))
+    let mut tools = cargo();
+    tools.args(["-p", "shipping-tools", "--", "tune", "--check", "--records", &records, "--device", "cpu"]);
+    command::run(&mut tools)
+}
+
+/// Licences, sources and known vulnerabilities of the dependencies. The tool is not part of the set-up, and the list of
+/// vulnerabilities is a download.
+fn deny(run: &mut Run<'_>) -> Result<()> {
+    if !command::works("cargo", &["deny", "--version"]) {
+        run.skipped = Some("cargo-deny is not installed".to_owned());
+        return Ok(());
+    }
+    let deny = |args: &[&str]| {
+        let mut deny = command::cargo(run.root);
+        deny.arg("deny").args(args);
+        deny
+    };
+    command::run(&mut deny(&["check", "licenses", "bans", "sources"]))?;
+    if !command::succeeds(&mut deny(&["fetch", "db"])) {
+        run.skipped = Some("without the list of vulnerabilities, which cannot be downloaded".to_owned());
+        return Ok(());
+    }
+    command::run(&mut deny(&["check", "advisories"]))
 }
 
 /// Runs every step. Fails if any step fails.
@@ -124,56 +156,102 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         bail!("no step is called `{unknown}`; the steps are {}", known.join(", "));
     }
     let start = Instant::now();
-    let mut rows: Vec<(&str, Duration, Option<String>)> = Vec::new();
+    let (mut rows, mut times) = (Vec::new(), Vec::new());
     for (name, check) in STEPS {
         if !args.only.is_empty() && !args.only.iter().any(|o| o == name) {
             continue;
         }
         println!("== {name}");
         let begun = Instant::now();
-        let failure = check(root).err().map(|e| format!("{e:#}"));
-        let time = begun.elapsed();
-        if let Some(text) = &failure {
+        let mut run = Run { root, times: Vec::new(), skipped: None };
+        let outcome = match check(&mut run) {
+            Ok(()) => run.skipped.map_or(Outcome::Ok, Outcome::Skipped),
+            Err(e) => Outcome::Failed(format!("{e:#}")),
+        };
+        if let Outcome::Failed(text) = &outcome {
             eprintln!("error: {text}");
         }
-        println!("== {name}: {} in {:.1} s\n", if failure.is_some() { "FAILED" } else { "ok" }, time.as_secs_f64());
-        let stop = failure.is_some() && args.fail_fast;
-        rows.push((name, time, failure));
+        let row = StepResult { name, time: begun.elapsed(), outcome };
+        println!("== {row}\n");
+        times.extend(run.times.into_iter().map(|t| (name, t)));
+        let stop = row.failed() && args.fail_fast;
+        rows.push(row);
         if stop {
             break;
         }
     }
-    print!("{}", summary(&rows));
-    println!("{:<12} {:>8.1} s", "total", start.elapsed().as_secs_f64());
-    let failed: Vec<&str> = rows.iter().filter(|r| r.2.is_some()).map(|r| r.0).collect();
+    if !times.is_empty() {
+        println!("the slowest tests\n{}", timed::slowest(times, SLOWEST));
+    }
+    rows.iter().for_each(|row| println!("{row}"));
+    println!("{:<14} {:>8.1} s", "total", start.elapsed().as_secs_f64());
+    let failed: Vec<&str> = rows.iter().filter(|r| r.failed()).map(|r| r.name).collect();
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
     }
     Ok(())
 }
 
-fn summary(rows: &[(&str, Duration, Option<String>)]) -> String {
-    let line = |(name, time, failure): &(&str, Duration, Option<String>)| {
-        let what = failure.as_ref().map_or("ok", |text| text.lines().next().unwrap_or("failed"));
-        format!("{name:<12} {:>8.1} s  {what}\n", time.as_secs_f64())
-    };
-    rows.iter().map(line).collect()
+/// What a step came to.
+enum Outcome {
+    Ok,
+    /// Not everything was checked, for this reason.
+    Skipped(String),
+    /// The reason.
+    Failed(String),
+}
+
+/// A step in the summary.
+struct StepResult {
+    name: &'static str,
+    time: Duration,
+    outcome: Outcome,
+}
+
+impl StepResult {
+    fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+}
+
+impl fmt::Display for StepResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14} {:>8.1} s  ", self.name, self.time.as_secs_f64())?;
+        match &self.outcome {
+            Outcome::Ok => write!(f, "ok"),
+            Outcome::Skipped(why) => write!(f, "skipped: {why}"),
+            Outcome::Failed(why) => write!(f, "FAILED: {}", why.lines().next().unwrap_or_default()),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{STEPS, summary};
+    use super::{Outcome, STEPS, StepResult, WITHOUT_LLVM};
     use std::time::Duration;
 
     #[test]
     fn the_summary_names_each_step_and_its_first_line_of_failure() {
-        let rows = [("tidy", Duration::from_millis(1500), None), ("fmt", Duration::ZERO, Some("a\nb".to_owned()))];
-        assert_eq!(summary(&rows), "tidy              1.5 s  ok\nfmt               0.0 s  a\n");
+        let row = |outcome| StepResult { name: "tidy", time: Duration::from_millis(1500), outcome }.to_string();
+        assert_eq!(row(Outcome::Ok), "tidy                1.5 s  ok");
+        assert_eq!(row(Outcome::Failed("a\nb".to_owned())), "tidy                1.5 s  FAILED: a");
+        assert_eq!(row(Outcome::Skipped("no net".to_owned())), "tidy                1.5 s  skipped: no net");
     }
 
     #[test]
     fn steps_have_names_of_their_own() {
         let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), STEPS.len());
+    }
+
+    /// A test that is skipped in builds with LLVM has nothing that such builds alone have.
+    #[test]
+    fn what_is_tested_without_llvm_alone_does_not_depend_on_it() {
+        for (_, path) in WITHOUT_LLVM {
+            let text = std::fs::read_to_string(crate::command::root().join(path)).unwrap();
+            for feature in ["llvm", "jit"] {
+                assert!(!text.contains(&format!("feature = \"{feature}\"")), "{path} depends on `{feature}`");
+            }
+        }
     }
 }

@@ -99,10 +99,11 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Builds the command line with LLVM as a shared library, and returns its path.
+/// Builds the command line with LLVM as a shared library, and returns its path. Examples are built too, because without
+/// them cargo leaves out the dependencies of tests, and compiles crates anew without the features that these ask for.
 pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     setup::llvm()?;
-    command::run(command::cargo(root).args(["build", "-p", "atlas-cli", "--bin", "atlas", "--features", "jit"]))?;
+    command::run(command::cargo(root).arg("build").args(command::WITH_LLVM).args(["--bins", "--examples"]))?;
     Ok(command::target_dir(root)?.join("debug/atlas"))
 }
 
