@@ -119,8 +119,11 @@ fn one_nan(dtype: DType, bits: u64) -> u64 {
     if is_nan { u64::MAX } else { bits }
 }
 
-/// Random kernels, with the sizes that each begins with. They are made once for all rules.
-static RANDOM: LazyLock<Vec<(String, Vec<(String, u64)>)>> = LazyLock::new(|| {
+/// The text of a random kernel, and the sizes that it begins with.
+type Drawn = (String, Vec<(String, u64)>);
+
+/// Random kernels. They are made once for all rules.
+static RANDOM: LazyLock<Vec<Drawn>> = LazyLock::new(|| {
     let all = prints(&["fuzz", "--seed", "31", "--count", &COUNT.to_string(), "--list"]);
     let sized = |text: &str| {
         let head = text.split(';').next().unwrap_or_default();

@@ -3,7 +3,8 @@
 use crate::cases::simulation;
 use crate::compare::Comparison;
 use crate::cover::pairwise;
-use crate::problem::Problem;
+use crate::problem::{Inputs, Problem};
+use crate::run::Expected;
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use rayon::prelude::*;
@@ -88,9 +89,25 @@ impl Job {
     /// # Errors
     /// Those of the launch, faults that the simulator finds among them.
     pub fn run(&self, options: SimOptions, cache: CacheDir) -> Result<Simulated> {
+        let inputs = self.problem.inputs();
+        self.run_on(&inputs, &self.problem.expected(&inputs), options, cache)
+    }
+
+    /// The same with the problem's inputs and results, for a job that is run under several options.
+    ///
+    /// # Errors
+    /// Those of [`Job::run`].
+    pub fn run_on(
+        &self,
+        inputs: &Inputs,
+        expected: &Expected,
+        options: SimOptions,
+        cache: CacheDir,
+    ) -> Result<Simulated> {
         let device = Device::sim_with(self.machine, options, cache);
-        let comparison = self.problem.check(&device, self.config.as_ref())?;
-        Ok(Simulated { comparison, run: device.simulated() })
+        let mut prepared = self.problem.prepare(&device, inputs)?;
+        prepared.launch(self.config.as_ref())?;
+        Ok(Simulated { comparison: prepared.compare(expected)?, run: device.simulated() })
     }
 }
 

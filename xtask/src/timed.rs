@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path, args: &[&str], of_tests: &[&str]) -> Result<Vec<T
     let mut test = command::cargo(root);
     test.args(["test", "--quiet"]).args(args);
     let this = std::env::current_exe().context("this program has no path")?;
-    let runner = format!("target.'cfg(all())'.runner = ['{}', '{VERB}']", this.display());
+    let runner = format!("target.\"cfg(all())\".runner = [{:?}, {VERB:?}]", this.display().to_string());
     test.args(["--config", &runner, "--", "--format=pretty"]).args(of_tests);
     println!("+ {}", command::text(&test));
     let mut child = test.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
@@ -74,7 +74,10 @@ pub(crate) fn start(args: &Args) -> Result<()> {
         test.env("RUSTC_BOOTSTRAP", "1").args(["-Zunstable-options", "--report-time"]);
     }
     let status = test.status().with_context(|| format!("cannot start {}", binary.display()))?;
-    std::process::exit(status.code().unwrap_or(101));
+    if !status.success() {
+        bail!("{}: {status}", binary.display());
+    }
+    Ok(())
 }
 
 /// The tests that took longest, slowest first, one a line.
