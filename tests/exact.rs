@@ -5,10 +5,11 @@ use crate::kernels::{
     Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, product_targets, shipped, target,
 };
 use atlas_codegen::{AbiParam, KernelImage, compile};
+use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Access, DimSize, ParamKind};
 use atlas_dsl::{DType, Kernel, Schedule, Verified, registry};
 use atlas_ops::cases;
-use atlas_runtime::programs;
+use atlas_runtime::{BoundMap, programs};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
@@ -94,6 +95,7 @@ impl Trial<'_> {
     /// The value of a parameter of the `.entry`.
     fn value(&self, image: &KernelImage, param: AbiParam, addresses: &[u64], dims: &[u64]) -> u64 {
         match param {
+            AbiParam::TensorMap(_) => 0,
             AbiParam::Ptr(p) => addresses[p.as_u32() as usize],
             AbiParam::Scalar(p) => self.bits(p.as_u32() as usize),
             AbiParam::Dim(d) => dims[d.as_u32() as usize],
@@ -105,6 +107,15 @@ impl Trial<'_> {
         }
     }
 
+    /// A tensor map as the simulator encodes it.
+    fn map(&self, image: &KernelImage, n: u8, addresses: &[u64]) -> [u8; 128] {
+        let map = &image.maps[usize::from(n)];
+        let at = map.param.as_u32() as usize;
+        let (dtype, shape, _) = self.shape(at).expect("a map of a tensor");
+        let strides: Vec<i64> = (1..=shape.len()).map(|axis| shape[axis..].iter().product::<u64>() as i64).collect();
+        BoundMap::new(map, dtype, &shape, &strides).expect("a tensor that the engine takes").simulated(addresses[at])
+    }
+
     /// The content of the arguments afterwards, by the simulator. `dims` are the sizes that the kernel gets.
     pub(crate) fn simulate(&self, image: &KernelImage, dims: &[u64]) -> Result<Vec<Vec<u8>>, String> {
         let module = syntax::parse(&image.ptx).map_err(|e| e.to_string())?;
@@ -114,6 +125,10 @@ impl Trial<'_> {
             self.args.iter().map(|bytes| memory.alloc(bytes.clone(), Permission::ReadWrite)).collect();
         let mut params = vec![0; program.param_bytes as usize];
         for (slot, &param) in program.params.iter().zip(&image.params) {
+            if let AbiParam::TensorMap(n) = param {
+                params[slot.offset as usize..][..128].copy_from_slice(&self.map(image, n, &addresses));
+                continue;
+            }
             let bits = self.value(image, param, &addresses, dims).to_le_bytes();
             params[slot.offset as usize..][..slot.bytes as usize].copy_from_slice(&bits[..slot.bytes as usize]);
         }
@@ -166,11 +181,11 @@ fn disagreements(
     let expected = trial.reference().unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut wrong = Vec::new();
     for (stages, warps) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 8)] {
-        let schedule = Schedule { stages, warps, ..Schedule::default() };
-        for arch in product_targets(kernel) {
+        for (arch, copies) in product_targets(kernel).into_iter().flat_map(by_threads_and_engine) {
+            let schedule = Schedule { stages, warps, copies, ..Schedule::default() };
             let Some(image) = compiled.image(&text, kernel, schedule, arch) else { continue };
             *ran += 1;
-            let at = format!("{name} {sizes:?} {arch} stages={stages} warps={warps}");
+            let at = format!("{name} {sizes:?} {arch} {schedule}");
             match trial.simulate(image, &trial.dims) {
                 Err(fault) => wrong.push(format!("{at}: {fault}")),
                 Ok(found) if found != expected => wrong.push(format!("{at}: {} bytes", differing(&found, &expected))),
@@ -179,6 +194,12 @@ fn disagreements(
         }
     }
     wrong
+}
+
+/// A target, and again with the copy engine if it has one that products read from.
+fn by_threads_and_engine(arch: &str) -> Vec<(&str, Option<Copies>)> {
+    let engine = (arch == "sm_90a").then_some((arch, Some(Copies::Engine)));
+    std::iter::once((arch, None)).chain(engine).collect()
 }
 
 fn differing(found: &[Vec<u8>], expected: &[Vec<u8>]) -> usize {

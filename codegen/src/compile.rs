@@ -181,6 +181,7 @@ fn emit_here(
         ptx_version,
         target,
         params: llvm::abi(gpu),
+        maps: gpu.maps.values().cloned().collect(),
         grid: gpu.index_map.grid(),
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),

@@ -3,6 +3,7 @@
 //! The parameter list is the whole calling convention; only the runtime and the simulator read it.
 
 use crate::arch::Target;
+use crate::layout::tensor_map::TensorMapData;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
 
@@ -19,6 +20,8 @@ pub enum AbiParam {
     Scalar(Param),
     /// Number of coordinates of the n-th grid axis, 32 bits.
     GridCount(u8),
+    /// The n-th tensor map, 128 bytes at a multiple of 64.
+    TensorMap(u8),
 }
 
 /// A compiled kernel.
@@ -34,6 +37,8 @@ pub struct KernelImage {
     pub target: Target,
     /// The calling convention.
     pub params: Vec<AbiParam>,
+    /// The tensor maps, which a launch encodes for the addresses, sizes and strides of its tensors.
+    pub maps: Vec<TensorMapData>,
     /// The grid, slowest axis first. A launch has as many CTAs as the product of the counts, in one dimension.
     pub grid: Vec<GridExtent>,
     /// Threads of one CTA.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `analysis` | facts about Tile IR: uses, extents, placement |
 //! | `arch` | targets, machines and cards: instruction sets, and the limits and rates of GPUs |
-//! | `layout` | the layout algebra |
+//! | `layout` | the layout algebra, and how the copy engine sees tensors |
 //! | `gpu` | GPU IR, its atoms, text form and verifier; `gpu::analysis`: its work and its registers |
 //! | `passes`, `pipeline` | from Tile IR to GPU IR, and from GPU IR to GPU IR |
 //! | `math` | expansions of the transcendental functions |
@@ -53,3 +53,4 @@ pub use compile::{Stage, StageTimes, compile, compile_stages, compile_timed, com
 pub use error::CompileError;
 pub use explain::{Explained, explain};
 pub use image::{AbiParam, KernelImage};
+pub use layout::tensor_map::{MapAxis, MapExtents, TensorMapData};

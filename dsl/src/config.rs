@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-pub use atlas_vocabulary::{MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+pub use atlas_vocabulary::{Copies, MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 
 /// How a kernel is mapped to the machine. Enters GPU IR only. The compiler chooses whatever is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,11 +22,13 @@ pub struct Schedule {
     pub warp_grid: Option<WarpGrid>,
     /// The order in which programs run.
     pub order: Option<Order>,
+    /// Who copies the tiles that products read.
+    pub copies: Option<Copies>,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None }
+        Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None, copies: None }
     }
 }
 
@@ -50,6 +52,7 @@ impl Schedule {
             ("occupancy", Setting::Number(n)) => self.occupancy = n,
             ("warp_grid", Setting::WarpGrid(grid)) => self.warp_grid = grid,
             ("order", Setting::Order(order)) => self.order = order,
+            ("copies", Setting::Copies(copies)) => self.copies = copies,
             _ => return false,
         }
         true
@@ -63,6 +66,7 @@ impl Schedule {
             "occupancy" => Setting::Number(self.occupancy),
             "warp_grid" => Setting::WarpGrid(self.warp_grid),
             "order" => Setting::Order(self.order),
+            "copies" => Setting::Copies(self.copies),
             _ => return None,
         })
     }
@@ -91,15 +95,20 @@ impl Schedule {
     }
 
     /// Numbers that tell two schedules apart.
-    pub fn words(&self) -> [u64; 5] {
-        let Schedule { stages, warps, occupancy, warp_grid, order } = *self;
+    pub fn words(&self) -> [u64; 6] {
+        let Schedule { stages, warps, occupancy, warp_grid, order, copies } = *self;
         let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
         let order = match order {
             None => 0,
             Some(Order::Linear) => 1,
             Some(Order::Groups(rows)) => 2 + u64::from(rows),
         };
-        [stages.into(), warps.into(), occupancy.into(), grid, order]
+        let copies = match copies {
+            None => 0,
+            Some(Copies::Threads) => 1,
+            Some(Copies::Engine) => 2,
+        };
+        [stages.into(), warps.into(), occupancy.into(), grid, order, copies]
     }
 }
 

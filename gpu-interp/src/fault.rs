@@ -59,7 +59,7 @@ fn texts(k: &Kernel) -> BTreeMap<Inst, String> {
 fn insts(k: &Kernel, block: Block, f: &mut impl FnMut(Inst)) {
     for &inst in &k.blocks[block].insts {
         f(inst);
-        if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) = k.insts[inst] {
+        if let Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) | Op::Once(body) = k.insts[inst] {
             insts(k, body, f);
         }
     }

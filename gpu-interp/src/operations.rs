@@ -6,8 +6,8 @@ use crate::memory::{Cut, StageRect, matrix, shape, transposed};
 use crate::rings::{Flying, Stop, Token};
 use crate::tile::{Tile, count};
 use atlas_codegen::gpu::{
-    AccessKind, Block, CopyAtom, Inst, Op, Operand, Reach, Ring, SharedRef, Side as OperandSide, Slice, Type, Valid,
-    Value, writable,
+    AccessKind, At, Block, CopyAtom, Inst, Mover, Op, Operand, Reach, Ring, SharedRef, Side as OperandSide, Slice,
+    Type, Valid, Value, writable,
 };
 use atlas_codegen::gpu_ops;
 use atlas_dsl::ir::ParamKind;
@@ -48,6 +48,7 @@ impl Cta<'_> {
                 0 => Ok(Next::On(others.iter().map(|&v| self.held(r, v).cloned()).collect::<Result<_, _>>()?)),
                 _ => Ok(Next::Enter(*body)),
             },
+            Op::Once(body) => Ok(Next::Enter(*body)),
             Op::Yield(values) => {
                 Ok(Next::Yield(values.iter().map(|&v| self.held(r, v).cloned()).collect::<Result<_, _>>()?))
             }
@@ -106,9 +107,13 @@ impl Cta<'_> {
             }
             Op::Mma { .. } => self.start_product(r, inst),
             Op::WaitMma(v, pending) => self.end_product(r, *v, *pending),
-            Op::Acquire(..) | Op::Commit(..) | Op::Wait(..) | Op::Release(_) | Op::Drain(_) | Op::CopyWait(_) => {
-                self.protocol(r, op)
-            }
+            Op::Acquire(..)
+            | Op::Commit(..)
+            | Op::Wait(..)
+            | Op::Release(_)
+            | Op::Drain(_)
+            | Op::InitRing(_)
+            | Op::CopyWait(_) => self.protocol(r, op),
             gpu_ops!(sources elementwise views) | Op::Reduce { .. } | Op::ConvertLayout(_) => {
                 let result = k.results[inst].first().map(|&v| &k.values[v].ty);
                 let tile = |v: Value| self.tile(r, v);
@@ -246,7 +251,7 @@ impl Cta<'_> {
         let cuts = self.cuts(r, param, slices)?;
         let extents = matrix(&shape(&cuts));
         let token = self.token_of(r, to)?;
-        if atom == CopyAtom::TmaStore {
+        if atom.is_store() {
             let place = Self::place(to, self.stage(to, token, true)?, extents);
             let data = self.shared.read(place)?;
             let tensor = self.tensor(param)?;
@@ -291,11 +296,15 @@ impl Cta<'_> {
     // ----- rings -----
 
     fn protocol(&mut self, r: usize, op: &Op) -> Result<Next, Stop> {
-        let number = |at: &atlas_codegen::gpu::At| match *at {
-            atlas_codegen::gpu::At::Iteration(v) | atlas_codegen::gpu::At::Slot(v) => v,
+        let phase = |cta: &Self, at: &At| match *at {
+            At::Cursor { phase, .. } => cta.int(r, phase).map(Some),
+            At::Iteration(_) | At::Slot(_) => Ok(None),
         };
         let token = match op {
-            Op::Acquire(ring, at) => Some(self.rings.acquire(*ring, *at, self.int(r, number(at))?)?),
+            Op::Acquire(ring, at) => {
+                let (n, phase) = (self.int(r, at.number())?, phase(self, at)?);
+                Some(self.rings.acquire(*ring, *at, n, phase)?)
+            }
             Op::Commit(ring, token) => {
                 let token = token.map(|v| self.token(r, v)).transpose()?;
                 self.rings.commit(*ring, token)?;
@@ -303,7 +312,7 @@ impl Cta<'_> {
                 None
             }
             Op::Wait(ring, at) => {
-                let (n, role) = (self.int(r, number(at))?, self.roles[r].role);
+                let (n, role) = ((self.int(r, at.number())?, phase(self, at)?), self.roles[r].role);
                 let token = self.rings.wait(*ring, *at, n, role)?;
                 self.wait_for_copies(*ring, token.slot)?;
                 Some(token)
@@ -316,7 +325,8 @@ impl Cta<'_> {
             Op::Drain(ring) if !self.rings.is_drained(*ring) => {
                 return Err(Stop::Blocked("a slot was never released".to_owned()));
             }
-            Op::Drain(_) => None,
+            // Its mbarriers have no state here but the slots'.
+            Op::Drain(_) | Op::InitRing(_) => None,
             Op::CopyWait(pending) => {
                 let copies = self.roles[r].groups.wait(*pending);
                 self.arrive(copies)?;
@@ -334,7 +344,7 @@ impl Cta<'_> {
     /// Delivers the copies to a slot, of any role. If other instructions wait for copies, checks that they have arrived.
     fn wait_for_copies(&mut self, ring: Ring, slot: u32) -> Result<(), String> {
         let data = &self.k.rings[ring];
-        if self.manner.waits_for_copies || data.tx_bytes > 0 {
+        if self.manner.waits_for_copies || data.filled_by == Mover::Engine {
             for r in 0..self.roles.len() {
                 let copies = self.roles[r].groups.wait_for(&data.buffers, slot);
                 self.arrive(copies)?;

@@ -81,20 +81,32 @@ impl Rings {
         &mut self.slots[ring.as_u32() as usize][slot as usize]
     }
 
+    /// Checks the phase of a slot that is acquired or waited for with one: the parity of its rounds before this one.
+    fn phase(&self, ring: Ring, slot: u32, rounds: u32, phase: i64) -> Result<(), String> {
+        match phase == i64::from(rounds % 2) {
+            true => Ok(()),
+            false => Err(format!("slot {slot} of {ring} in phase {phase}, after {rounds} rounds")),
+        }
+    }
+
     /// The slot that is named, and its iteration if that is given.
     fn find(&self, ring: Ring, at: At, n: i64) -> Result<(u32, Option<i64>), String> {
         let stages = self.slots[ring.as_u32() as usize].len() as i64;
         match at {
             At::Iteration(_) if n < 0 => Err(format!("iteration {n} of a ring")),
             At::Iteration(_) => Ok(((n % stages) as u32, Some(n))),
-            At::Slot(_) if (0..stages).contains(&n) => Ok((n as u32, None)),
-            At::Slot(_) => Err(format!("slot {n} of a ring of {stages}")),
+            At::Slot(_) | At::Cursor { .. } if (0..stages).contains(&n) => Ok((n as u32, None)),
+            At::Slot(_) | At::Cursor { .. } => Err(format!("slot {n} of a ring of {stages}")),
         }
     }
 
     /// Gives the right to fill a slot, which has to be free.
-    pub(crate) fn acquire(&mut self, ring: Ring, at: At, n: i64) -> Result<Token, Stop> {
+    pub(crate) fn acquire(&mut self, ring: Ring, at: At, n: i64, phase: Option<i64>) -> Result<Token, Stop> {
         let (slot, iteration) = self.find(ring, at, n)?;
+        if let Some(phase) = phase {
+            let rounds = self.slot(ring, slot).generation;
+            self.phase(ring, slot, rounds, phase)?;
+        }
         let s = self.slot(ring, slot);
         match s.state {
             State::Free => {}
@@ -131,8 +143,19 @@ impl Rings {
     }
 
     /// Gives the right to read a slot, which has to be filled. Gives none if an empty commit stands for its filling.
-    pub(crate) fn wait(&mut self, ring: Ring, at: At, n: i64, role: Role) -> Result<Token, Stop> {
+    pub(crate) fn wait(
+        &mut self,
+        ring: Ring,
+        at: At,
+        (n, phase): (i64, Option<i64>),
+        role: Role,
+    ) -> Result<Token, Stop> {
         let (slot, iteration) = self.find(ring, at, n)?;
+        if let Some(phase) = phase {
+            // The round that fills it has begun.
+            let rounds = self.slot(ring, slot).generation;
+            self.phase(ring, slot, rounds.wrapping_sub(1), phase)?;
+        }
         let empty = &mut self.empty[ring.as_u32() as usize];
         let s = &mut self.slots[ring.as_u32() as usize][slot as usize];
         if s.state == State::Free && *empty > 0 {

@@ -52,7 +52,7 @@ pub use device::{Device, DeviceId, DeviceStats, Event, Stream};
 pub use error::SimFault;
 pub use error::{CompileFailure, DeviceError, DriverFailure, LaunchError, Result, RuntimeError, TensorError};
 pub use files::{standard_streams, toml_text};
-pub use gpu::{DeviceMemory, LaunchFacts};
+pub use gpu::{BoundMap, DeviceMemory, LaunchFacts};
 #[cfg(feature = "sim")]
 pub use gpu::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]

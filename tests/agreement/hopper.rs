@@ -1,6 +1,6 @@
 //! Products that a warpgroup makes asynchronously, of operands as copies, threads and registers hand them on.
 
-use super::{agrees, output, random};
+use super::{agrees, agrees_on_hopper, output, random};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
 
@@ -117,6 +117,185 @@ atlas_kernel! {
             store(y[m, n], acc);
         }
     }
+}
+
+atlas_kernel! {
+    /// Operands that the copy engine brings, of every width of a span.
+    kernel by_engine<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<T, [M, N]>)
+    tune { BM: [128, 64], BN: [64, 256], BK: [64, 32, 16], stages: [3, 2, 4], warps: [4, 8], copies: [engine] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let mut acc = zeros::<f32>([BM, BN]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            store(y[m, n], acc.cast::<T>());
+        }
+    }
+
+    /// Operands that run along M and N, of which the pitch of one may fit the engine and that of the other not.
+    kernel engine_across<T: Float>(a: &Tensor<T, [K, M]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [M, N]>)
+    tune { BK: [64, 32], stages: [2, 3], warps: [4], copies: [engine] }
+    {
+        for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
+            let mut acc = zeros::<f32>([64, 64]);
+            for k in pipeline(tiles(K, BK)) {
+                acc += dot(load(a[k, m]).t(), load(b[k, n]));
+            }
+            store(y[m, n], acc);
+        }
+    }
+
+    /// A pipeline in a loop and behind another one: the ring goes on where it stood. The tensors have more axes than the tiles.
+    kernel engine_again<T: Float>(
+        a: &Tensor<T, [G, M, K]>,
+        b: &Tensor<T, [G, N, K]>,
+        y: &mut Tensor<f32, [M, N]>,
+    )
+    tune { stages: [3, 2, 4], warps: [4], copies: [engine] }
+    {
+        for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
+            let mut acc = zeros::<f32>([64, 64]);
+            for g in 0..size(G) {
+                for k in pipeline(tiles(K, 64)) {
+                    acc += dot(load(a[g, m, k]), load(b[g, n, k]).t());
+                }
+                acc = acc * 0.5;
+                for k in pipeline(tiles(K, 32)) {
+                    acc += dot(load(a[g, m, k]), load(b[g, n, k]).t());
+                }
+            }
+            store(y[m, n], acc);
+        }
+    }
+
+    /// Two pipelines behind each other, whose rings may have the same bytes.
+    kernel engine_twice<T: Float>(
+        a: &Tensor<T, [M, K]>,
+        b: &Tensor<T, [N, K]>,
+        c: &Tensor<T, [M, L]>,
+        d: &Tensor<T, [N, L]>,
+        y: &mut Tensor<f32, [M, N]>,
+    )
+    tune { stages: [3, 2], warps: [4, 8], copies: [engine, threads] }
+    {
+        for (m, n) in grid(tiles(M, 128), tiles(N, 64)) {
+            let mut acc = zeros::<f32>([128, 64]);
+            for k in pipeline(tiles(K, 64)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            for l in pipeline(tiles(L, 64)) {
+                acc += dot(load(c[m, l]), load(d[n, l]).t());
+            }
+            store(y[m, n], acc);
+        }
+    }
+
+    /// A matrix of several, which may be none: there is nothing to read, so it is 0.
+    kernel engine_of_none<T: Float>(
+        a: &Tensor<T, [G, M, K]>,
+        b: &Tensor<T, [N, K]>,
+        y: &mut Tensor<f32, [M, N]>,
+        g: i32,
+    )
+    tune { stages: [3], warps: [4], copies: [engine] }
+    {
+        for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
+            let mut acc = zeros::<f32>([64, 64]);
+            for k in pipeline(tiles(K, 64)) {
+                acc += dot(load(a[g, m, k]), load(b[n, k]).t());
+            }
+            store(y[m, n], acc);
+        }
+    }
+
+    /// What a loop computes of products goes through shared memory beside the ring.
+    kernel engine_beside<T: Float>(
+        a: &Tensor<T, [M, K]>,
+        b: &Tensor<T, [N, K]>,
+        w: &Tensor<T, [N, N]>,
+        y: &mut Tensor<T, [M, N]>,
+    )
+    tune { stages: [3, 2], warps: [4, 8], copies: [engine] }
+    {
+        for m in grid(tiles(M, 128)) {
+            let mut acc = zeros::<f32>([128, N]);
+            for k in pipeline(tiles(K, 64)) {
+                let part = dot(load(a[m, k]), load(b[.., k]).t());
+                acc += part * part;
+            }
+            let total = sum(acc, axis = 1);
+            store(y[m, ..], (dot(acc.cast::<T>(), load(w[.., ..])) / (total + 1.0)).cast::<T>());
+        }
+    }
+}
+
+#[test]
+fn the_engine_brings_operands() {
+    for (m, n, k) in [(70, 72, 200), (129, 264, 64), (64, 64, 1000), (1, 8, 0)] {
+        let given = [random(Bf16, &[m, k]), random(Bf16, &[n, k]), output(Bf16, &[m, n])];
+        agrees_on_hopper(&by_engine, &given, 2e-2);
+    }
+    agrees_on_hopper(&by_engine, &[random(F16, &[65, 72]), random(F16, &[63, 72]), output(F16, &[65, 63])], 2e-2);
+    // The pitch is no multiple of 16 bytes: threads copy.
+    agrees_on_hopper(&by_engine, &[random(F16, &[65, 76]), random(F16, &[63, 76]), output(F16, &[65, 63])], 2e-2);
+}
+
+#[test]
+fn the_engine_fits_one_operand_or_both() {
+    for (m, n, k) in [(72, 200, 100), (72, 68, 130), (70, 72, 64), (64, 64, 8)] {
+        agrees_on_hopper(&engine_across, &[random(Bf16, &[k, m]), random(Bf16, &[k, n]), output(F32, &[m, n])], 1e-5);
+    }
+}
+
+#[test]
+fn rings_of_the_engine_go_on_in_loops() {
+    for (g, k) in [(1, 64), (2, 0), (3, 72), (2, 200), (3, 328), (0, 64)] {
+        let given = [random(Bf16, &[g, 65, k]), random(Bf16, &[g, 72, k]), output(F32, &[65, 72])];
+        agrees_on_hopper(&engine_again, &given, 1e-5);
+    }
+}
+
+#[test]
+fn tiles_of_threads_stand_beside_those_of_the_engine() {
+    for (m, k) in [(130, 200), (128, 64)] {
+        let given = [random(Bf16, &[m, k]), random(Bf16, &[64, k]), random(Bf16, &[64, 64]), output(Bf16, &[m, 64])];
+        agrees_on_hopper(&engine_beside, &given, 4e-2);
+    }
+}
+
+#[test]
+fn one_pipeline_follows_another() {
+    for (k, l) in [(200, 72), (64, 0), (0, 328)] {
+        let operands = [[130, k], [72, k], [130, l], [72, l]].map(|shape| random(Bf16, &shape));
+        let given: Vec<_> = operands.into_iter().chain([output(F32, &[130, 72])]).collect();
+        agrees_on_hopper(&engine_twice, &given, 1e-5);
+    }
+}
+
+#[test]
+fn nothing_is_read_of_an_empty_tensor() {
+    for (g, at) in [(0, 0), (1, 0), (2, 1), (2, -1), (2, 2)] {
+        let given =
+            [random(Bf16, &[g, 65, 72]), random(Bf16, &[72, 72]), output(F32, &[65, 72]), super::Given::I32(at)];
+        agrees_on_hopper(&engine_of_none, &given, 1e-5);
+    }
+}
+
+/// The tensors that the engine copies, and those that threads copy, in the first config of a space.
+fn copied(kernel: &'static KernelDef, shapes: [&[usize]; 3]) -> (usize, usize) {
+    let device = Device::sim("sm_90a").unwrap();
+    let [a, b, mut y] = shapes.map(|shape| Tensor::zeros(&device, Bf16, shape).unwrap());
+    let config = kernel.configs().into_iter().next().unwrap();
+    let launch = kernel.prepare_with(&device, &config, args![a, b, &mut y]).unwrap();
+    let image = launch.image().unwrap();
+    (image.maps.len(), usize::from(image.ptx.contains("cp.async.c")))
+}
+
+#[test]
+fn the_engine_copies_what_fits_it() {
+    assert_eq!(copied(&by_engine, [&[65, 72], &[63, 72], &[65, 63]]), (2, 0));
+    assert_eq!(copied(&by_engine, [&[65, 76], &[63, 76], &[65, 63]]), (0, 1));
 }
 
 #[test]

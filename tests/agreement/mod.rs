@@ -205,21 +205,36 @@ fn run(
     outputs.filter_map(|(_, p)| p.as_ref()).map(|p| p.whole.to_f64_vec()).collect()
 }
 
+/// The targets of a schedule of the simulator: one schedule with the instructions of Hopper alone, the others with what later
+/// GPUs run too.
+fn usual(policy: Policy) -> Vec<Target> {
+    let hopper: Option<Target> = "sm_90a".parse().ok().filter(|_| policy == Policy::Adversarial);
+    Target::all().into_iter().chain(hopper).collect()
+}
+
+/// Hopper's own target under every schedule.
+fn hopper(_: Policy) -> Vec<Target> {
+    "sm_90a".parse().into_iter().collect()
+}
+
 thread_local! {
     /// The kernels that the devices of this thread's test compiled. A device for each schedule, in each call, runs the
     /// same kernels, and which PTX they have follows from the kernel, its config and its target.
     static COMPILED: TempDir = folder();
 }
 
-/// The devices that the CPU is compared with.
+/// The devices that the CPU is compared with: the simulator under three schedules, and GPUs if the environment names some.
 pub(crate) fn devices() -> Vec<(String, Device)> {
+    devices_of(usual)
+}
+
+/// The same with the simulator's devices of these targets.
+fn devices_of(targets: fn(Policy) -> Vec<Target>) -> Vec<(String, Device)> {
     let mut devices = Vec::new();
     let compiled = CacheDir::At(COMPILED.with(|folder| folder.path().to_owned()));
     if std::env::var_os("ATLAS_NO_SIM").is_none() {
         for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {
-            // One schedule with the instructions of Hopper alone, the others with what later GPUs run too.
-            let hopper: Option<Target> = "sm_90a".parse().ok().filter(|_| policy == Policy::Adversarial);
-            for target in Target::all().into_iter().chain(hopper) {
+            for target in targets(policy) {
                 let approximation = match policy {
                     Policy::RoundRobin => Approximation::Nearest,
                     Policy::Adversarial => Approximation::Up,
@@ -267,12 +282,22 @@ fn is_defect(refused: &[(Config, String)]) -> bool {
 /// The failures of a kernel on these arguments: the devices and configs on which it fails, or differs from the CPU by
 /// more than `bound` times the largest result.
 pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: f64) -> Vec<String> {
+    disagreements_on(usual, kernel, given, bound)
+}
+
+/// The same on the simulator's devices of these targets.
+fn disagreements_on(
+    targets: fn(Policy) -> Vec<Target>,
+    kernel: &'static KernelDef,
+    given: &[Given],
+    bound: f64,
+) -> Vec<String> {
     let wanted = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));
     let configs = kernel.configs();
     let step = configs.len().div_ceil(CONFIGS).max(1);
     let picked: Vec<Option<&Config>> = std::iter::once(None).chain(configs.iter().step_by(step).map(Some)).collect();
     let mut wrong = Vec::new();
-    for (name, device) in devices() {
+    for (name, device) in devices_of(targets) {
         for &config in &picked {
             let at = format!("{} on {name}, config {}", kernel.name, config.map_or("chosen".into(), Config::to_string));
             match run(kernel, &device, config, given) {
@@ -298,7 +323,17 @@ pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: 
 /// Fails if a kernel's results on any device differ from those on the CPU.
 #[track_caller]
 pub(crate) fn agrees(kernel: &'static KernelDef, given: &[Given], bound: f64) {
-    let wrong = disagreements(kernel, given, bound);
+    none(&disagreements(kernel, given, bound));
+}
+
+/// The same on Hopper's own target, under every schedule.
+#[track_caller]
+pub(crate) fn agrees_on_hopper(kernel: &'static KernelDef, given: &[Given], bound: f64) {
+    none(&disagreements_on(hopper, kernel, given, bound));
+}
+
+#[track_caller]
+fn none(wrong: &[String]) {
     let shown = &wrong[..wrong.len().min(6)];
     assert!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), shown.join("\n"));
 }

@@ -95,9 +95,11 @@ pub(crate) fn numbers_further(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutan
         if !of(s.op()) {
             return false;
         }
-        let (At::Iteration(v) | At::Slot(v)) = at;
+        let (At::Iteration(v) | At::Slot(v) | At::Cursor { slot: v, .. }) = at;
         let further = s.plus(v, 1.0);
-        if let Op::Acquire(_, At::Iteration(v) | At::Slot(v)) | Op::Wait(_, At::Iteration(v) | At::Slot(v)) = s.op() {
+        if let Op::Acquire(_, at) | Op::Wait(_, at) = s.op()
+            && let At::Iteration(v) | At::Slot(v) | At::Cursor { slot: v, .. } = at
+        {
             *v = further;
         }
         true
@@ -115,6 +117,46 @@ pub(crate) fn first_slots(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
             Op::Acquire(_, At::Slot(v)) | Op::Wait(_, At::Slot(v)) => *v = zero,
             _ => return false,
         }
+        true
+    })
+}
+
+/// Exchanges the phases of acquired or awaited stages.
+pub(crate) fn other_phases(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let (Op::Acquire(_, At::Cursor { phase, .. }) | Op::Wait(_, At::Cursor { phase, .. })) = *s.op() else {
+            return false;
+        };
+        if !of(s.op()) {
+            return false;
+        }
+        let one = s.scalar(Op::Const(1.0), DType::I32);
+        let other = s.scalar(Op::binary(BinaryOp::Sub, one, phase), DType::I32);
+        if let Op::Acquire(_, At::Cursor { phase, .. }) | Op::Wait(_, At::Cursor { phase, .. }) = s.op() {
+            *phase = other;
+        }
+        true
+    })
+}
+
+/// Puts mbarriers to where a buffer is.
+pub(crate) fn mbarriers_in_buffers(k: &Kernel) -> Vec<Mutant> {
+    let with = k.rings.iter().filter(|(_, r)| r.mbarriers.is_some());
+    let moved = with.map(|(ring, _)| {
+        let mut mutant = k.clone();
+        mutant.rings[ring].mbarriers = Some(0);
+        (format!("{ring}"), mutant)
+    });
+    moved.collect()
+}
+
+/// Copies by the map of another tensor.
+pub(crate) fn other_maps(k: &Kernel) -> Vec<Mutant> {
+    let maps: Vec<_> = k.maps.keys().collect();
+    at_each(k, |s| {
+        let Op::Copy { atom: CopyAtom::Tma(map), .. } = s.op() else { return false };
+        let Some(&other) = maps.iter().find(|&m| m != map) else { return false };
+        *map = other;
         true
     })
 }

@@ -25,7 +25,7 @@ dims M: ?4, D = 8
 layout #0 = [8, 8] threads (8:1@1, 4:1@0) regs (2:4@0)
 buffer %X: shared f32 [2] [8, 8] pitch 32 swizzle<0,4,3> at 0
 buffer %Y: shared f32 [1] [8, 8] pitch 32 swizzle<0,4,3> at 512
-ring %ring0: stages 2 over (%X) producer cta, consumer cta
+ring %ring0: stages 2 over (%X)
 programs (%0) = linear (tiles(M, 8))
 role all scope cta {
   %1: i32 = const 0.0

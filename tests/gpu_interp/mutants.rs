@@ -4,10 +4,11 @@ use crate::gpu_interp::edits::{self, Mutant};
 use crate::gpu_interp::trial::{Passed, Trial, manners, passes};
 use crate::kernels::{Sizes, exact_case, target};
 use atlas_codegen::gpu::{
-    AccessKind, Kernel, Lowered, Op, SharedRef, UnsignedOp, VerifiedKernel, verify_constructs, verify_gpu,
+    AccessKind, FenceKind, Kernel, Lowered, Op, SharedRef, UnsignedOp, VerifiedKernel, verify_constructs, verify_gpu,
 };
 use atlas_codegen::notes::Notes;
 use atlas_codegen::{Platform, passes as page};
+use atlas_dsl::config::Copies;
 use atlas_dsl::diag::Code;
 use atlas_dsl::{Schedule, Verified};
 
@@ -40,10 +41,11 @@ struct Subject {
     sizes: Sizes,
     schedule: (u32, u32),
     target: &'static str,
+    copies: Option<Copies>,
 }
 
 const fn of(name: &'static str, case: (&'static str, &'static str), sizes: Sizes, schedule: (u32, u32)) -> Subject {
-    Subject { name, case, sizes, schedule, target: "sm_90" }
+    Subject { name, case, sizes, schedule, target: "sm_90", copies: None }
 }
 
 /// The same, whose products warpgroups make.
@@ -56,6 +58,16 @@ const fn by_warpgroups(
     Subject { target: "sm_90a", ..of(name, case, sizes, schedule) }
 }
 
+/// The same, whose operands the copy engine brings.
+const fn by_engine(
+    name: &'static str,
+    case: (&'static str, &'static str),
+    sizes: Sizes,
+    schedule: (u32, u32),
+) -> Subject {
+    Subject { copies: Some(Copies::Engine), ..by_warpgroups(name, case, sizes, schedule) }
+}
+
 impl Subject {
     fn kernel(&self) -> Verified<atlas_dsl::Kernel> {
         exact_case(self.case.0, self.case.1)
@@ -63,12 +75,12 @@ impl Subject {
 
     fn schedule(&self) -> Schedule {
         let (stages, warps) = self.schedule;
-        Schedule { stages, warps, ..Schedule::default() }
+        Schedule { stages, warps, copies: self.copies, ..Schedule::default() }
     }
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 16] = [
+const SUBJECTS: [Subject; 17] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -84,6 +96,7 @@ const SUBJECTS: [Subject; 16] = [
     of("state", ("state", "bf16"), &[("N", 32), ("K", 64)], (2, 4)),
     of("columns", ("columns", "bf16"), &[("M", 37)], (2, 1)),
     by_warpgroups("warpgroup", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 328)], (3, 4)),
+    by_engine("engine", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (3, 4)),
     by_warpgroups("handed", ("handed", "bf16"), &[("M", 37), ("N", 64), ("K", 136)], (2, 4)),
 ];
 
@@ -99,6 +112,8 @@ const CARRIED: Names = &["product", "two stages"];
 const COPIES: Names = &["product", "two stages", "one stage", "transposed", "chained", "twice", "edges", "masked"];
 /// With programs that run in groups.
 const GROUPED: Names = &["groups"];
+/// With copies by the engine.
+const ENGINE: Names = &["engine"];
 /// With loops.
 const LOOPS: Names =
     &["product", "one stage", "transposed", "chained", "twice", "edges", "steps", "steps in f32", "state"];
@@ -260,6 +275,30 @@ const ROWS: &[Row] = &[
     row("an operand of a warpgroup transposed", "lower_tiles", Notices::Interpreter, &["warpgroup", "handed"], |k| {
         edits::right_operands(k, |b| SharedRef { transposed: !b.transposed, ..b })
     }),
+    row("a release of the engine's stage left out", "interleave_copies", Notices::Interpreter, ENGINE, |k| {
+        edits::without(k, |op| matches!(op, Op::Release(_)))
+    }),
+    row("a fill by the engine left out", "expand_loops", Notices::Interpreter, ENGINE, |k| {
+        edits::without(k, |op| matches!(op, Op::If(..)))
+    }),
+    row("a copy by the engine left out", "lower_tiles", Notices::Interpreter, ENGINE, |k| {
+        edits::without(k, |op| matches!(op, Op::Copy { .. }))
+    }),
+    row("a copy by another tensor's map", "select_copy_atoms", Notices::Verifier(446), ENGINE, edits::other_maps),
+    row("an acquired phase that is the other", "lower_rings", Notices::Interpreter, ENGINE, |k| {
+        edits::other_phases(k, |op| matches!(op, Op::Acquire(..)))
+    }),
+    row("an awaited phase that is the other", "lower_rings", Notices::Interpreter, ENGINE, |k| {
+        edits::other_phases(k, |op| matches!(op, Op::Wait(..)))
+    }),
+    row("a cursor of the engine one further", "lower_rings", Notices::Interpreter, ENGINE, edits::cursors_further),
+    row("a set-up of mbarriers left out", "lower_rings", Notices::Simulator, ENGINE, |k| {
+        edits::without(k, |op| matches!(op, Op::InitRing(_)))
+    }),
+    row("a fence of mbarriers left out", "insert_barriers", Notices::Verifier(460), ENGINE, |k| {
+        edits::without(k, |op| matches!(op, Op::Fence(FenceKind::MbarrierInit)))
+    }),
+    row("mbarriers in a buffer", "allocate_shared", Notices::Verifier(413), ENGINE, edits::mbarriers_in_buffers),
     row("a vector too wide", "select_accesses", Notices::Verifier(445), LOOPS, edits::wider_vectors),
     row("matrices of what lies otherwise", "select_accesses", Notices::Verifier(445), &["sums", "state"], |k| {
         edits::other_forms(k, |form| matches!(form, AccessKind::Vector { .. }).then_some(AccessKind::Matrix))

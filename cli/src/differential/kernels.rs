@@ -195,7 +195,7 @@ impl Ready {
             block: [image.threads, 1, 1],
             cluster: None,
             shared_bytes: image.shared_bytes,
-            params: &self.compiled.params(&addresses),
+            params: &self.compiled.simulated_params(&addresses),
         };
         launch::run(&launch, &mut memory, &Options::default())?;
         Ok(memory.read(addresses[self.output.arg], self.buffers[self.output.arg].len() as u64)?.to_vec())

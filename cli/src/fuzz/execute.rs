@@ -3,7 +3,7 @@
 use super::values::Argument;
 use atlas_codegen::{AbiParam, KernelImage};
 use atlas_dsl::{Kernel, Schedule, Verified};
-use atlas_runtime::{Device, TileArg, launch_tile_ir, programs};
+use atlas_runtime::{BoundMap, Device, TileArg, launch_tile_ir, programs};
 use atlas_sim::alu::{Approximation, Arithmetic};
 use atlas_sim::fault::{Fault, FaultKind};
 use atlas_sim::launch::{Launch, Options, Policy};
@@ -105,6 +105,10 @@ impl<'a> Ready<'a> {
     fn params(&self, addresses: &[u64]) -> Vec<u8> {
         let mut block = vec![0; self.program.param_bytes as usize];
         for (slot, &param) in self.program.params.iter().zip(&self.image.params) {
+            if let AbiParam::TensorMap(n) = param {
+                block[slot.offset as usize..][..128].copy_from_slice(&self.map(n, addresses));
+                continue;
+            }
             let bytes = (slot.bytes as usize).min(8);
             let bits = self.value(param, addresses).to_le_bytes();
             block[slot.offset as usize..][..bytes].copy_from_slice(&bits[..bytes]);
@@ -112,11 +116,20 @@ impl<'a> Ready<'a> {
         block
     }
 
+    /// A tensor map as the simulator encodes it; zeros if the engine takes no such tensor, which is a fault where it is read.
+    fn map(&self, n: u8, addresses: &[u64]) -> [u8; 128] {
+        let map = &self.image.maps[usize::from(n)];
+        let Argument::Tensor { placed, .. } = &self.arguments[map.param.as_u32() as usize] else { return [0; 128] };
+        let bound = BoundMap::new(map, placed.dtype, &placed.dims, &placed.strides);
+        bound.map_or([0; 128], |bound| bound.simulated(self.value(AbiParam::Ptr(map.param), addresses)))
+    }
+
     fn value(&self, param: AbiParam, addresses: &[u64]) -> u64 {
         let argument = |p: atlas_dsl::Param| &self.arguments[p.as_u32() as usize];
         match param {
             AbiParam::Dim(d) => self.dims[d.as_u32() as usize],
             AbiParam::GridCount(axis) => self.image.grid[usize::from(axis)].count(self.dims),
+            AbiParam::TensorMap(_) => 0,
             AbiParam::Ptr(p) => match argument(p) {
                 Argument::Tensor { placed, .. } => {
                     addresses[p.as_u32() as usize] + placed.offset * u64::from(placed.dtype.bytes())

@@ -1,9 +1,9 @@
 //! The decisions about a kernel before anything is lowered. A config that cannot work is refused here, from extents only.
 //!
 //! The order follows from what each decision needs: the available instructions, the uses of tiles, their homes and the warps
-//! that compute them, lower bounds on resources, the order of programs. The passes follow these decisions.
+//! that compute them, lower bounds on resources, who copies tiles, the order of programs. The passes follow these decisions.
 
-use super::{Approximations, Bounds, Extents, Placement, Uses, order, refuse_unencodable};
+use super::{Approximations, Bounds, Extents, Paths, Placement, Uses, order, refuse_unencodable};
 use crate::arch::Machine;
 use crate::arch::Target;
 use crate::error::CompileError;
@@ -18,6 +18,8 @@ pub struct LoweringDecisions {
     pub uses: Uses,
     /// The home and the layout of each tile; each product's atom and grid of warps.
     pub placement: Placement,
+    /// Who copies each tile that products read.
+    pub paths: Paths,
     /// Which elements of each tile are real.
     pub extents: Extents,
     /// Which functions may be approximate.
@@ -43,8 +45,9 @@ impl LoweringDecisions {
         let placement = Placement::of(kernel, &uses, schedule, target)?;
         Bounds::of(kernel, &uses, &placement, schedule).check(schedule, &limits)?;
         refuse_unencodable(kernel, &uses, &placement)?;
+        let paths = Paths::of(kernel, &uses, &placement, schedule, target);
         let extents = Extents::of(kernel, &placement);
         let approximations = Approximations::of(kernel, &uses);
-        Ok(LoweringDecisions { uses, placement, extents, approximations, order })
+        Ok(LoweringDecisions { uses, placement, paths, extents, approximations, order })
     }
 }

@@ -24,7 +24,7 @@ constructs! {
     CLUSTERS: 1 = "clusters";
     /// Coordinates that the index map gives: to the kernel, or by `programs`.
     PROGRAMS: 2 = "programs";
-    /// The copy engine: its copies, the bytes that rings expect of it, rings between parts of the CTA, `drain`.
+    /// The copy engine's copies to shared memory, and rings that it fills.
     ENGINE: 3 = "engine";
     /// Products that run on after a wait, which leaves some pending, and accumulators by condition.
     IN_FLIGHT: 4 = "in-flight";
@@ -56,6 +56,10 @@ constructs! {
     ACCESS_KINDS: 17 = "access-kinds";
     /// Copies without an atom.
     OPEN_COPIES: 18 = "open-copies";
+    /// The copy engine's stores, and rings that it reads; `drain`.
+    ENGINE_STORES: 19 = "engine-stores";
+    /// Stages of rings that the engine fills by cursor; `once`, and `init` of their mbarriers.
+    CURSORS: 20 = "cursors";
 }
 
 impl Constructs {

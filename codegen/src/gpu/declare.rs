@@ -4,7 +4,7 @@
 //! enum [`Op`](super::Op), the walks over what an operation mentions and what passes ask here, the printer and the parser in
 //! `text_ops`. So an operation without one of these does not compile, and no list of operations stands anywhere else.
 
-use super::ids::{Block, Buffer, Ring, Value};
+use super::ids::{Block, Buffer, Ring, TensorMap, Value};
 use atlas_dsl::{Dim, Param, Table};
 
 /// Something that an operation names.
@@ -22,6 +22,8 @@ pub enum Mention {
     Buffer(Buffer),
     /// A ring.
     Ring(Ring),
+    /// A tensor map.
+    Map(TensorMap),
     /// The body that the operation runs.
     Body(Block),
 }

@@ -1,7 +1,7 @@
 //! What GPU IR operations are made of beside values: places in tensors and in shared memory, and choices of instructions.
 
 use super::effects::Effects;
-use super::ids::{Buffer, Value};
+use super::ids::{Buffer, TensorMap, Value};
 use atlas_dsl::reach::Reach;
 use atlas_dsl::{DType, Dim};
 
@@ -150,12 +150,12 @@ pub enum CopyAtom {
     CpAsync(u32),
     /// `ld.global` and `st.shared`, element by element, for tensors that no vector fits.
     Direct,
-    /// The tensor copy engine, one thread issuing.
-    Tma,
+    /// The tensor copy engine by a tensor map, one thread issuing; out-of-bounds elements are zero-filled.
+    Tma(TensorMap),
     /// The same, delivered to every CTA of the cluster.
-    TmaMulticast,
-    /// The copy engine from shared to global memory.
-    TmaStore,
+    TmaMulticast(TensorMap),
+    /// The copy engine from shared to global memory; out-of-bounds elements are dropped.
+    TmaStore(TensorMap),
 }
 
 impl CopyAtom {
@@ -164,8 +164,8 @@ impl CopyAtom {
         let to_shared = Effects::READS_GLOBAL.and(Effects::WRITES_SHARED).and(Effects::ASYNC);
         match self {
             CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => to_shared,
-            CopyAtom::Tma | CopyAtom::TmaMulticast => to_shared.and(Effects::ENGINE),
-            CopyAtom::TmaStore => {
+            CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) => to_shared.and(Effects::ENGINE),
+            CopyAtom::TmaStore(_) => {
                 Effects::READS_SHARED.and(Effects::WRITES_GLOBAL).and(Effects::ASYNC).and(Effects::ENGINE)
             }
         }
@@ -176,8 +176,21 @@ impl CopyAtom {
         match self {
             CopyAtom::CpAsync(bytes) => Some(bytes),
             CopyAtom::Direct => Some(dtype.bytes()),
-            CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => None,
+            CopyAtom::Open | CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => None,
         }
+    }
+
+    /// The tensor map, of a copy by the engine.
+    pub const fn map(self) -> Option<TensorMap> {
+        match self {
+            CopyAtom::Tma(map) | CopyAtom::TmaMulticast(map) | CopyAtom::TmaStore(map) => Some(map),
+            CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => None,
+        }
+    }
+
+    /// True if it reads shared memory and writes a tensor, not the other way round.
+    pub const fn is_store(self) -> bool {
+        matches!(self, CopyAtom::TmaStore(_))
     }
 }
 
@@ -188,6 +201,22 @@ pub enum At {
     Iteration(Value),
     /// That of this number, below the ring's stages.
     Slot(Value),
+    /// That of this number, in an even or an odd round of the ring.
+    Cursor {
+        /// i32 scalar, below the ring's stages.
+        slot: Value,
+        /// i32 scalar: 0 in the first round of the ring, 1 in the second, and so on in turn.
+        phase: Value,
+    },
+}
+
+impl At {
+    /// The number of the iteration or of the stage.
+    pub const fn number(self) -> Value {
+        match self {
+            At::Iteration(n) | At::Slot(n) | At::Cursor { slot: n, .. } => n,
+        }
+    }
 }
 
 /// An operation on i32 scalars that are taken for unsigned numbers.
@@ -217,16 +246,19 @@ impl UnsignedOp {
 pub enum FenceKind {
     /// Generic accesses before, async-proxy accesses after.
     ProxyAsync,
+    /// Set-up of mbarriers before, uses of them by the copy engine after.
+    MbarrierInit,
 }
 
 impl FenceKind {
     /// All of them.
-    pub const ALL: [FenceKind; 1] = [FenceKind::ProxyAsync];
+    pub const ALL: [FenceKind; 2] = [FenceKind::ProxyAsync, FenceKind::MbarrierInit];
 
     /// The word of the text form.
     pub const fn name(self) -> &'static str {
         match self {
             FenceKind::ProxyAsync => "proxy.async",
+            FenceKind::MbarrierInit => "mbarrier.init",
         }
     }
 }

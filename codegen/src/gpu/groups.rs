@@ -61,6 +61,7 @@ macro_rules! gpu_ops {
             | $crate::gpu::Op::Wait(..)
             | $crate::gpu::Op::Release(_)
             | $crate::gpu::Op::Drain(_)
+            | $crate::gpu::Op::InitRing(_)
     };
     // What orders accesses to memory besides.
     (orders) => {
@@ -71,6 +72,7 @@ macro_rules! gpu_ops {
         $crate::gpu::Op::Loop { .. }
             | $crate::gpu::Op::Programs(_)
             | $crate::gpu::Op::If(..)
+            | $crate::gpu::Op::Once(_)
             | $crate::gpu::Op::Yield(_)
     };
     ($first:ident $($other:ident)+) => {

@@ -13,6 +13,8 @@ ids! {
     Buffer = "buf",
     /// A ring of buffer stages.
     Ring = "ring",
+    /// A tensor map.
+    TensorMap = "map",
     /// A role region.
     Role = "role",
 }

@@ -1,8 +1,9 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
-use super::ids::{Block, Buffer, Inst, Ring, Role, Value};
+use super::ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 use super::{AccessKind, Cache, Op};
 use crate::arch::Target;
+use crate::layout::tensor_map::TensorMapData;
 use crate::layout::{Fragment, SharedLayout};
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
@@ -117,20 +118,47 @@ impl BufferData {
     }
 }
 
+/// Who fills or reads the stages of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mover {
+    /// Threads of the CTA.
+    Threads,
+    /// The tensor copy engine.
+    Engine,
+}
+
 /// A ring: buffers that are filled and read stage by stage.
+///
+/// The stages of a ring that threads fill are ordered by groups of copies and barriers of the CTA. Those of a ring that the
+/// engine fills have two mbarriers each: one is complete when the bytes are there, the other when all readers are done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RingData {
     /// Number of stages.
     pub stages: u32,
     /// The buffers, each of as many stages.
     pub buffers: Vec<Buffer>,
-    /// Bytes that the copy engine delivers per stage; 0 when threads copy.
-    pub tx_bytes: u32,
     /// Who fills it.
-    pub producer: Scope,
+    pub filled_by: Mover,
     /// Who reads it.
-    pub consumer: Scope,
+    pub read_by: Mover,
+    /// Byte offset of the mbarriers, twice as many as stages, once they are placed: of a ring that the engine fills.
+    pub mbarriers: Option<u32>,
 }
+
+impl RingData {
+    /// A ring of one stage that threads fill and read.
+    pub fn of_threads(buffers: Vec<Buffer>) -> RingData {
+        RingData { stages: 1, buffers, filled_by: Mover::Threads, read_by: Mover::Threads, mbarriers: None }
+    }
+
+    /// Bytes of the mbarriers; 0 if the ring has none.
+    pub fn mbarrier_bytes(&self) -> u32 {
+        if self.filled_by == Mover::Engine { 2 * MBARRIER_BYTES * self.stages } else { 0 }
+    }
+}
+
+/// Bytes of an mbarrier, and what its address is a multiple of.
+pub const MBARRIER_BYTES: u32 = 8;
 
 /// How CTAs find their programs: what `lower_programs` computes. After it, how many CTAs there are.
 ///
@@ -216,6 +244,8 @@ pub struct Kernel {
     pub index_map: IndexMap,
     /// One coordinate per grid axis: an i32 scalar. None where `programs` or instructions of the body give them.
     pub coords: Vec<Value>,
+    /// Tensor maps.
+    pub maps: PrimaryMap<TensorMap, TensorMapData>,
     /// Shared buffers.
     pub buffers: PrimaryMap<Buffer, BufferData>,
     /// Rings.
@@ -255,6 +285,7 @@ impl Kernel {
             tables: PrimaryMap::new(),
             index_map: IndexMap::Linear(Vec::new()),
             coords: Vec::new(),
+            maps: PrimaryMap::new(),
             buffers: PrimaryMap::new(),
             rings: PrimaryMap::new(),
             roles: PrimaryMap::new(),
@@ -271,7 +302,7 @@ impl Kernel {
     pub fn ptx_version(&self) -> (u32, u32) {
         let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::EvictLast | Cache::EvictFirst, .. });
         match () {
-            () if self.insts.values().any(Op::is_asynchronous) => (8, 0),
+            () if !self.maps.is_empty() || self.insts.values().any(Op::is_asynchronous) => (8, 0),
             () if self.insts.values().any(hints) => (7, 4),
             () => (6, 0),
         }
@@ -337,6 +368,17 @@ impl Kernel {
 
     /// Shared memory of one CTA in bytes, once buffers are placed.
     pub fn shared_bytes(&self) -> u32 {
-        self.buffers.values().map(|b| b.offset.unwrap_or(0) + b.bytes()).max().unwrap_or(0)
+        let buffers = self.buffers.values().map(|b| b.offset.unwrap_or(0) + b.bytes());
+        let mbarriers = self.rings.values().map(|r| r.mbarriers.map_or(0, |at| at + r.mbarrier_bytes()));
+        buffers.chain(mbarriers).max().unwrap_or(0)
+    }
+
+    /// Bytes that the copy engine brings to a stage of a ring.
+    pub fn stage_bytes(&self, ring: Ring) -> u32 {
+        let bytes = |&b: &Buffer| {
+            let data = &self.buffers[b];
+            data.layout.rows * data.layout.cols * data.dtype.bytes()
+        };
+        self.rings[ring].buffers.iter().map(bytes).sum()
     }
 }

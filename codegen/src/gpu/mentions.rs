@@ -3,7 +3,7 @@
 use super::atom::{MmaAtom, Side};
 use super::declare::{Field, Mention};
 use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
-use super::ids::{Block, Buffer, Ring, Value};
+use super::ids::{Block, Buffer, Ring, TensorMap, Value};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{Dim, Param, Table};
@@ -20,9 +20,7 @@ macro_rules! plain {
 }
 
 plain!(f64, u8, u32, (u32, u32, u32), Vec<u8>);
-plain!(
-    UnsignedOp, UnaryOp, BinaryOp, Predicate, ReduceOp, LoopKind, Accuracy, Cache, CopyAtom, FenceKind, MmaAtom, Side
-);
+plain!(UnsignedOp, UnaryOp, BinaryOp, Predicate, ReduceOp, LoopKind, Accuracy, Cache, FenceKind, MmaAtom, Side);
 
 /// Fields that are one thing which operations mention.
 macro_rules! entity {
@@ -37,7 +35,7 @@ macro_rules! entity {
     )+};
 }
 
-entity!(Dim Dim, Param Param, Table Table, Buffer Buffer, Ring Ring, Block Body);
+entity!(Dim Dim, Param Param, Table Table, Buffer Buffer, Ring Ring, TensorMap Map, Block Body);
 
 impl Field for Value {
     fn mentions(&self, f: &mut dyn FnMut(Mention)) {
@@ -117,14 +115,32 @@ impl Field for Slice {
 
 impl Field for At {
     fn mentions(&self, f: &mut dyn FnMut(Mention)) {
-        let (At::Iteration(v) | At::Slot(v)) = self;
-        v.mentions(f);
+        match self {
+            At::Iteration(v) | At::Slot(v) => v.mentions(f),
+            At::Cursor { slot, phase } => {
+                slot.mentions(f);
+                phase.mentions(f);
+            }
+        }
     }
 
     fn replace(&mut self, f: &mut dyn FnMut(Value) -> Value) {
-        let (At::Iteration(v) | At::Slot(v)) = self;
-        v.replace(f);
+        match self {
+            At::Iteration(v) | At::Slot(v) => v.replace(f),
+            At::Cursor { slot, phase } => {
+                slot.replace(f);
+                phase.replace(f);
+            }
+        }
     }
+}
+
+impl Field for CopyAtom {
+    fn mentions(&self, f: &mut dyn FnMut(Mention)) {
+        self.map().mentions(f);
+    }
+
+    fn replace(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
 }
 
 impl Field for Operand {

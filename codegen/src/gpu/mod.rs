@@ -33,6 +33,7 @@ mod verified;
 mod verify;
 mod verify_access_kinds;
 mod verify_constructs;
+mod verify_engine;
 mod verify_flow;
 mod verify_memory;
 mod verify_overlap;
@@ -50,9 +51,10 @@ pub use extract_slice::slice_layout;
 pub use fields::{
     Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
 };
-pub use ids::{Block, Buffer, Inst, Ring, Role, Value};
+pub use ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 pub use kernel::{
-    BlockData, BufferData, IndexMap, Kernel, Owner, RingData, RoleData, Scope, Type, ValueData, ValueDef,
+    BlockData, BufferData, IndexMap, Kernel, MBARRIER_BYTES, Mover, Owner, RingData, RoleData, Scope, Type, ValueData,
+    ValueDef,
 };
 pub use op::Op;
 pub use parse::parse_gpu;

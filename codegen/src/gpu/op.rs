@@ -167,6 +167,8 @@ macro_rules! operation_table {
             Wait(ring: Ring, at: At) = "wait " [ring at] gives 1, Effects::ORDERS;
             /// Ends the reading of the token's stage.
             Release(token: Value) = "release " [token] gives 0, Effects::ORDERS;
+            /// Sets the mbarriers of a ring up, by one thread.
+            InitRing(ring: Ring) = "init " [ring] gives 0, Effects::ORDERS;
             /// Waits until every consumer has released every stage.
             Drain(ring: Ring) = "drain " [ring] gives 0, Effects::ORDERS;
             /// Waits until at most so many of this thread's committed copy groups are pending.
@@ -195,6 +197,8 @@ macro_rules! operation_table {
             /// these values.
             If(condition: Value, body: Block, others: Vec<Value>) = "if " [condition body [" else " others]]
                 gives others, Effects::CONTROL;
+            /// One thread of the role runs the body, which fills stages by the copy engine; its warp meets again behind it.
+            Once(body: Block) = "once" [body] gives 0, Effects::CONTROL;
             /// Ends the body of a loop, or of an `if` with results.
             Yield(values: Vec<Value>) = "yield" [[" " values]] gives 0, Effects::CONTROL;
         }

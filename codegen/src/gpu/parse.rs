@@ -9,10 +9,11 @@
 //! operation, ATL006 nesting too deep.
 
 use super::{
-    AccessKind, Block, BlockData, Buffer, BufferData, IndexMap, Kernel, Owner, Ring, RingData, RoleData, Scope, Type,
-    Value,
+    AccessKind, Block, BlockData, Buffer, BufferData, IndexMap, Kernel, Mover, Owner, Ring, RingData, RoleData, Scope,
+    TensorMap, Type, Value,
 };
 use crate::arch::Target;
+use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_dsl::text::head::{HeadMut, Parsed, dtype};
 use atlas_dsl::text::{Cursor, Token, TokenKind as T};
@@ -31,6 +32,7 @@ pub fn parse_gpu(src: &str) -> Result<Kernel, Diagnostics> {
         values: BTreeMap::new(),
         buffers: BTreeMap::new(),
         rings: BTreeMap::new(),
+        maps: BTreeMap::new(),
         depth: 0,
     };
     parser.kernel()?;
@@ -44,6 +46,7 @@ pub(super) struct Parser<'s> {
     values: BTreeMap<&'s str, Value>,
     buffers: BTreeMap<&'s str, Buffer>,
     rings: BTreeMap<&'s str, Ring>,
+    maps: BTreeMap<&'s str, TensorMap>,
     depth: usize,
 }
 
@@ -66,6 +69,9 @@ impl<'s> Parser<'s> {
         HeadMut { params, dims, tables }.read(text)?;
         while self.text.eat_word("layout") {
             self.layout()?;
+        }
+        while self.text.eat_word("map") {
+            self.map_data()?;
         }
         while self.text.eat_word("buffer") {
             self.buffer_data()?;
@@ -103,6 +109,33 @@ impl<'s> Parser<'s> {
     fn layout_number(&mut self) -> Parsed<u32> {
         mark(&mut self.text, "#")?;
         self.text.int()
+    }
+
+    /// `%map0 = %a [1: 64, 0: 128] span 128`.
+    fn map_data(&mut self) -> Parsed<()> {
+        let name = self.text.expect(T::Value)?;
+        self.text.expect(T::Equals)?;
+        let param = self.param()?;
+        self.text.expect(T::LBracket)?;
+        let axes = self.text.list(T::RBracket, |text| {
+            let axis = text.int()?;
+            text.expect(T::Colon)?;
+            Ok(MapAxis { axis, size: text.int()? })
+        })?;
+        self.text.expect_word("span")?;
+        let span = self.text.int()?;
+        self.is_free(name)?;
+        self.maps.insert(name.name(), self.kernel.maps.push(TensorMapData { param, axes, span }));
+        Ok(())
+    }
+
+    /// `(%map0)`.
+    pub(super) fn map_in_parens(&mut self) -> Parsed<TensorMap> {
+        self.text.expect(T::LParen)?;
+        let token = self.text.expect(T::Value)?;
+        let map = find(&self.maps, token, "tensor map")?;
+        self.text.expect(T::RParen)?;
+        Ok(map)
     }
 
     /// `%A: shared bf16 [4] [128, 64] pitch 128 swizzle<3,4,3> owner cluster at 0`.
@@ -143,7 +176,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// `%r: stages 4 over (%A, %B) tx 49152 producer thread, consumer warpgroup`.
+    /// `%r: stages 4 over (%A, %B) from engine at 196608`.
     fn ring_data(&mut self) -> Parsed<()> {
         let name = self.text.expect(T::Value)?;
         self.text.expect(T::Colon)?;
@@ -156,16 +189,22 @@ impl<'s> Parser<'s> {
             let token = text.expect(T::Value)?;
             find(known, token, "buffer")
         })?;
-        let tx_bytes = if self.text.eat_word("tx") { self.text.int()? } else { 0 };
-        self.text.expect_word("producer")?;
-        let producer = self.scope()?;
-        self.text.expect(T::Comma)?;
-        self.text.expect_word("consumer")?;
-        let consumer = self.scope()?;
+        let filled_by = self.mover("from")?;
+        let read_by = self.mover("to")?;
+        let mbarriers = if self.text.eat_word("at") { Some(self.text.int()?) } else { None };
         self.is_free(name)?;
-        let ring = self.kernel.rings.push(RingData { stages, buffers, tx_bytes, producer, consumer });
+        let ring = self.kernel.rings.push(RingData { stages, buffers, filled_by, read_by, mbarriers });
         self.rings.insert(name.name(), ring);
         Ok(())
+    }
+
+    /// ` from engine` or ` to engine`, or nothing.
+    fn mover(&mut self, word: &str) -> Parsed<Mover> {
+        if !self.text.eat_word(word) {
+            return Ok(Mover::Threads);
+        }
+        self.text.expect_word("engine")?;
+        Ok(Mover::Engine)
     }
 
     /// `programs (%m, %n) = grouped(8) (tiles(M, 128), N)`.
@@ -253,7 +292,8 @@ impl<'s> Parser<'s> {
 
     fn is_free(&self, name: Token<'s>) -> Parsed<()> {
         let word = name.name();
-        if self.values.contains_key(word) || self.buffers.contains_key(word) || self.rings.contains_key(word) {
+        let named = [self.buffers.contains_key(word), self.rings.contains_key(word), self.maps.contains_key(word)];
+        if self.values.contains_key(word) || named.contains(&true) {
             return Err(Diagnostic::new(4, name.loc, format!("{name} is defined twice")));
         }
         Ok(())

@@ -6,9 +6,10 @@
 //!   %y: out bf16[M, D] strides [64, 1] align 16,
 //! )
 //! dims M: ?1, D = 64
+//! map %map0 = %x [1: 64, 0: 64] span 128
 //! layout #0 = [64, 64] threads (8:8@1, 4:1@0, 4:4@0) regs (8:1@1, 4:16@0)
 //! buffer %X: shared bf16 [2] [64, 64] pitch 128 swizzle<3,4,3> at 0
-//! ring %ring0: stages 2 over (%X) producer cta, consumer cta
+//! ring %ring0: stages 2 over (%X)
 //! programs (%0) = linear (tiles(M, 64))
 //! role all scope cta {
 //!   %1: bf16 #0 = load.global %x[%0 : 64, 0 ..+ 64]
@@ -19,13 +20,14 @@
 //! A type is `f32` (a scalar), `f32 #0` (a fragment), `inflight f32 #0` or `token %ring0`. Slices:
 //! `%c` or `%c in_bounds` (an element), `%t : 64 + 8 ..+ 16` (16 elements from the 8th of the t-th tile of
 //! 64), `%s + 8 ..+ 16` (16 elements from s + 8), `8 ..+ 16`. A shared reference is
-//! `%X[%token] at (row, column) transposed`.
+//! `%X[%token] at (row, column) transposed`. A map has the axes of its tensor, innermost first, with the extents of a box.
+//! A ring that the copy engine fills is `from engine`, one that it reads `to engine`.
 //!
 //! The text is canonical: values are numbered in the order of their definition, layouts in the order
 //! of their first use. Source places are not part of it. A kernel that breaks the verifier's rules
 //! still prints.
 
-use super::{Block, Buffer, IndexMap, Inst, Kernel, Op, Owner, Ring, RoleData, Scope, Type, Value};
+use super::{Block, Buffer, IndexMap, Inst, Kernel, Mover, Op, Owner, Ring, RoleData, Scope, TensorMap, Type, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::text::bodies::{Bodies, BodyPrinter, Numbering};
@@ -88,7 +90,8 @@ fn is_scalar(kernel: &Kernel, layout: &Fragment) -> bool {
 
 /// The names of the buffers, made words and made unique.
 fn buffer_names(kernel: &Kernel) -> Vec<String> {
-    let mut taken: BTreeSet<String> = kernel.rings.keys().map(ring_name).collect();
+    let mut taken: BTreeSet<String> =
+        kernel.rings.keys().map(ring_name).chain(kernel.maps.keys().map(map_name)).collect();
     let mut names = Vec::new();
     for data in kernel.buffers.values() {
         let mut base: String =
@@ -109,6 +112,10 @@ fn buffer_names(kernel: &Kernel) -> Vec<String> {
 
 fn ring_name(ring: Ring) -> String {
     format!("ring{}", ring.index())
+}
+
+fn map_name(map: TensorMap) -> String {
+    format!("map{}", map.index())
 }
 
 pub(super) struct Printer<'k> {
@@ -142,6 +149,10 @@ impl Printer<'_> {
         if self.kernel.rings.is_valid(r) { ring_name(r) } else { format!("missing_{}", r.index()) }
     }
 
+    pub(super) fn map(&self, map: TensorMap) -> String {
+        if self.kernel.maps.is_valid(map) { map_name(map) } else { format!("missing_{}", map.index()) }
+    }
+
     fn tile(&self, dtype: DType, layout: &Fragment) -> String {
         match self.layouts.iter().position(|&known| known == layout) {
             Some(n) => format!("{dtype} #{n}"),
@@ -163,6 +174,7 @@ impl Printer<'_> {
         for (i, layout) in self.layouts.iter().enumerate() {
             writeln!(f, "layout #{i} = {layout}")?;
         }
+        self.maps(f)?;
         self.memory(f)?;
         f.write_str("programs (")?;
         commas(f, &k.coords, |f, &v| f.write_str(&self.index(v)))?;
@@ -176,6 +188,16 @@ impl Printer<'_> {
         self.head().write_extents(f, k.index_map.axes().iter().copied())?;
         f.write_char('\n')?;
         k.roles.values().try_for_each(|role| self.role(f, role))
+    }
+
+    /// Tensor maps.
+    fn maps(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (map, data) in &self.kernel.maps {
+            write!(f, "map %{} = %{} [", self.map(map), self.head().param(data.param))?;
+            commas(f, &data.axes, |f, a| write!(f, "{}: {}", a.axis, a.size))?;
+            writeln!(f, "] span {}", data.span)?;
+        }
+        Ok(())
     }
 
     /// Buffers and rings.
@@ -194,10 +216,16 @@ impl Printer<'_> {
             write!(f, "ring %{}: stages {} over (", self.ring(r), data.stages)?;
             commas(f, &data.buffers, |f, &b| write!(f, "%{}", self.buffer(b)))?;
             f.write_char(')')?;
-            if data.tx_bytes != 0 {
-                write!(f, " tx {}", data.tx_bytes)?;
+            if data.filled_by == Mover::Engine {
+                f.write_str(" from engine")?;
             }
-            writeln!(f, " producer {}, consumer {}", data.producer.name(), data.consumer.name())?;
+            if data.read_by == Mover::Engine {
+                f.write_str(" to engine")?;
+            }
+            if let Some(offset) = data.mbarriers {
+                write!(f, " at {offset}")?;
+            }
+            f.write_char('\n')?;
         }
         Ok(())
     }

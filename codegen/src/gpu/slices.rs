@@ -1,6 +1,6 @@
 //! What a place is computed from: the scalars that copies and loads need, and how they are copied or moved along.
 
-use super::{Block, Inst, Kernel, Op, Type, Value, ValueDef};
+use super::{Block, Inst, Kernel, Mover, Op, Ring, Type, Value, ValueDef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// True for an operation on scalars that may be computed anywhere, any number of times.
@@ -34,6 +34,24 @@ pub(crate) fn is_scalar(k: &Kernel, v: Value) -> bool {
 pub(crate) fn is_guarded_copy(k: &Kernel, inst: Inst) -> bool {
     let Op::If(_, block, _) = k.insts[inst] else { return false };
     k.blocks[block].insts.iter().any(|&i| matches!(k.insts[i], Op::Copy { .. }))
+}
+
+/// The ring of a guarded block that fills a stage by the copy engine, and commits it.
+pub(crate) fn guarded_engine_fill(k: &Kernel, inst: Inst) -> Option<Ring> {
+    let Op::If(_, block, _) = k.insts[inst] else { return None };
+    let acquired = |&i: &Inst| if let Op::Acquire(ring, _) = k.insts[i] { Some(ring) } else { None };
+    let ring = k.blocks[block].insts.iter().find_map(acquired)?;
+    (k.rings[ring].filled_by == Mover::Engine).then_some(ring)
+}
+
+/// Instructions of a guarded fill at a place of a block: the guard, and the commit behind it unless the engine fills. `None` if
+/// no such fill begins there.
+pub(crate) fn guarded_fill(k: &Kernel, insts: &[Inst], at: usize) -> Option<(Ring, usize)> {
+    if let Some(ring) = guarded_engine_fill(k, insts[at]) {
+        return Some((ring, 1));
+    }
+    let Op::Commit(ring, None) = k.insts[*insts.get(at + 1)?] else { return None };
+    is_guarded_copy(k, insts[at]).then_some((ring, 2))
 }
 
 /// Calls `f` on every operand of an instruction, and of what stands in its blocks.

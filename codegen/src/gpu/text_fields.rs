@@ -206,13 +206,20 @@ texts! {
             _ => Err(Diagnostic::new(5, loc, "a coordinate is of one axis")),
         }
     };
-    // `, %iteration` or ` slot %slot`.
+    // `, %iteration`, ` slot %slot` or ` slot %slot phase %phase`.
     At: |x, p, f| match *x {
         At::Iteration(n) => write!(f, ", {}", p.value(n)),
         At::Slot(slot) => write!(f, " slot {}", p.value(slot)),
-    }, |p| match p.text.eat_word("slot") {
-        true => Ok(At::Slot(p.value()?)),
-        false => Ok(At::Iteration(p.value_after(T::Comma)?)),
+        At::Cursor { slot, phase } => write!(f, " slot {} phase {}", p.value(slot), p.value(phase)),
+    }, |p| {
+        if !p.text.eat_word("slot") {
+            return Ok(At::Iteration(p.value_after(T::Comma)?));
+        }
+        let slot = p.value()?;
+        match p.text.eat_word("phase") {
+            true => Ok(At::Cursor { slot, phase: p.value()? }),
+            false => Ok(At::Slot(slot)),
+        }
     };
     // The name of a buffer is a shared operand, any other name a value.
     Operand: |x, p, f| match x {

@@ -19,9 +19,9 @@ impl Display for CopyAtom {
             CopyAtom::CpAsync(bytes) => write!(f, "cp.async.{bytes}"),
             CopyAtom::Open => f.write_str("open"),
             CopyAtom::Direct => f.write_str("direct"),
-            CopyAtom::Tma => f.write_str("tma"),
-            CopyAtom::TmaMulticast => f.write_str("tma.multicast"),
-            CopyAtom::TmaStore => f.write_str("tma.store"),
+            CopyAtom::Tma(_) => f.write_str("tma"),
+            CopyAtom::TmaMulticast(_) => f.write_str("tma.multicast"),
+            CopyAtom::TmaStore(_) => f.write_str("tma.store"),
         }
     }
 }
@@ -30,8 +30,12 @@ impl Printer<'_> {
     /// From where it is read to where it is written.
     pub(super) fn print_copy(&mut self, f: &mut Formatter<'_>, op: &Op, depth: usize) -> fmt::Result {
         let Op::Copy { atom, param, slices, to } = op else { return Err(fmt::Error) };
-        write!(f, "copy {atom} ")?;
-        if *atom == CopyAtom::TmaStore {
+        write!(f, "copy {atom}")?;
+        if let Some(map) = atom.map() {
+            write!(f, "(%{})", self.map(map))?;
+        }
+        f.write_char(' ')?;
+        if atom.is_store() {
             to.write(self, f, depth)?;
             f.write_str(" -> ")?;
             param.write(self, f, depth)?;
@@ -58,16 +62,16 @@ impl Printer<'_> {
 }
 
 impl Parser<'_> {
-    /// `cp.async.16 %a[..] -> %A[%t]` or `tma.store %C[%t] -> %c[..]`.
+    /// `cp.async.16 %a[..] -> %A[%t]` or `tma.store(%map0) %C[%t] -> %c[..]`.
     pub(super) fn parse_copy(&mut self) -> Parsed<Op> {
         let loc = self.text.peek().loc;
         let name = self.text.dotted()?;
         let atom = match name.as_str() {
             "open" => CopyAtom::Open,
             "direct" => CopyAtom::Direct,
-            "tma" => CopyAtom::Tma,
-            "tma.multicast" => CopyAtom::TmaMulticast,
-            "tma.store" => CopyAtom::TmaStore,
+            "tma" => CopyAtom::Tma(self.map_in_parens()?),
+            "tma.multicast" => CopyAtom::TmaMulticast(self.map_in_parens()?),
+            "tma.store" => CopyAtom::TmaStore(self.map_in_parens()?),
             _ => {
                 let bytes = name.strip_prefix("cp.async.").and_then(|n| n.parse::<u32>().ok());
                 let bytes = bytes.filter(|n| name == format!("cp.async.{n}"));
@@ -75,7 +79,7 @@ impl Parser<'_> {
                 CopyAtom::CpAsync(bytes.ok_or_else(unknown)?)
             }
         };
-        if atom == CopyAtom::TmaStore {
+        if atom.is_store() {
             let to = Text::read(self)?;
             self.text.expect(T::Arrow)?;
             let param = self.param()?;

@@ -37,6 +37,7 @@ impl Phase for Placed {
         .with(Constructs::CONVERTS)
         .with(Constructs::UNPLACED)
         .with(Constructs::OPEN_ACCESSES)
+        .with(Constructs::ENGINE)
         .with(Constructs::HINTS);
 }
 
@@ -49,6 +50,8 @@ impl Phase for Lowered {
         .with(Constructs::HINTS)
         .with(Constructs::OFFSETS)
         .with(Constructs::BARRIERS)
+        .with(Constructs::ENGINE)
+        .with(Constructs::CURSORS)
         .with(Constructs::ACCESS_KINDS);
 }
 

@@ -17,7 +17,7 @@
 //! | 414 | roles partition the warps of the CTA |
 //! | 415 | registers of a role are a multiple of 8 in 24..=256, set for whole warpgroups, on `sm_Na` alone |
 //! | 416 | a ring has the stages of its buffers, a buffer is in one ring, and one with more stages than 1 is in a ring |
-//! | 417 | a ring has `tx` bytes if and only if the copy engine fills it; they are the bytes of a stage if it alone does |
+//! | 417 | a ring is `from engine` if and only if the copy engine alone fills it; its stages then have phases |
 //! | 420 | operands and results have the types that the operation asks for |
 //! | 421 | an operand is defined earlier in its block or in a block around it, in the same role |
 //! | 422 | the parameters of a loop's body, its results and its `yield` have the types of the carried values |
@@ -26,12 +26,15 @@
 //! | 430 | a shared reference lies inside its buffer |
 //! | 431 | a shared reference has a token if its buffer has stages, of a ring that the buffer is in |
 //! | 432 | writes and commits take acquired tokens, releases take awaited ones |
+//! | 434 | `once` holds scalars and the filling of stages by the copy engine, and nothing else |
 //! | 440 | a value in flight is used once: by `wait.mma`, or carried by a loop, in the block that defines it |
 //! | 441 | from `mma` to its wait nothing writes its operands, releases them or uses its accumulator |
 //! | 442 | `mma` has operands, accumulator and extents that its atom takes |
 //! | 443 | the target has the atoms of `mma` and of `copy` |
 //! | 444 | a copy has a width that exists and fits; multicast needs a cluster and a buffer that the cluster owns |
 //! | 445 | the instructions of an access's form can move its fragment |
+//! | 446 | a tensor map fits its tensor, and a copy by it has its box and begins at a multiple of 16 bytes |
+//! | 447 | a buffer that the copy engine fills or reads is laid out as the engine writes it |
 //! | 450 | slices fit the tensor, and the tile has their extents |
 //! | 451 | stores go to `out` tensors alone |
 //! | 452 | a role of one thread has no CTA barrier |
@@ -70,6 +73,7 @@ impl Invariants for Kernel {
         // The other rules read through ids, compute with layouts and recurse into bodies.
         if v.errors.is_empty() {
             v.signature();
+            v.maps();
             v.memory();
             v.roles();
             for (i, &coord) in self.coords.iter().enumerate() {
@@ -127,6 +131,7 @@ impl<'k> Verifier<'k> {
             self.exists(Mention::Dim(d), Loc::default());
         }
         k.coords.iter().for_each(|&v| self.value_exists(v, Loc::default()));
+        k.maps.values().for_each(|map| self.exists(Mention::Param(map.param), Loc::default()));
         for ring in k.rings.values() {
             ring.buffers.iter().for_each(|&b| self.exists(Mention::Buffer(b), Loc::default()));
         }
@@ -183,6 +188,7 @@ impl<'k> Verifier<'k> {
             Mention::Param(p) => (k.params.is_valid(p), format!("parameter {p}")),
             Mention::Table(t) => (k.tables.is_valid(t), format!("table {t}")),
             Mention::Buffer(b) => (k.buffers.is_valid(b), format!("buffer {b}")),
+            Mention::Map(map) => (k.maps.is_valid(map), format!("tensor map {map}")),
             Mention::Ring(r) => (k.rings.is_valid(r), format!("ring {r}")),
             // Whoever walks into it says so.
             Mention::Body(_) => return,

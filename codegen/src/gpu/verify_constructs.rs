@@ -6,7 +6,7 @@
 
 use super::access::accessed;
 use super::{
-    At, Block, Cache, Constructs, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef,
+    At, Block, Cache, Constructs, CopyAtom, FenceKind, IndexMap, Kernel, Mover, Op, Operand, Owner, Scope, SharedRef,
 };
 use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
@@ -54,8 +54,16 @@ fn block(k: &Kernel, b: Block, found: Found<'_>) {
         if let Op::Wait(ring, _) = *op {
             let mut before = insts[..at].iter().rev().map(|&i| &k.insts[i]).filter(|op| !matches!(op, Op::Fence(_)));
             let ordered = matches!((before.next(), before.next()), (Some(Op::Barrier), Some(Op::CopyWait(_))));
-            if k.rings[ring].tx_bytes == 0 && !ordered {
+            if k.rings[ring].filled_by == Mover::Threads && !ordered {
                 found(Constructs::BARE_WAITS, loc, "a `wait` for copies that may be on their way");
+            }
+        }
+        if let Op::InitRing(_) = op {
+            let mut behind = insts[at..].iter().map(|&i| &k.insts[i]).filter(|op| !matches!(op, Op::InitRing(_)));
+            let fenced =
+                behind.next() == Some(&Op::Fence(FenceKind::MbarrierInit)) && behind.next() == Some(&Op::Barrier);
+            if !fenced {
+                found(Constructs::BARE_WAITS, loc, "a set-up of mbarriers that no fence and no barrier follow");
             }
         }
         let result = k.results[inst].first().and_then(|&v| k.values[v].ty.tile()).map(|(dtype, _)| dtype);
@@ -101,8 +109,15 @@ fn declarations(k: &Kernel, found: Found<'_>) {
         found(placed, loc, &format!("the buffer `{}`", buffer.name));
     }
     for ring in k.rings.values() {
-        if ring.tx_bytes != 0 || (ring.producer, ring.consumer) != (Scope::Cta, Scope::Cta) {
-            found(Constructs::ENGINE, loc, "a ring that the copy engine or a part of the CTA fills");
+        if ring.filled_by == Mover::Engine {
+            found(Constructs::ENGINE, loc, "a ring that the copy engine fills");
+            match ring.mbarriers {
+                Some(_) => found(Constructs::OFFSETS, loc, "a ring with places of its mbarriers"),
+                None => found(Constructs::UNPLACED, loc, "a ring without places of its mbarriers"),
+            }
+        }
+        if ring.read_by == Mover::Engine {
+            found(Constructs::ENGINE_STORES, loc, "a ring that the copy engine reads");
         }
     }
 }
@@ -111,18 +126,22 @@ fn declarations(k: &Kernel, found: Found<'_>) {
 fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
     Some(match op {
         Op::Programs(_) => (Constructs::PROGRAMS, "`programs`"),
-        Op::Copy { atom: CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore, .. } => {
-            (Constructs::ENGINE, "a copy by the engine")
-        }
+        Op::Copy { atom: CopyAtom::Tma(_), .. } => (Constructs::ENGINE, "a copy by the engine"),
+        Op::Copy { atom: CopyAtom::TmaMulticast(_), .. } => (Constructs::CLUSTERS, "a copy to all CTAs of a cluster"),
+        Op::Copy { atom: CopyAtom::TmaStore(_), .. } => (Constructs::ENGINE_STORES, "a store by the engine"),
         Op::Copy { atom: CopyAtom::Open, .. } => (Constructs::OPEN_COPIES, "a copy without an atom"),
-        Op::Fence(FenceKind::ProxyAsync) => (Constructs::BARRIERS, "`fence`"),
-        Op::Drain(_) => (Constructs::ENGINE, "`drain`"),
+        Op::Fence(FenceKind::ProxyAsync | FenceKind::MbarrierInit) => (Constructs::BARRIERS, "`fence`"),
+        Op::Drain(_) => (Constructs::ENGINE_STORES, "`drain`"),
+        Op::InitRing(_) => (Constructs::CURSORS, "`init` of a ring"),
+        Op::Once(_) => (Constructs::CURSORS, "`once`"),
         Op::Mma { accumulate: Some(_), .. } => {
             (Constructs::IN_FLIGHT, "a product that starts from zero on a condition")
         }
         Op::WaitMma(_, pending) if *pending != 0 => (Constructs::IN_FLIGHT, "a wait that leaves products in flight"),
         Op::Acquire(_, At::Iteration(_)) => (Constructs::NUMBERED, "`acquire` by iteration"),
         Op::Wait(_, At::Iteration(_)) => (Constructs::NUMBERED, "`wait` by iteration"),
+        Op::Acquire(_, At::Cursor { .. }) => (Constructs::CURSORS, "`acquire` by cursor"),
+        Op::Wait(_, At::Cursor { .. }) => (Constructs::CURSORS, "`wait` by cursor"),
         Op::Acquire(..) => (Constructs::TOKENS, "`acquire`"),
         Op::Commit(..) => (Constructs::TOKENS, "`commit`"),
         Op::Wait(..) => (Constructs::TOKENS, "`wait`"),

@@ -1,7 +1,7 @@
 //! The rules of shared memory accesses, tokens and values in flight: 430 to 441 and 452.
 
 use super::verify::Verifier;
-use super::{At, Block, CopyAtom, Inst, Op, Operand, Scope, SharedRef, Type, Value, ValueDef};
+use super::{Block, Inst, Op, Operand, Scope, SharedRef, Type, Value, ValueDef};
 use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{DType, op::LoopKind};
@@ -45,8 +45,8 @@ impl<'k> Verifier<'k> {
                 Op::Acquire(..) => return Some(TokenKind::Acquired),
                 Op::Wait(..) => return Some(TokenKind::Awaited),
                 Op::Loop { inits, .. } => v = *inits.get(carried)?,
-                Op::Commit(..) | Op::Release(_) | Op::Drain(_) => return None,
-                Op::If(..) | Op::Programs(_) | Op::Yield(_) => return None,
+                Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => return None,
+                Op::If(..) | Op::Once(_) | Op::Programs(_) | Op::Yield(_) => return None,
                 gpu_ops!(sources elementwise views fragments global shared products orders) => return None,
             }
         }
@@ -73,10 +73,11 @@ impl<'k> Verifier<'k> {
                 self.copy_atom(*atom, to, loc);
                 if let Some((dtype, shape)) = self.access(*param, slices, loc) {
                     self.chunks_fit(*atom, *param, slices, loc);
+                    self.engine_copy(*atom, *param, slices, to, loc);
                     self.shared(to, &shape, loc);
                     self.holds(to, dtype, loc);
                 }
-                if *atom == CopyAtom::TmaStore { self.is_out(*param, loc) } else { self.written(to, loc) }
+                if atom.is_store() { self.is_out(*param, loc) } else { self.written(to, loc) }
             }
             Op::LoadShared(from) => {
                 if let Some((dtype, layout)) = result.and_then(|v| self.fragment(v)) {
@@ -107,9 +108,10 @@ impl<'k> Verifier<'k> {
                 self.written(to, loc);
             }
             Op::Mma { .. } => self.mma(inst, op, loc),
-            Op::Acquire(ring, At::Iteration(i) | At::Slot(i)) | Op::Wait(ring, At::Iteration(i) | At::Slot(i)) => {
-                if !self.is_int(*i) {
-                    self.error(420, loc, format!("an iteration is a scalar i32, found {}", self.ty(*i)));
+            Op::Acquire(ring, at) | Op::Wait(ring, at) => {
+                self.ring_step(*ring, Some(*at), loc);
+                if !self.is_int(at.number()) {
+                    self.error(420, loc, format!("an iteration is a scalar i32, found {}", self.ty(at.number())));
                 }
                 if let Some(v) = result
                     && k.values[v].ty != Type::Token(*ring)
@@ -143,6 +145,8 @@ impl<'k> Verifier<'k> {
                     self.error(420, loc, format!("a condition is a scalar bool, found {}", self.ty(*condition)));
                 }
             }
+            Op::InitRing(ring) => self.ring_step(*ring, None, loc),
+            Op::Once(body) => self.once(*body, loc),
             // An empty commit; tokens and threads that are as they should be; what has no rule but its types.
             Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::ZeroShared(_) | Op::WaitMma(..) => {}
             Op::Programs(_) | Op::Yield(_) | gpu_ops!(sources elementwise views fragments orders) => {}
@@ -312,7 +316,7 @@ impl<'k> Verifier<'k> {
                     }
                 }
             }
-            Op::If(..) | Op::Programs(_) => {}
+            Op::If(..) | Op::Once(_) | Op::Programs(_) => {}
             gpu_ops!(sources elementwise views fragments global shared products rings orders) => {}
         }
     }
@@ -356,7 +360,7 @@ impl<'k> Verifier<'k> {
                 Op::StoreShared { to, .. } if wrote(to) => {
                     self.error(441, loc, format!("writes to `{name}`, which an `mma` in flight reads"));
                 }
-                Op::Copy { atom, to, .. } if *atom != CopyAtom::TmaStore && wrote(to) => {
+                Op::Copy { atom, to, .. } if !atom.is_store() && wrote(to) => {
                     self.error(441, loc, format!("copies to `{name}`, which an `mma` in flight reads"));
                 }
                 Op::ZeroShared(b) if *b == r.buffer => {

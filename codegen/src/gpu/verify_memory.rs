@@ -1,7 +1,7 @@
 //! The rules of what a kernel declares: its signature, shared memory, rings and roles (404 to 417).
 
 use super::verify::{Verifier, index_map_error};
-use super::{BufferData, CopyAtom, Kernel, Op, Role, RoleData, Scope};
+use super::{BufferData, CopyAtom, Kernel, MBARRIER_BYTES, Mover, Op, Role, RoleData, Scope};
 use crate::arch::{Capability, Machine};
 use crate::gpu_ops;
 use atlas_dsl::DType;
@@ -176,48 +176,71 @@ impl Verifier<'_> {
                     self.error(416, at, message);
                 }
             }
-            self.ring_bytes(r, at);
+            self.filling(r, at);
+            self.mbarriers(r, at);
         }
     }
 
-    /// 417.
-    fn ring_bytes(&mut self, r: super::Ring, at: Loc) {
+    /// 417: the engine fills a ring that says so, and threads the others.
+    fn filling(&mut self, r: super::Ring, at: Loc) {
         let k = self.kernel;
         let ring = &k.rings[r];
-        let mut by_engine = BTreeSet::new();
-        let mut by_threads = false;
+        let (mut by_engine, mut by_threads, mut to_engine) = (BTreeSet::new(), false, false);
         for (inst, op) in &k.insts {
             if self.place[inst].is_none() {
                 continue;
             }
             match op {
-                Op::Copy { atom: CopyAtom::Tma | CopyAtom::TmaMulticast, to, .. }
-                    if ring.buffers.contains(&to.buffer) =>
-                {
-                    by_engine.insert(to.buffer);
-                }
-                Op::Copy { atom: CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct, to, .. }
-                | Op::StoreShared { to, .. } => {
-                    by_threads |= ring.buffers.contains(&to.buffer);
-                }
-                // A copy that the engine makes fills no stage of another ring, and a store by it fills none.
+                Op::Copy { atom, to, .. } if ring.buffers.contains(&to.buffer) => match atom {
+                    CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) => _ = by_engine.insert(to.buffer),
+                    CopyAtom::TmaStore(_) => to_engine = true,
+                    // Not settled yet: it may become either.
+                    CopyAtom::Open => {}
+                    CopyAtom::CpAsync(_) | CopyAtom::Direct => by_threads = true,
+                },
+                Op::StoreShared { to, .. } => by_threads |= ring.buffers.contains(&to.buffer),
+                Op::ZeroShared(buffer) => by_threads |= ring.buffers.contains(buffer),
                 Op::Copy { .. } | Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => {}
-                Op::LoadShared(_) | Op::LoadMatrix { .. } | Op::ZeroShared(_) => {}
+                Op::LoadShared(_) | Op::LoadMatrix { .. } => {}
                 gpu_ops!(sources elementwise views fragments products rings orders control) => {}
             }
         }
-        if by_engine.is_empty() != (ring.tx_bytes == 0) {
-            let message = match ring.tx_bytes {
-                0 => format!("the copy engine fills {r}, which expects no bytes from it"),
-                n => format!("{r} expects {n} bytes of the copy engine, which does not fill it"),
-            };
-            return self.error(417, at, message);
+        let message = match ring.filled_by {
+            Mover::Engine if by_threads => format!("threads fill {r}, which is `from engine`"),
+            Mover::Threads if !by_engine.is_empty() => format!("the copy engine fills {r}, which is not `from engine`"),
+            Mover::Engine | Mover::Threads if to_engine != (ring.read_by == Mover::Engine) && to_engine => {
+                format!("the copy engine reads {r}, which is not `to engine`")
+            }
+            Mover::Engine | Mover::Threads => return,
+        };
+        self.error(417, at, message);
+    }
+
+    /// 412 for the mbarriers of a ring.
+    fn mbarriers(&mut self, r: super::Ring, at: Loc) {
+        let k = self.kernel;
+        let ring = &k.rings[r];
+        let Some(first) = ring.mbarriers else { return };
+        if ring.filled_by != Mover::Engine {
+            self.error(417, at, format!("{r} has mbarriers, but threads fill it"));
         }
-        let stage = |b: &BufferData| b.layout.rows * b.layout.cols * b.dtype.bytes();
-        let bytes = ring.buffers.iter().fold(0u32, |n, &b| n.saturating_add(stage(&k.buffers[b])));
-        let engine_alone = !by_threads && by_engine.len() == ring.buffers.iter().collect::<BTreeSet<_>>().len();
-        if ring.tx_bytes != 0 && engine_alone && ring.tx_bytes != bytes {
-            self.error(417, at, format!("{r} expects {} bytes of a stage of {bytes}", ring.tx_bytes));
+        let end = first.saturating_add(ring.mbarrier_bytes());
+        let has = Machine::most_shared_bytes(k.target);
+        if !first.is_multiple_of(MBARRIER_BYTES) || end > has {
+            let message =
+                format!("the mbarriers of {r} at {first} are not aligned, or end past byte {has} on {}", k.target);
+            self.error(412, at, message);
+        }
+        let meets = |b: &BufferData| b.offset.is_some_and(|o| o < end && first < o.saturating_add(b.bytes()));
+        if let Some(b) = k.buffers.values().find(|b| meets(b)) {
+            self.error(413, at, format!("the mbarriers of {r} lie in the buffer `{}`", b.name));
+        }
+        let others = k.rings.iter().filter(|(other, _)| *other != r);
+        let lies_in = |data: &super::RingData| {
+            data.mbarriers.is_some_and(|o| o < end && first < o.saturating_add(data.mbarrier_bytes()))
+        };
+        if others.into_iter().any(|(_, data)| lies_in(data)) {
+            self.error(413, at, format!("the mbarriers of {r} are another ring's too"));
         }
     }
 

@@ -348,7 +348,7 @@ impl<'k> Verifier<'k> {
         let needs = match atom {
             CopyAtom::Open | CopyAtom::Direct => None,
             CopyAtom::CpAsync(_) => Some(Capability::CpAsync),
-            CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => Some(Capability::Tma),
+            CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => Some(Capability::Tma),
         };
         self.needs(needs, &atom, loc);
         if let CopyAtom::CpAsync(bytes) = atom {
@@ -364,7 +364,7 @@ impl<'k> Verifier<'k> {
             }
         }
         let shared_by_all = buffer.owner == Owner::Cluster && k.cluster != (1, 1);
-        if atom == CopyAtom::TmaMulticast && !shared_by_all {
+        if matches!(atom, CopyAtom::TmaMulticast(_)) && !shared_by_all {
             let message = format!("multicast to `{}`, which no cluster of several CTAs owns", buffer.name);
             self.error(444, loc, message);
         }

@@ -1,6 +1,7 @@
-//! How `wgmma` reads a shared buffer: the matrix descriptor that a layout answers to.
+//! How the engines of Hopper see a shared buffer: the span of rows that the copy engine writes, and the matrix descriptor by
+//! which `wgmma` reads.
 //!
-//! The engine permutes 16-byte chunks within a *span* of 32, 64 or 128 bytes of a row, by the number of the row within eight
+//! Both permute 16-byte chunks within a *span* of 32, 64 or 128 bytes of a row, by the number of the row within eight
 //! (PTX ISA, "Matrix Descriptor" and "Strides" of `wgmma`). A buffer answers if its rows are one span long and its swizzle is
 //! that permutation.
 
@@ -23,19 +24,25 @@ pub struct MatrixDescriptor {
 }
 
 impl SharedLayout {
+    /// Bytes of a row, if that is one span and the buffer's swizzle is the engines' permutation of it: the copy engine then
+    /// writes the buffer as one box.
+    pub fn engine_span(&self, element_bytes: u32) -> Option<u32> {
+        let span = self.pitch;
+        let swizzle = Swizzle { bits: (span / 16).checked_ilog2()?, base: 4, shift: 3 };
+        let is_span = matches!(span, 32 | 64 | 128) && self.cols * element_bytes == span;
+        (is_span && self.swizzle == swizzle).then_some(span)
+    }
+
     /// The descriptor of an operand in a buffer of this layout, whose elements have so many bytes: `k_along_rows` if the
     /// buffer's rows run along K. `None` if the instruction cannot read it.
     pub fn matrix_descriptor(&self, k_along_rows: bool, element_bytes: u32) -> Option<MatrixDescriptor> {
-        let span = self.pitch;
+        let span = self.engine_span(element_bytes)?;
         let mode: u64 = match span {
             128 => 1,
             64 => 2,
-            32 => 3,
-            _ => return None,
+            _ => 3,
         };
-        let swizzle = Swizzle { bits: (span / 16).trailing_zeros(), base: 4, shift: 3 };
-        let is_whole = self.swizzle == swizzle && self.cols * element_bytes == span && self.rows.is_multiple_of(ROWS);
-        if element_bytes != 2 || !is_whole {
+        if element_bytes != 2 || !self.rows.is_multiple_of(ROWS) {
             return None;
         }
         let group = ROWS * span;

@@ -9,6 +9,7 @@ mod engine;
 mod fragment;
 mod narrow;
 mod shared;
+pub mod tensor_map;
 
 pub use engine::MatrixDescriptor;
 pub(crate) use fragment::words;

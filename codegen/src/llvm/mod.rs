@@ -4,6 +4,7 @@ mod control;
 mod coords;
 mod copy;
 mod elementwise;
+mod engine;
 mod fma;
 mod global;
 mod intrinsics;
@@ -17,7 +18,7 @@ mod start;
 mod wgmma;
 
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, FenceKind, Kernel, Lowered, Op, ValueDef, VerifiedKernel};
+use crate::gpu::{self, At, Cache, FenceKind, Kernel, Lowered, Mover, Op, TensorMap, ValueDef, VerifiedKernel};
 use crate::gpu_ops;
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
@@ -26,7 +27,7 @@ use atlas_dsl::{DType, Dim, Param, Table};
 use coords::ThreadCoords;
 use cranelift_entity::SecondaryMap;
 use inkwell::AddressSpace;
-use inkwell::attributes::AttributeLoc;
+use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::basic_block::BasicBlock;
 use inkwell::builder::Builder;
 use inkwell::context::Context;
@@ -48,6 +49,7 @@ impl From<inkwell::builder::BuilderError> for CompileError {
     }
 }
 
+const GENERIC: u16 = 0;
 const GLOBAL: u16 = 1;
 const SHARED: u16 = 3;
 const CONSTANT: u16 = 4;
@@ -67,6 +69,7 @@ struct Emitter<'c, 'k> {
     dims: BTreeMap<Dim, IntValue<'c>>,
     strides: BTreeMap<(Param, u8), IntValue<'c>>,
     tables: BTreeMap<Table, PointerValue<'c>>,
+    maps: BTreeMap<TensorMap, PointerValue<'c>>,
     /// The first block, where policies are created.
     entry: BasicBlock<'c>,
     shared_base: PointerValue<'c>,
@@ -80,8 +83,11 @@ struct Emitter<'c, 'k> {
     numbers: Option<Vec<gpu::Value>>,
 }
 
-/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides, and counts of all axes of
-/// the grid but the slowest.
+/// Bytes of a tensor map, and what its address is a multiple of.
+const MAP_BYTES: u32 = 128;
+const MAP_ALIGN: u64 = 64;
+
+/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides, and tensor maps.
 pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     let mut out = Vec::new();
     for (p, data) in k.params.iter() {
@@ -104,6 +110,7 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
             }
         }
     }
+    out.extend(k.maps.keys().map(|map| AbiParam::TensorMap(map.as_u32() as u8)));
     out
 }
 
@@ -127,6 +134,7 @@ pub(crate) fn emit<'c>(
             },
             AbiParam::Stride(..) => cx.i64_type().into(),
             AbiParam::Dim(_) | AbiParam::GridCount(_) => i32t.into(),
+            AbiParam::TensorMap(_) => ptr(GENERIC).into(),
         })
         .collect();
     let function = module.add_function(&k.name, cx.void_type().fn_type(&types, false), None);
@@ -157,6 +165,7 @@ pub(crate) fn emit<'c>(
         dims: BTreeMap::new(),
         strides: BTreeMap::new(),
         tables: BTreeMap::new(),
+        maps: BTreeMap::new(),
         entry,
         shared_base: shared.as_pointer_value(),
         coords: ThreadCoords::new(entry, tid),
@@ -196,9 +205,8 @@ impl<'c> Emitter<'c, '_> {
     fn bind_param(&mut self, index: u32, p: AbiParam) -> R<()> {
         let value = self.function.get_nth_param(index).ok_or_else(|| CompileError::bug("a missing parameter"))?;
         let at = AttributeLoc::Param(index);
-        let attribute = |name: &str, value: u64| {
-            self.cx.create_enum_attribute(inkwell::attributes::Attribute::get_named_enum_kind_id(name), value)
-        };
+        let attribute =
+            |name: &str, value: u64| self.cx.create_enum_attribute(Attribute::get_named_enum_kind_id(name), value);
         match p {
             AbiParam::Ptr(p) => {
                 if let ParamKind::Tensor { access, align, .. } = self.k.params[p].kind {
@@ -224,6 +232,15 @@ impl<'c> Emitter<'c, '_> {
                 self.strides.insert((p, axis), value.into_int_value());
             }
             AbiParam::GridCount(_) => {}
+            AbiParam::TensorMap(n) => {
+                // In the parameters themselves, where the engine reads it: without `grid_constant` LLVM copies it.
+                let bytes = self.cx.i8_type().array_type(MAP_BYTES);
+                let byval = Attribute::get_named_enum_kind_id("byval");
+                self.function.add_attribute(at, self.cx.create_type_attribute(byval, bytes.into()));
+                self.function.add_attribute(at, attribute("align", MAP_ALIGN));
+                self.function.add_attribute(at, self.cx.create_string_attribute("nvvm.grid_constant", ""));
+                self.maps.insert(TensorMap::from_u32(n.into()), value.into_pointer_value());
+            }
         }
         Ok(())
     }
@@ -308,6 +325,9 @@ impl<'c> Emitter<'c, '_> {
             Op::If(cond, body, others) => return self.emit_if(*cond, *body, others, &k.results[inst]),
             Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, form()?, result)?,
             Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value, form()?),
+            Op::Copy { atom, param, slices, to } if atom.map().is_some() => {
+                return self.engine_copy(*atom, *param, slices, to);
+            }
             Op::Copy { atom, param, slices, to } => return self.copy(*atom, *param, slices, to),
             Op::LoadShared(from) => self.load_shared(from, form()?, result)?,
             Op::LoadMatrix { side, from, further } => self.load_matrix(*side, from, *further, form()?, result)?,
@@ -322,14 +342,26 @@ impl<'c> Emitter<'c, '_> {
             Op::WaitMma(v, 0) => self.regs(*v)?.clone(),
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
             Op::Acquire(_, At::Slot(slot)) | Op::Wait(_, At::Slot(slot)) => vec![self.int(*slot)?.into()],
+            Op::Acquire(ring, At::Cursor { slot, phase }) => self.acquire_stage(*ring, *slot, *phase)?,
+            Op::Wait(ring, At::Cursor { slot, phase }) => self.wait_stage(*ring, *slot, *phase)?,
+            Op::InitRing(ring) => return self.init_ring(*ring),
+            Op::Once(body) => return self.once(*body),
+            // The bytes complete the stage.
+            Op::Commit(ring, _) if k.rings[*ring].filled_by == Mover::Engine => return Ok(()),
             // A group is the thread's own, whatever ring it fills; `insert_barriers` counts them.
             Op::Commit(_, _) => return self.commit_group(),
             Op::CopyWait(n) => return self.wait_group(*n),
-            // Barriers free the stages of a ring that one role fills and reads.
-            Op::Release(_) => return Ok(()),
+            // Barriers free the stages of a ring that threads fill.
+            Op::Release(token) => match self.ring_of_engine(*token) {
+                Some(ring) => return self.release_stage(ring, *token),
+                None => return Ok(()),
+            },
             Op::Barrier => return self.barrier(),
             Op::Fence(FenceKind::ProxyAsync) => {
                 return self.call_void("llvm.nvvm.fence.proxy.async.shared_cta", &[]);
+            }
+            Op::Fence(FenceKind::MbarrierInit) => {
+                return self.call_void("llvm.nvvm.fence.mbarrier_init.release.cluster", &[]);
             }
             Op::ConvertLayout(_)
             | Op::Programs(_)

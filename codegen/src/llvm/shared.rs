@@ -42,7 +42,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// An address in shared memory. The offset is the pointer, and the base the index. With hundreds of addresses on one base,
     /// LLVM's strength reduction compares all pairs, which took nine tenths of a compilation.
-    fn shared_address(&self, offset: IntValue<'c>) -> R<PointerValue<'c>> {
+    pub(super) fn shared_address(&self, offset: IntValue<'c>) -> R<PointerValue<'c>> {
         let space = self.cx.ptr_type(AddressSpace::from(SHARED));
         let at = self.b.build_int_to_ptr(offset, space, "")?;
         let base = self.shared_base.const_to_int(self.i32_type());

@@ -3,11 +3,14 @@
 //! Needs: no `convert.layout`. Establishes: offsets, and the kernel's total within the machine's limit.
 //! Never: reorders anything. Barriers come later and see the overlaps. Refuses: a total above the machine's limit.
 //! Constructs: removes unplaced; adds offsets.
+//!
+//! Buffers of a ring that the copy engine fills, in a loop that runs several times, have their bytes to themselves: what threads
+//! wrote there would else need a proxy fence before each fill. The mbarriers of rings stand behind all buffers.
 
 use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, Buffer, Kernel, Op};
+use crate::gpu::{Block, Buffer, Kernel, MBARRIER_BYTES, Mover, Op};
 use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
@@ -52,13 +55,13 @@ impl Walk {
                         let Some((first, last)) = inner.lives[b].span else { continue };
                         // What one iteration leaves for the next lives through the whole loop.
                         let outside = before[b].span.is_some();
-                        let (first, last) =
-                            if outside || reads_first(k, *body, b) { (start, self.position) } else { (first, last) };
+                        let is_kept = outside || is_of_engine(k, b) || reads_first(k, *body, b);
+                        let (first, last) = if is_kept { (start, self.position) } else { (first, last) };
                         let life = &mut self.lives[b];
                         life.span = Some(life.span.map_or((first, last), |(f, l)| (f.min(first), l.max(last))));
                     }
                 }
-                Op::If(_, body, _) => self.block(k, *body),
+                Op::If(_, body, _) | Op::Once(body) => self.block(k, *body),
                 op => {
                     let (reads, writes) = buffers_of(k, op);
                     reads.into_iter().chain(writes).for_each(|b| self.touch(b));
@@ -68,11 +71,16 @@ impl Walk {
     }
 }
 
+/// True for a buffer that the copy engine fills.
+fn is_of_engine(k: &Kernel, buffer: Buffer) -> bool {
+    k.rings.values().any(|r| r.filled_by == Mover::Engine && r.buffers.contains(&buffer))
+}
+
 /// True unless the first access of a buffer in a block is a write outside any branch.
 fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     for &inst in &k.blocks[block].insts {
         match &k.insts[inst] {
-            Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => {
+            Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) | Op::Once(body) => {
                 if accesses(k, *body, buffer) {
                     return true;
                 }
@@ -93,7 +101,7 @@ fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
 
 fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
     k.blocks[block].insts.iter().any(|&i| match &k.insts[i] {
-        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) => accesses(k, *body, buffer),
+        Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) | Op::Once(body) => accesses(k, *body, buffer),
         op => {
             let (reads, writes) = buffers_of(k, op);
             reads.contains(&buffer) || writes.contains(&buffer)
@@ -138,7 +146,12 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
         k.buffers[b].offset = Some(offset);
         placed.push((offset, offset + bytes, life));
     }
-    let total = placed.iter().map(|p| p.1).max().unwrap_or(0);
+    let mut total = placed.iter().map(|p| p.1).max().unwrap_or(0);
+    for ring in k.rings.values_mut().filter(|r| r.filled_by == Mover::Engine) {
+        total = total.next_multiple_of(MBARRIER_BYTES);
+        ring.mbarriers = Some(total);
+        total += ring.mbarrier_bytes();
+    }
     let stages = k.buffers.values().map(|b| b.stages).max().unwrap_or(1);
     Limits::of(k.threads, k.occupancy, machine).check_shared(total.into(), stages, "the tiles need")?;
     cx.notes.push("shared", Loc::default(), || {

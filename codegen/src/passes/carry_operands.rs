@@ -230,6 +230,7 @@ fn only_multiplies(k: &Kernel, inst: Inst) -> bool {
         Op::If(_, body, _) | Op::Loop { body, .. } => blocks(body),
         gpu_ops!(sources elementwise) => is_plain(k, inst),
         Op::Broadcast(_) | Op::Reshape(_) | Op::Transpose(_) | Op::Wait(..) | Op::Drain(_) | Op::Programs(_) => false,
+        Op::InitRing(_) | Op::Once(_) => false,
         Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => false,
         Op::LoadShared(_) | Op::StoreShared { .. } | Op::ZeroShared(_) => false,
         gpu_ops!(fragments orders) => false,

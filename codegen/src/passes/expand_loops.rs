@@ -21,8 +21,8 @@
 //! once each, in their order: the first `stages - 1` before the loop, each other one `stages - 1` iterations early. Fill
 //! `n + stages - 1` goes to the stage of iteration `n - 1`, which was released before the wait for `n`. The bound is compared
 //! by a difference, for the sum may be past the last number; before the loop only if there is an iteration at all, for else the
-//! difference may be too. Each fill is committed whether it copies or not, so that every
-//! thread counts the same groups.
+//! difference may be too. A fill by threads is committed whether it copies or not, so that every thread counts the same
+//! groups. A fill by the copy engine is committed only if it copies, for nothing counts its groups.
 //!
 //! # Breaks it
 //! Loops of fewer iterations than stages, of none, and of indices near the last number: tests/agreement/pipelines.rs; loads
@@ -31,7 +31,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{copy, is_plain, remove_unread, slice};
-use crate::gpu::{At, Block, BlockData, Inst, Kernel, Op, Ring, Type, Value};
+use crate::gpu::{At, Block, BlockData, Inst, Kernel, Mover, Op, Ring, Type, Value};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::BTreeMap;
@@ -141,11 +141,20 @@ impl Ahead<'_> {
                 insts.push(copy(self.k, inst, &mut values));
             }
         }
-        let block = self.k.blocks.push(BlockData { params: Vec::new(), insts });
-        for op in [Op::If(inside, block, Vec::new()), Op::Commit(self.fill.ring, None)] {
-            let loc = self.k.locs[self.like];
-            out.push(self.k.new_inst(op, vec![], loc));
+        let by_engine = self.k.rings[self.fill.ring].filled_by == Mover::Engine;
+        if by_engine {
+            insts.push(copy(self.k, self.fill.commit, &mut values));
         }
+        let block = self.k.blocks.push(BlockData { params: Vec::new(), insts });
+        self.effect(Op::If(inside, block, Vec::new()), out);
+        if !by_engine {
+            self.effect(Op::Commit(self.fill.ring, None), out);
+        }
+    }
+
+    fn effect(&mut self, op: Op, out: &mut Vec<Inst>) {
+        let loc = self.k.locs[self.like];
+        out.push(self.k.new_inst(op, vec![], loc));
     }
 
     fn int(&mut self, x: u32, out: &mut Vec<Inst>) -> Value {

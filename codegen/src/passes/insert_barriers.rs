@@ -2,7 +2,8 @@
 //!
 //! Needs: placed buffers, forms of accesses. Establishes: a barrier between any two conflicting accesses by different
 //! threads; a copy wait and a barrier at every `wait` of a ring filled by threads; a proxy fence before a barrier behind which
-//! an asynchronous product reads what threads wrote. Never: removes one. Refuses: nothing.
+//! an asynchronous product reads, or the copy engine fills, what threads wrote; a fence and a barrier behind the set-up of
+//! mbarriers. Never: removes one. Refuses: nothing.
 //! Constructs: removes bare-waits; adds barriers.
 //!
 //! # Promise
@@ -35,6 +36,9 @@
 //! in the state, which then gets a barrier here. Reads through a token that is not released yet are of another stage: a
 //! stage is handed out only when it is free.
 //!
+//! A ring that the copy engine fills needs no barrier. Its mbarriers order the fill of a stage with all its readers, both ways,
+//! and reads of it stay in the state only for buffers that share its bytes.
+//!
 //! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. A ring is a queue: its n-th wait is for its
 //! n-th commit. Where both stand in one block, the groups committed between them are younger; a nested block that commits
 //! makes the count unknown, and all are waited for. In the steady state of a pipeline each iteration commits one group, empty or
@@ -66,7 +70,7 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{
-    AccessKind, Block, Buffer, FenceKind, Inst, Kernel, Op, Operand, Ring, SharedRef, Slice, Value, ValueDef,
+    AccessKind, Block, Buffer, FenceKind, Inst, Kernel, Mover, Op, Operand, Ring, SharedRef, Slice, Value, ValueDef,
 };
 use crate::gpu_ops;
 use crate::layout::Fragment;
@@ -145,6 +149,16 @@ struct Known {
     by_proxy: BTreeSet<Buffer>,
 }
 
+impl Known {
+    /// True if what copies by threads bring to a buffer is read, or written over, by the asynchronous proxy.
+    fn is_of_proxy(&self, k: &Kernel, buffer: Buffer) -> bool {
+        let fills =
+            |other: Buffer| k.rings.values().any(|r| r.filled_by == Mover::Engine && r.buffers.contains(&other));
+        let shares = |&other: &Buffer| fills(other) && shares_bytes(k, Storage::Shared(buffer), Storage::Shared(other));
+        self.by_proxy.contains(&buffer) || self.by_proxy.iter().any(shares)
+    }
+}
+
 /// The buffers that asynchronous products read.
 fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
     k.insts.values().filter(|op| op.is_asynchronous()).flat_map(|op| op.buffers().0).collect()
@@ -195,17 +209,26 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 *state = body_of.head;
                 state.open.extend(body_of.end.open);
             }
+            Op::Once(body) => {
+                // All threads meet before the region of one thread, not in it.
+                if block(k, *body, Some((b, at)), &mut state.clone(), false, known) > 0 {
+                    barrier(k, known, state, &mut out, inst, write);
+                    missing += 1;
+                }
+                block(k, *body, Some((b, at)), state, write, known);
+            }
             Op::If(_, body, _) => {
                 let mut inner = state.clone();
                 missing += block(k, *body, Some((b, at)), &mut inner, write, known);
                 state.open.extend(inner.open);
             }
+            Op::Wait(ring, _) if k.rings[*ring].filled_by == Mover::Engine => {}
             Op::Wait(ring, _) => {
-                if write && k.rings[*ring].tx_bytes == 0 {
+                if write {
                     let pending = younger_commits(k, around, &insts, at, *ring);
                     out.push(effect(k, Op::CopyWait(pending), inst));
                     // Copies are in no state.
-                    if k.rings[*ring].buffers.iter().any(|b| known.by_proxy.contains(b)) {
+                    if k.rings[*ring].buffers.iter().any(|&b| known.is_of_proxy(k, b)) {
                         out.push(effect(k, Op::Fence(FenceKind::ProxyAsync), inst));
                     }
                 }
@@ -215,9 +238,9 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
             // A stage that is still held is not handed out, so its readers are no reason to meet.
             Op::Acquire(ring, _) => {
                 let members = k.rings[*ring].buffers.clone();
-                let several = k.rings[*ring].stages > 1;
-                let held =
-                    |a: &Access| several && a.held.is_some() && members.iter().any(|&m| Storage::Shared(m) == a.place);
+                let (several, by_engine) = (k.rings[*ring].stages > 1, k.rings[*ring].filled_by == Mover::Engine);
+                let is_member = |a: &Access| members.iter().any(|&m| Storage::Shared(m) == a.place);
+                let held = |a: &Access| (by_engine || several && a.held.is_some()) && is_member(a);
                 let conflict = state
                     .open
                     .iter()
@@ -233,6 +256,16 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
                 state.open = open.into_iter().map(free).collect();
             }
             Op::Barrier => state.open.clear(),
+            // Behind the last of them all threads meet, for each will wait at mbarriers that one has set up.
+            Op::InitRing(_) => {
+                out.push(inst);
+                let more = insts.get(at + 1).is_some_and(|&i| matches!(k.insts[i], Op::InitRing(_)));
+                if write && !more {
+                    out.push(effect(k, Op::Fence(FenceKind::MbarrierInit), inst));
+                    out.push(effect(k, Op::Barrier, inst));
+                }
+                continue;
+            }
             Op::Commit(..) | Op::Drain(_) | Op::CopyWait(_) | Op::Fence(_) | Op::Yield(_) => {}
             gpu_ops!(sources elementwise views fragments global shared products) => {
                 let accesses = accesses(k, inst, &op);
@@ -271,9 +304,14 @@ fn barrier(k: &mut Kernel, known: &Known, state: &mut State, out: &mut Vec<Inst>
     }
 }
 
+/// True for the end of a group of copies by threads.
+fn is_group(k: &Kernel, op: &Op) -> bool {
+    matches!(op, Op::Commit(ring, _) if k.rings[*ring].filled_by == Mover::Threads)
+}
+
 /// True if a block, or one in it, ends a group of copies.
 fn commits_anything(k: &Kernel, block: Block) -> bool {
-    let commits = |&i: &Inst| matches!(k.insts[i], Op::Commit(..)) || commits_within(k, i);
+    let commits = |&i: &Inst| is_group(k, &k.insts[i]) || commits_within(k, i);
     k.blocks[block].insts.iter().any(commits)
 }
 
@@ -301,7 +339,7 @@ fn younger_commits(k: &Kernel, around: Around, insts: &[Inst], at: usize, ring: 
     let is_commit = |&at: &usize| matches!(k.insts[insts[at]], Op::Commit(r, _) if r == ring);
     let Some(own) = (0..at).filter(is_commit).nth(waits(&insts[..at]) as usize) else { return 0 };
     let between = &insts[own + 1..at];
-    if between.iter().any(|&i| commits_within(k, i)) { 0 } else { count(k, between, |op| matches!(op, Op::Commit(..))) }
+    if between.iter().any(|&i| commits_within(k, i)) { 0 } else { count(k, between, |op| is_group(k, op)) }
 }
 
 fn count(k: &Kernel, insts: &[Inst], is: impl Fn(&Op) -> bool) -> u32 {

@@ -21,47 +21,75 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::slices::{is_guarded_copy, is_scalar};
-use crate::gpu::{Block, Inst, Kernel, Op, Operand};
+use crate::gpu::slices::{guarded_fill, is_scalar};
+use crate::gpu::{Block, Inst, Kernel, Mover, Op, Operand};
 
 /// Moves the refills of every loop.
 pub fn interleave_copies(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let bodies: Vec<Block> =
         k.insts.values().filter_map(|op| if let Op::Loop { body, .. } = op { Some(*body) } else { None }).collect();
     for body in bodies {
-        let Some((refill, step)) = find(k, body) else { continue };
-        let loc = k.locs[k.blocks[body].insts[step]];
-        cx.notes.push("refill", loc, || {
-            ("behind the product's first step".to_owned(), "the tensor cores start before copies are issued".to_owned())
-        });
-        // The guarded copies and their commit, behind the step and its wait: of an asynchronous product, between the two.
-        let end = if is_asynchronous(k, k.blocks[body].insts[step]) { step + 1 } else { step + 2 };
-        k.blocks[body].insts[refill..end].rotate_left(2);
+        // Of a loop with copies by the engine each refill, the last one first: it stands between the others and the product.
+        let refills = refills(k, body);
+        let by_engine = refills.iter().any(|r| r.count == 1);
+        for refill in refills.iter().rev().filter(|r| by_engine || r.at == refills[0].at) {
+            place(k, cx, body, refill);
+        }
     }
     Ok(())
 }
 
-/// Where a refill, a guarded copy and its commit, stands in a block, and the product that it may follow.
-fn find(k: &Kernel, body: Block) -> Option<(usize, usize)> {
+/// Moves one refill behind the product's first step, if only what may be passed stands between.
+fn place(k: &mut Kernel, cx: &mut Cx<'_>, body: Block, refill: &Refill) {
+    let &Refill { at: refill, count } = refill;
+    if let Some(step) = step_behind(k, body, refill, count) {
+        let loc = k.locs[k.blocks[body].insts[step]];
+        cx.notes.push("refill", loc, || {
+            ("behind the product's first step".to_owned(), "the tensor cores start before copies are issued".to_owned())
+        });
+        // The guarded copies, and the commit of those by threads, behind the step and its wait: of an asynchronous product, between the two.
+        let end = if is_asynchronous(k, k.blocks[body].insts[step]) { step + 1 } else { step + 2 };
+        k.blocks[body].insts[refill..end].rotate_left(count);
+    }
+}
+
+/// A guarded fill of a stage of a ring that its block has waited for before.
+struct Refill {
+    /// Its place in the block.
+    at: usize,
+    /// Its instructions: the guard, and the commit of copies by threads.
+    count: usize,
+}
+
+/// The refills of a block, in order.
+fn refills(k: &Kernel, body: Block) -> Vec<Refill> {
     let insts = &k.blocks[body].insts;
-    let refill = (1..insts.len()).find(|&at| {
-        let Op::Commit(ring, None) = k.insts[insts[at]] else { return false };
+    let refill = |at: usize| {
+        let (ring, count) = guarded_fill(k, insts, at)?;
         let waits = |&i: &Inst| matches!(k.insts[i], Op::Wait(r, _) if r == ring);
-        is_guarded_copy(k, insts[at - 1]) && insts[..at].iter().any(waits)
-    })? - 1;
+        insts[..at].iter().any(waits).then_some(Refill { at, count })
+    };
+    (0..insts.len()).filter_map(refill).collect()
+}
+
+/// The place of the product that a refill may follow.
+fn step_behind(k: &Kernel, body: Block, refill: usize, count: usize) -> Option<usize> {
+    let insts = &k.blocks[body].insts;
     let is_step = |i: Inst| matches!(&k.insts[i], Op::Mma { atom, .. } if atom.is_tensor_core());
-    let mut steps = (refill + 2..insts.len()).filter(|&at| is_step(insts[at]));
+    let mut steps = (refill + count..insts.len()).filter(|&at| is_step(insts[at]));
     let step = steps.next()?;
     // On the way stand scalars, constants and the step's operands alone: what computes tiles would hold the copies up.
     let plain = |&i: &Inst| {
-        let loads = matches!(k.insts[i], Op::Const(_) | Op::LoadMatrix { .. });
+        let loads = match k.insts[i] {
+            Op::Wait(ring, _) => k.rings[ring].filled_by == Mover::Engine,
+            ref op => matches!(op, Op::Const(_) | Op::LoadMatrix { .. }),
+        };
         loads || (!k.results[i].is_empty() && k.results[i].iter().all(|&v| is_scalar(k, v)))
     };
     let waits = |&i: &Inst| matches!(k.insts[i], Op::WaitMma(v, 0) if v == k.results[insts[step]][0]);
     let is_asynchronous = is_asynchronous(k, insts[step]);
     let goes_on = is_asynchronous || steps.next().is_some() || insts[step..].iter().any(|&i| has_steps(k, i));
-    (goes_on && insts[refill + 2..step].iter().all(plain) && insts.get(step + 1).is_some_and(waits))
-        .then_some((refill, step))
+    (goes_on && insts[refill + count..step].iter().all(plain) && insts.get(step + 1).is_some_and(waits)).then_some(step)
 }
 
 /// True for an asynchronous product whose operands lie in shared memory. Registers of one are not left in flight over a branch.

@@ -83,6 +83,7 @@ pub const MADE: Constructs = Constructs::PROGRAMS
     .with(Constructs::UNPLACED)
     .with(Constructs::OPEN_ACCESSES)
     .with(Constructs::OPEN_COPIES)
+    .with(Constructs::ENGINE)
     .with(Constructs::PRODUCTS);
 
 /// The instructions that read each tile, and which tiles are kept.
@@ -107,7 +108,7 @@ pub const SCHEDULE: &[Pass] = &[
 /// Memory, barriers and limits.
 pub const LOWER: &[Pass] = &[
     Pass { removes: Constructs::CONVERTS, ..pass("lower_layout_conversions", lower_layout_conversions) },
-    Pass { removes: Constructs::NUMBERED, ..pass("lower_rings", lower_rings) },
+    Pass { removes: Constructs::NUMBERED, adds: Constructs::CURSORS, ..pass("lower_rings", lower_rings) },
     pass("check_registers", check_registers),
     pass("select_swizzles", select_swizzles),
     Pass { removes: Constructs::UNPLACED, adds: Constructs::OFFSETS, ..pass("allocate_shared", allocate_shared) },

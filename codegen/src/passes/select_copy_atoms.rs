@@ -1,7 +1,7 @@
 //! `select_copy_atoms`: selects the instruction by which each copy moves its tile.
 //!
-//! Needs: copies without an atom. Establishes: an atom on each: `cp.async` of the most bytes that fit every row, otherwise
-//! element by element. Never: moves anything, or looks at the readers of the copy. Refuses: nothing. Constructs: removes
+//! Needs: copies without an atom. Establishes: an atom on each: the copy engine's, with a tensor map, in rings that it fills; in
+//! others `cp.async` of the most bytes that fit every row, otherwise element by element. Never: moves anything, or looks at the readers of the copy. Refuses: nothing. Constructs: removes
 //! open-copies; adds nothing.
 //!
 //! # Promise
@@ -18,26 +18,53 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{CopyAtom, Kernel, Op, Slice, access_elements};
+use crate::gpu::{CopyAtom, Kernel, Mover, Op, SharedRef, Slice, TensorMap, Type, access_elements};
+use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use atlas_dsl::Param;
 use atlas_dsl::ir::ParamKind;
 
 /// Gives every copy an atom.
 pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let made = k.insts.iter().filter_map(|(inst, op)| {
-        let Op::Copy { atom: CopyAtom::Open, param, slices, .. } = op else { return None };
-        Some((inst, *param, atom_for(k, *param, slices)))
+        let Op::Copy { atom: CopyAtom::Open, param, slices, to } = op else { return None };
+        Some((inst, *param, slices.clone(), *to))
     });
-    for (inst, param, made) in made.collect::<Vec<_>>() {
+    for (inst, param, slices, to) in made.collect::<Vec<_>>() {
+        let made = match is_by_engine(k, &to) {
+            true => CopyAtom::Tma(map_for(k, param, &slices, &to)),
+            false => atom_for(k, param, &slices),
+        };
         if let Op::Copy { atom, .. } = &mut k.insts[inst] {
             *atom = made;
         }
         cx.notes.push(format!("copy {}", k.params[param].name), k.locs[inst], || match made {
+            CopyAtom::Tma(map) => (
+                format!("{made} of {} bytes", k.maps[map].box_elements() * k.buffers[to.buffer].dtype.bytes()),
+                "the copy engine takes it as one box".to_owned(),
+            ),
             CopyAtom::CpAsync(bytes) => (made.to_string(), format!("{bytes} bytes fit its strides and edges")),
             _ => ("element by element".to_owned(), "no 4 bytes fit its strides and edges".to_owned()),
         });
     }
     Ok(())
+}
+
+/// True if the copy engine fills the stage that a copy goes to.
+fn is_by_engine(k: &Kernel, to: &SharedRef) -> bool {
+    let ring = |v| if let Type::Token(ring) = k.values[v].ty { Some(ring) } else { None };
+    to.token.and_then(ring).is_some_and(|ring| k.rings[ring].filled_by == Mover::Engine)
+}
+
+/// The map of a tensor whose box is the tile of a copy. Copies of one box share a map.
+fn map_for(k: &mut Kernel, param: Param, slices: &[Slice], to: &SharedRef) -> TensorMap {
+    let axis = |(axis, slice): (usize, &Slice)| MapAxis { axis: axis as u8, size: slice.len().unwrap_or(1) };
+    let axes: Vec<MapAxis> = slices.iter().enumerate().map(axis).rev().collect();
+    let buffer = &k.buffers[to.buffer];
+    let map = TensorMapData { param, axes, span: buffer.layout.engine_span(buffer.dtype.bytes()).unwrap_or(0) };
+    match k.maps.iter().find(|(_, made)| **made == map) {
+        Some((made, _)) => made,
+        None => k.maps.push(map),
+    }
 }
 
 /// The widest atom that fits a part of a tensor.

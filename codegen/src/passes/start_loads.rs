@@ -22,7 +22,7 @@
 use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::slices::{is_guarded_copy, is_plain, slice, visit_deep};
+use crate::gpu::slices::{guarded_engine_fill, guarded_fill, is_plain, slice, visit_deep};
 use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
 use crate::gpu_ops;
 use crate::layout::words;
@@ -78,9 +78,9 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
         }
     }
     // One loop's stages are enough in flight.
-    let fills: Vec<Inst> = insts[fixed.min(end)..end].iter().copied().filter(|&i| is_fill(k, i)).collect();
-    // A guard and its commit each; after one that stays, all stay.
-    let _ = fills.chunks(2).all(|fill| head.take(fill));
+    let fills = (fixed.min(end)..end).filter_map(|at| Some(at..at + guarded_fill(k, &insts[..end], at)?.1));
+    // After one that stays, all stay.
+    let _ = fills.map(|fill| &insts[fill]).all(|fill| head.take(fill));
     let moved: BTreeSet<Inst> = head.moved.iter().copied().collect();
     let rest = insts[fixed..].iter().copied().filter(|i| !moved.contains(i));
     insts[..fixed].iter().copied().chain(head.moved.iter().copied()).chain(rest).collect()
@@ -117,7 +117,7 @@ impl Head<'_> {
 fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
     match &k.insts[inst] {
         Op::LoadGlobal { param, .. } | Op::Copy { param, .. } => k.params[*param].kind.is_read_only(),
-        Op::If(_, block, _) | Op::Loop { body: block, .. } | Op::Programs(block) => {
+        Op::If(_, block, _) | Op::Loop { body: block, .. } | Op::Once(block) | Op::Programs(block) => {
             k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i))
         }
         Op::StoreGlobal { .. } | Op::Yield(_) => true,
@@ -125,16 +125,15 @@ fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
     }
 }
 
-/// A guarded fill, or the commit after it.
-fn is_fill(k: &Kernel, inst: Inst) -> bool {
-    matches!(k.insts[inst], Op::Commit(_, None)) || is_guarded_copy(k, inst)
-}
-
-/// The number of instructions at the head of a loop's body that fill its own rings, up to their last wait or commit.
+/// The number of instructions at the head of a loop's body that fill its own rings, up to their last wait, commit or guarded
+/// fill.
 fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
     let waited: BTreeSet<Ring> =
         insts.iter().filter_map(|&i| if let Op::Wait(ring, _) = k.insts[i] { Some(ring) } else { None }).collect();
-    let of_ring = |&i: &Inst| matches!(k.insts[i], Op::Wait(r, _) | Op::Commit(r, _) if waited.contains(&r));
+    let of_ring = |&i: &Inst| {
+        matches!(k.insts[i], Op::Wait(r, _) | Op::Commit(r, _) if waited.contains(&r))
+            || guarded_engine_fill(k, i).is_some_and(|r| waited.contains(&r))
+    };
     insts.iter().rposition(of_ring).map_or(0, |at| at + 1)
 }
 

@@ -1,13 +1,13 @@
 //! Random GPU kernels whose text is well formed. They need not keep the verifier's rules.
 
-use atlas_codegen::Target;
 use atlas_codegen::gpu::atom::MmaAtom;
 use atlas_codegen::gpu::{
-    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel, Op,
-    Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, Type, UnsignedOp, Valid, Value,
-    WarpGrid,
+    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel,
+    Mover, Op, Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, TensorMap, Type,
+    UnsignedOp, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
+use atlas_codegen::{MapAxis, Target, TensorMapData};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Dim, Param, Table};
@@ -125,6 +125,11 @@ impl Generator {
     }
 
     fn memory(&mut self) {
+        for _ in 0..=self.below(2) {
+            let axes = (0..self.below(3)).map(|_| MapAxis { axis: self.small() as u8, size: self.int() }).collect();
+            let map = TensorMapData { param: self.param(), axes, span: self.int() };
+            self.k.maps.push(map);
+        }
         for i in 0..=self.below(3) {
             let swizzle = Swizzle { bits: self.small(), base: self.small(), shift: self.small() };
             let layout = SharedLayout { rows: self.int(), cols: self.int(), pitch: self.int(), swizzle };
@@ -135,8 +140,10 @@ impl Generator {
         }
         for _ in 0..=self.below(3) {
             let buffers = (0..self.below(3)).map(|_| self.buffer()).collect();
-            let (producer, consumer) = (self.pick(&Scope::ALL), self.pick(&Scope::ALL));
-            let ring = RingData { stages: self.int(), buffers, tx_bytes: self.int(), producer, consumer };
+            let movers = [Mover::Threads, Mover::Engine];
+            let (filled_by, read_by) = (self.pick(&movers), self.pick(&movers));
+            let mbarriers = self.coin().then(|| self.int());
+            let ring = RingData { stages: self.int(), buffers, filled_by, read_by, mbarriers };
             self.k.rings.push(ring);
         }
     }
@@ -297,13 +304,13 @@ impl Generator {
             18 => Op::LoadGlobal { param: self.param(), slices: self.slices(), cache: self.pick(&Cache::ALL) },
             19 => Op::StoreGlobal { param: self.param(), slices: self.slices(), value: v },
             20 => {
-                let bytes = self.int();
+                let (bytes, map) = (self.int(), TensorMap::new(self.below(self.k.maps.len())));
                 let atoms = [
                     CopyAtom::CpAsync(bytes),
                     CopyAtom::Direct,
-                    CopyAtom::Tma,
-                    CopyAtom::TmaMulticast,
-                    CopyAtom::TmaStore,
+                    CopyAtom::Tma(map),
+                    CopyAtom::TmaMulticast(map),
+                    CopyAtom::TmaStore(map),
                 ];
                 Op::Copy { atom: self.pick(&atoms), param: self.param(), slices: self.slices(), to: self.shared() }
             }
@@ -324,11 +331,17 @@ impl Generator {
             25 => Op::WaitMma(v, self.int()),
             26 => Op::Acquire(self.ring(), At::Iteration(v)),
             27 => Op::Commit(self.ring(), self.coin().then_some(v)),
-            28 => Op::Wait(self.ring(), At::Slot(v)),
-            29 => {
-                [Op::Release(v), Op::Drain(self.ring()), Op::Barrier, Op::CopyWait(self.int())][self.below(4)].clone()
+            28 => {
+                let at = [At::Slot(v), At::Cursor { slot: v, phase: self.value() }];
+                Op::Wait(self.ring(), self.pick(&at))
             }
-            30 => [Op::Fence(FenceKind::ProxyAsync), Op::Yield(self.values())][self.below(2)].clone(),
+            29 => {
+                let (ring, n) = (self.ring(), self.int());
+                let ops = [Op::Release(v), Op::Drain(ring), Op::InitRing(ring), Op::Barrier, Op::CopyWait(n)];
+                ops[self.below(ops.len())].clone()
+            }
+            30 if self.coin() => Op::Fence(self.pick(&FenceKind::ALL)),
+            30 => Op::Yield(self.values()),
             31 => {
                 let hi = self.value();
                 let inits = self.values();
@@ -357,6 +370,9 @@ impl Generator {
             _ => {
                 let body = self.k.blocks.push(BlockData::default());
                 self.block(body, depth + 1);
+                if self.below(4) == 0 {
+                    return Op::Once(body);
+                }
                 let others = if self.coin() { self.values() } else { Vec::new() };
                 Op::If(v, body, others)
             }

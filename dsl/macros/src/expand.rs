@@ -8,7 +8,7 @@ use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
     TileFn,
 };
-use atlas_vocabulary::{BinaryOp, DType, Order, Precision, Setting, WarpGrid};
+use atlas_vocabulary::{BinaryOp, Copies, DType, Order, Precision, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -218,6 +218,14 @@ fn setting(value: Setting, root: &TokenStream) -> TokenStream {
             quote!(#root::Setting::Order(::core::option::Option::Some(#order)))
         }
         Setting::Order(None) => quote!(#root::Setting::Order(::core::option::Option::None)),
+        Setting::Copies(Some(copies)) => {
+            let copies = match copies {
+                Copies::Threads => quote!(#root::Copies::Threads),
+                Copies::Engine => quote!(#root::Copies::Engine),
+            };
+            quote!(#root::Setting::Copies(::core::option::Option::Some(#copies)))
+        }
+        Setting::Copies(None) => quote!(#root::Setting::Copies(::core::option::Option::None)),
     }
 }
 

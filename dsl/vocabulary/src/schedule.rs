@@ -33,6 +33,20 @@ pub enum Order {
     Groups(u32),
 }
 
+/// Who copies the tiles that products read from global to shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Copies {
+    /// The threads of the CTA, a chunk of at most 16 bytes each at a time.
+    Threads,
+    /// The tensor copy engine, where the target has one and the tensor fits it. Other tensors are copied by threads.
+    Engine,
+}
+
+impl Copies {
+    /// All of them.
+    const ALL: [Copies; 2] = [Copies::Threads, Copies::Engine];
+}
+
 /// The value of a knob. `None` leaves it to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Setting {
@@ -42,6 +56,8 @@ pub enum Setting {
     WarpGrid(Option<WarpGrid>),
     /// An order of programs.
     Order(Option<Order>),
+    /// Who copies.
+    Copies(Option<Copies>),
 }
 
 impl Setting {
@@ -70,13 +86,23 @@ impl fmt::Display for Order {
     }
 }
 
+impl fmt::Display for Copies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Copies::Threads => "threads",
+            Copies::Engine => "engine",
+        })
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Setting::Number(n) => n.fmt(f),
             Setting::WarpGrid(Some(grid)) => grid.fmt(f),
             Setting::Order(Some(order)) => order.fmt(f),
-            Setting::WarpGrid(None) | Setting::Order(None) => f.write_str(Setting::AUTO),
+            Setting::Copies(Some(copies)) => copies.fmt(f),
+            Setting::WarpGrid(None) | Setting::Order(None) | Setting::Copies(None) => f.write_str(Setting::AUTO),
         }
     }
 }
@@ -88,6 +114,7 @@ enum Values {
     Number(Option<u32>),
     WarpGrid,
     Order,
+    Copies,
 }
 
 /// A key of a schedule.
@@ -99,13 +126,14 @@ pub struct ScheduleKey {
 }
 
 /// Every key, in the order of the canonical text of a config.
-pub const SCHEDULE: [ScheduleKey; 5] = [
+pub const SCHEDULE: [ScheduleKey; 6] = [
     ScheduleKey { name: "stages", values: Values::Number(Some(8)) },
     // A CTA has at most 1024 threads on every GPU.
     ScheduleKey { name: "warps", values: Values::Number(Some(32)) },
     ScheduleKey { name: "occupancy", values: Values::Number(None) },
     ScheduleKey { name: "warp_grid", values: Values::WarpGrid },
     ScheduleKey { name: "order", values: Values::Order },
+    ScheduleKey { name: "copies", values: Values::Copies },
 ];
 
 impl ScheduleKey {
@@ -120,6 +148,7 @@ impl ScheduleKey {
             Values::Number(_) => "a whole number",
             Values::WarpGrid => "a grid of warps such as `2x4`, or `auto`",
             Values::Order => "`linear`, groups of rows such as `groups(8)`, or `auto`",
+            Values::Copies => "`threads`, `engine` or `auto`",
         }
     }
 
@@ -133,6 +162,11 @@ impl ScheduleKey {
             Values::Number(_) => number(text).map(Setting::Number),
             Values::WarpGrid if text == Setting::AUTO => Some(Setting::WarpGrid(None)),
             Values::Order if text == Setting::AUTO => Some(Setting::Order(None)),
+            Values::Copies if text == Setting::AUTO => Some(Setting::Copies(None)),
+            Values::Copies => {
+                let named = Copies::ALL.into_iter().find(|copies| copies.to_string() == text);
+                named.map(|copies| Setting::Copies(Some(copies)))
+            }
             Values::WarpGrid => text.split_once('x').and_then(|(rows, cols)| {
                 Some(Setting::WarpGrid(Some(WarpGrid { rows: number(rows)?, cols: number(cols)? })))
             }),
@@ -165,7 +199,8 @@ impl ScheduleKey {
             }
             (Values::Number(_), Setting::Number(_))
             | (Values::WarpGrid, Setting::WarpGrid(_))
-            | (Values::Order, Setting::Order(_)) => None,
+            | (Values::Order, Setting::Order(_))
+            | (Values::Copies, Setting::Copies(_)) => None,
             _ => Some(format!("{name} = {value} is not {}", self.expects())),
         }
     }
@@ -184,6 +219,9 @@ mod tests {
             ("order", "linear"),
             ("order", "groups(8)"),
             ("order", "auto"),
+            ("copies", "threads"),
+            ("copies", "engine"),
+            ("copies", "auto"),
         ] {
             let key = ScheduleKey::named(key).unwrap();
             let read = key.read(text).unwrap();

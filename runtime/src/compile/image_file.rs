@@ -1,7 +1,7 @@
 //! A compiled kernel as bytes: magic, format version, checksum, then JSON.
 
 use super::key::KernelKey;
-use atlas_codegen::{AbiParam, KernelImage, Target};
+use atlas_codegen::{AbiParam, KernelImage, MapAxis, Target, TensorMapData};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASKRN";
 /// Raised when the meaning of the fields changes. Files of another version are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = MAGIC.len() + 4 + 32;
 
 /// Why bytes are not a compiled kernel.
@@ -49,6 +49,8 @@ struct ImageRecord {
     target: String,
     ptx_version: (u32, u32),
     params: Vec<ParamRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    maps: Vec<MapRecord>,
     grid: Vec<GridRecord>,
     threads: u32,
     shared_bytes: u32,
@@ -66,6 +68,15 @@ enum ParamRecord {
     Stride(u32, u8),
     Scalar(u32),
     GridCount(u8),
+    TensorMap(u8),
+}
+
+/// A tensor map: the parameter, axes with the extents of a box, and the span.
+#[derive(Serialize, Deserialize)]
+struct MapRecord {
+    param: u32,
+    axes: Vec<(u8, u32)>,
+    span: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,6 +111,16 @@ fn encode_with(image: &KernelImage, key: Option<String>) -> Vec<u8> {
                 AbiParam::Stride(p, axis) => ParamRecord::Stride(p.as_u32(), axis),
                 AbiParam::Scalar(p) => ParamRecord::Scalar(p.as_u32()),
                 AbiParam::GridCount(axis) => ParamRecord::GridCount(axis),
+                AbiParam::TensorMap(n) => ParamRecord::TensorMap(n),
+            })
+            .collect(),
+        maps: image
+            .maps
+            .iter()
+            .map(|map| MapRecord {
+                param: map.param.as_u32(),
+                axes: map.axes.iter().map(|a| (a.axis, a.size)).collect(),
+                span: map.span,
             })
             .collect(),
         grid: image
@@ -177,7 +198,12 @@ impl ImageRecord {
                 ParamRecord::Stride(p, axis) => AbiParam::Stride(param(p)?, axis),
                 ParamRecord::Scalar(p) => AbiParam::Scalar(param(p)?),
                 ParamRecord::GridCount(axis) => AbiParam::GridCount(axis),
+                ParamRecord::TensorMap(n) => AbiParam::TensorMap(n),
             })
+        };
+        let map = |m: MapRecord| {
+            let axes = m.axes.into_iter().map(|(axis, size)| MapAxis { axis, size }).collect();
+            Some(TensorMapData { param: param(m.param)?, axes, span: m.span })
         };
         let extent = |g: GridRecord| {
             Some(match g {
@@ -192,6 +218,7 @@ impl ImageRecord {
             ptx_version: self.ptx_version,
             target,
             params: self.params.into_iter().map(abi).collect::<Option<_>>()?,
+            maps: self.maps.into_iter().map(map).collect::<Option<_>>()?,
             grid: self.grid.into_iter().map(extent).collect::<Option<_>>()?,
             threads: self.threads,
             shared_bytes: self.shared_bytes,

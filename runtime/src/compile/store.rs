@@ -314,6 +314,7 @@ mod tests {
             ptx_version: (7, 8),
             target: Target { sm: 90, specific: false },
             params: Vec::new(),
+            maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
             shared_bytes: 0,

@@ -2,7 +2,7 @@
 
 use crate::compile::KernelKey;
 use crate::error::RuntimeError;
-use crate::gpu::LoadedKernel;
+use crate::gpu::{BoundMap, LoadedKernel};
 use crate::records::sizes::Tally;
 use crate::select::ConfigSource;
 use atlas_dsl::{Config, DType, Kernel, Verified};
@@ -30,8 +30,8 @@ pub(crate) enum LaunchBody {
     Empty,
     /// Tile IR for the interpreter.
     Cpu { kernel: Arc<Verified<Kernel>>, dims: Vec<u64> },
-    /// A loaded kernel, with its grid and the recipe for its parameters.
-    Gpu { kernel: Arc<LoadedKernel>, grid: u32, params: Vec<LaunchParam> },
+    /// A loaded kernel, with its grid, the recipe for its parameters, and its tensor maps.
+    Gpu { kernel: Arc<LoadedKernel>, grid: u32, params: Vec<LaunchParam>, maps: Vec<BoundMap> },
 }
 
 impl LaunchPlan {
@@ -68,4 +68,6 @@ pub(crate) enum LaunchParam {
     Address(usize),
     /// The number that is passed as an argument.
     Number(usize, DType),
+    /// The tensor map of this number, and the argument that it is of.
+    Map(u8, usize),
 }

@@ -199,7 +199,7 @@ mod tests {
         let load = |key: u8, now: u64| plans.keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([key; 32]))), now);
         let hot = load(1, 1);
         let words = [7_u64];
-        let body = LaunchBody::Gpu { kernel: hot.clone(), grid: 1, params: Vec::new() };
+        let body = LaunchBody::Gpu { kernel: hot.clone(), grid: 1, params: Vec::new(), maps: Vec::new() };
         let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         plans.keep(&words, &Arc::new(plan), plans.generation());

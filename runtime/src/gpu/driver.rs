@@ -17,12 +17,33 @@ const NO_DEVICE: u32 = 100;
 /// an attempt to start it.
 pub(super) const NOT_INITIALIZED: u32 = 3;
 
+/// The type of `cuTensorMapEncodeTiled`: the map, type, rank, address, sizes, strides in bytes, boxes, steps, interleave, swizzle,
+/// promotion of L2, and what stands out of bounds.
+pub(crate) type TensorMapEncode = unsafe extern "C" fn(
+    *mut c_void,
+    c_uint,
+    c_uint,
+    *mut c_void,
+    *const u64,
+    *const u64,
+    *const u32,
+    *const u32,
+    c_uint,
+    c_uint,
+    c_uint,
+    c_uint,
+) -> c_uint;
+
 /// Declares the table of driver functions. Statuses are plain numbers, because a driver may return codes that no enum
 /// lists.
 macro_rules! api {
     ($($name:ident = $symbol:literal ( $($ty:ty),* );)+) => {
         /// The driver functions in use.
-        pub(crate) struct Api { $(pub(crate) $name: unsafe extern "C" fn($($ty),*) -> c_uint,)+ }
+        pub(crate) struct Api {
+            $(pub(crate) $name: unsafe extern "C" fn($($ty),*) -> c_uint,)+
+            /// `cuTensorMapEncodeTiled`, of drivers for CUDA 12.0 and later.
+            pub(crate) tensor_map_encode: Option<TensorMapEncode>,
+        }
 
         impl Api {
             /// Looks every function up. The error is the name of the first one that is missing.
@@ -38,7 +59,10 @@ macro_rules! api {
                         Ok(f) => *f,
                         Err(_) => return Err($symbol),
                     },
-                )+})
+                )+
+                    // SAFETY: as above.
+                    tensor_map_encode: unsafe { library.get::<TensorMapEncode>(b"cuTensorMapEncodeTiled") }.ok().map(|f| *f),
+                })
             }
         }
     };

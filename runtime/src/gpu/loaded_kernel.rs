@@ -242,7 +242,7 @@ impl LoadedKernel {
                 0
             }
 
-            fn launch(&self, _: u32, _: &[u64], _: &[std::ops::Range<u64>]) -> Result<()> {
+            fn launch(&self, _: u32, _: &[u64], _: &[crate::gpu::BoundMap], _: &[std::ops::Range<u64>]) -> Result<()> {
                 Ok(())
             }
         }
@@ -253,6 +253,7 @@ impl LoadedKernel {
             ptx_version: (7, 1),
             target: atlas_codegen::Target { sm: 80, specific: false },
             params: Vec::new(),
+            maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
             shared_bytes: 0,

@@ -10,6 +10,7 @@
 //! | `current` | the calling thread's current context |
 //! | `context`, `memory` | one GPU's context: its limits, and safe calls in it; its memory |
 //! | `loaded_kernel`, `ptx_version` | a loaded kernel; which PTX a driver accepts |
+//! | `tensor_map` | tensor maps of a launch |
 //! | `virtual_gpu` | the interface of a virtual GPU |
 //! | `simulator` | the simulator as a virtual GPU (feature `sim`) |
 
@@ -21,6 +22,7 @@ mod memory;
 mod ptx_version;
 #[cfg(feature = "sim")]
 mod simulator;
+mod tensor_map;
 mod virtual_gpu;
 
 pub(crate) use context::Context;
@@ -33,4 +35,6 @@ pub use memory::DeviceMemory;
 pub(crate) use simulator::Simulator;
 #[cfg(feature = "sim")]
 pub use simulator::{SimAccess, SimOptions, SimRun};
+pub use tensor_map::BoundMap;
+pub(crate) use tensor_map::EncodedMap;
 pub(crate) use virtual_gpu::VirtualGpu;

@@ -65,6 +65,7 @@ mod tests {
             ptx_version,
             target: atlas_codegen::Target { sm: 80, specific: false },
             params: Vec::new(),
+            maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
             shared_bytes: 0,

@@ -3,9 +3,10 @@
 //! A launch executes the kernel's PTX on the host, strictly: a race, a missing wait or a stray address is an error of
 //! the launch, where a GPU might give the right numbers. A launch has finished when it returns.
 
+use super::tensor_map::BoundMap;
 use super::virtual_gpu::{RecompileWithLines, VirtualGpu, VirtualKernel};
 use crate::error::{LaunchError, Result, SimFault};
-use atlas_codegen::KernelImage;
+use atlas_codegen::{AbiParam, KernelImage};
 use atlas_sim::alu::{Approximation, Arithmetic};
 use atlas_sim::fault::Fault;
 use atlas_sim::launch::{Launch, Options, Policy, Report, run};
@@ -148,9 +149,9 @@ impl VirtualKernel for SimKernel {
         self.program.local_bytes
     }
 
-    fn launch(&self, grid: u32, params: &[u64], outputs: &[Range<u64>]) -> Result<()> {
+    fn launch(&self, grid: u32, params: &[u64], maps: &[BoundMap], outputs: &[Range<u64>]) -> Result<()> {
         let (image, program) = (&self.image, &self.program);
-        let params = self.block(params)?;
+        let params = self.block(params, maps)?;
         let SimOptions { policy, seed, approximation, budget } = self.options;
         let options = Options { policy, seed, approximation, budget, ..Options::default() };
         let launch = Launch {
@@ -181,11 +182,14 @@ impl VirtualKernel for SimKernel {
 
 impl SimKernel {
     /// The parameters in the memory layout of the `.entry`.
-    fn block(&self, params: &[u64]) -> Result<Vec<u8>> {
+    fn block(&self, params: &[u64], maps: &[BoundMap]) -> Result<Vec<u8>> {
         let mut block = vec![0; self.program.param_bytes as usize];
-        for (bits, place) in params.iter().zip(&self.program.params) {
-            let bits = bits.to_le_bytes();
-            let from = bits.get(..place.bytes as usize);
+        for ((&bits, place), param) in params.iter().zip(&self.program.params).zip(&self.image.params) {
+            let bytes = match *param {
+                AbiParam::TensorMap(n) => maps.get(usize::from(n)).map(|map| map.simulated(bits).to_vec()),
+                _ => Some(bits.to_le_bytes().to_vec()),
+            };
+            let from = bytes.as_ref().and_then(|bytes| bytes.get(..place.bytes as usize));
             let to = block.get_mut(place.offset as usize..(place.offset + place.bytes) as usize);
             match (to, from) {
                 (Some(to), Some(from)) => to.copy_from_slice(from),

@@ -1,6 +1,7 @@
 //! The interface of a GPU that this process simulates, so that the rest of the runtime does not depend on the
 //! simulator.
 
+use super::tensor_map::BoundMap;
 use crate::error::Result;
 use atlas_codegen::KernelImage;
 use std::any::Any;
@@ -34,7 +35,7 @@ pub(crate) trait VirtualKernel: Send + Sync {
     /// The bytes of local memory per thread that its PTX declares.
     fn local_bytes(&self) -> u32;
 
-    /// Runs the kernel with the values of its parameters, 64 bits each. It may write to these address ranges, which are
-    /// sorted, and to no others.
-    fn launch(&self, grid: u32, params: &[u64], outputs: &[Range<u64>]) -> Result<()>;
+    /// Runs the kernel with the values of its parameters, 64 bits each. That of a tensor map is the address of its tensor. It may
+    /// write to these address ranges, which are sorted, and to no others.
+    fn launch(&self, grid: u32, params: &[u64], maps: &[BoundMap], outputs: &[Range<u64>]) -> Result<()>;
 }

@@ -9,8 +9,8 @@ use super::problem::launch_strides;
 use crate::cost::programs;
 use crate::device::{LaunchBody, LaunchParam};
 use crate::error::{LaunchError, Result};
-use crate::gpu::LoadedKernel;
-use atlas_codegen::{AbiParam, KernelImage};
+use crate::gpu::{BoundMap, LoadedKernel};
+use atlas_codegen::{AbiParam, KernelImage, TensorMapData};
 use atlas_dsl::KernelDef;
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result
         0 => Ok(LaunchBody::Empty),
         grid => {
             let params = launch_params(bound, &kernel.image)?;
-            Ok(LaunchBody::Gpu { kernel, grid, params })
+            let maps = launch_maps(bound, &kernel.image)?;
+            Ok(LaunchBody::Gpu { kernel, grid, params, maps })
         }
     }
 }
@@ -58,11 +59,28 @@ pub(crate) fn launch_params(
         AbiParam::GridCount(axis) => {
             image.grid.get(usize::from(axis)).map(|&g| LaunchParam::Bits(g.count(bound.dims()))).ok_or_else(wrong)
         }
+        AbiParam::TensorMap(n) => {
+            let map = image.maps.get(usize::from(n)).ok_or_else(wrong)?;
+            Ok(LaunchParam::Map(n, map.param.as_u32() as usize))
+        }
     };
     image.params.iter().map(param).collect()
 }
 
-/// The value of a parameter for the arguments of one launch.
+/// The tensor maps of an image for one problem, but for addresses.
+pub(crate) fn launch_maps(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<Vec<BoundMap>, LaunchError> {
+    let wrong = || LaunchError::WrongAbi { kernel: image.entry.clone() };
+    let map = |map: &TensorMapData| match bound.args().get(map.param.as_u32() as usize) {
+        Some(BoundArg::Tensor { tensor, .. }) => {
+            let sizes: Vec<u64> = tensor.shape().iter().map(|&n| n as u64).collect();
+            BoundMap::new(map, tensor.dtype(), &sizes, &launch_strides(tensor)).ok_or_else(wrong)
+        }
+        Some(BoundArg::Scalar { .. }) | None => Err(wrong()),
+    };
+    image.maps.iter().map(map).collect()
+}
+
+/// The value of a parameter for the arguments of one launch: of a tensor map, the address of its tensor.
 pub(crate) fn param_bits(
     def: &'static KernelDef,
     param: LaunchParam,
@@ -70,7 +88,7 @@ pub(crate) fn param_bits(
 ) -> std::result::Result<u64, LaunchError> {
     match param {
         LaunchParam::Bits(bits) => Ok(bits),
-        LaunchParam::Address(i) => {
+        LaunchParam::Address(i) | LaunchParam::Map(_, i) => {
             args[i].tensor().map(|t| t.address()).ok_or(LaunchError::NotPrepared { kernel: def.name })
         }
         LaunchParam::Number(i, dtype) => scalar_bits(def.name, def.params[i].name(), dtype, &args[i]),
@@ -117,6 +135,7 @@ mod tests {
             ptx_version: (7, 1),
             target: Target { sm: 80, specific: false },
             params: params.to_vec(),
+            maps: Vec::new(),
             grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
             threads: 128,
             shared_bytes: 0,
@@ -148,6 +167,7 @@ mod tests {
             AbiParam::Dim(Dim::from_u32(2)),
             AbiParam::Ptr(Param::from_u32(2)),
             AbiParam::GridCount(2),
+            AbiParam::TensorMap(0),
         ] {
             let Err(error) = launch_params(&bound(3, 5), &image(&[wrong])) else { panic!("{wrong:?} is accepted") };
             let want = "error[ATL619]: the compiled kernel `row` does not fit its signature; this is a bug of Atlas";

@@ -90,6 +90,8 @@ fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor)
             expected if size <= 1 => expected,
             StrideFact::Const(c) if c == stride => expected,
             _ if stride == 1 => StrideFact::Const(1),
+            // The copy engine takes no tensor whose rows run backwards, and their class says so.
+            _ if stride < 0 => StrideFact::Dynamic(1),
             _ => StrideFact::Dynamic(largest_class(stride.unsigned_abs())),
         })
         .collect();

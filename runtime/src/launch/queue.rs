@@ -7,7 +7,7 @@ use super::interpreter::{run_native, run_on_host};
 use super::parameters::param_bits;
 use crate::device::{Backend, Device, LaunchBody, LaunchParam, LaunchPlan, Stream};
 use crate::error::{DeviceError, Result};
-use crate::gpu::{Context, DriverModule, LoadedCode, LoadedKernel};
+use crate::gpu::{BoundMap, Context, DriverModule, EncodedMap, LoadedCode, LoadedKernel};
 use atlas_codegen::KernelImage;
 use atlas_dsl::KernelDef;
 use std::ffi::c_void;
@@ -31,15 +31,15 @@ pub(super) fn run(
     match (&plan.body, device.backend()) {
         (LaunchBody::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),
         (LaunchBody::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
-        (LaunchBody::Gpu { kernel, grid, params }, backend) => match (&kernel.code, backend) {
+        (LaunchBody::Gpu { kernel, grid, params, maps }, backend) => match (&kernel.code, backend) {
             (LoadedCode::Driver(module), Backend::Cuda(context)) => {
                 let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
-                launch_cuda(def, context, (&kernel.image, module), *grid, params, args, stream)
+                launch_cuda(def, context, (&kernel.image, module), *grid, (params, maps), args, stream)
             }
             (LoadedCode::Virtual(kernel), Backend::Virtual(_)) => {
                 let params: Vec<u64> =
                     params.iter().map(|&param| param_bits(def, param, args)).collect::<std::result::Result<_, _>>()?;
-                kernel.launch(*grid, &params, &outputs(def, args))
+                kernel.launch(*grid, &params, maps, &outputs(def, args))
             }
             _ => Ok(()),
         },
@@ -59,13 +59,15 @@ fn outputs(def: &KernelDef, args: &[Arg<'_>]) -> Vec<Range<u64>> {
 
 /// The most parameters of a launch that are packed on the stack. More go to the heap.
 const INLINE_PARAMS: usize = 64;
+/// The most tensor maps of a launch that are encoded on the stack.
+const INLINE_MAPS: usize = 4;
 
 fn launch_cuda(
     def: &'static KernelDef,
     context: &Context,
     (image, module): (&KernelImage, &DriverModule),
     grid: u32,
-    params: &[LaunchParam],
+    (params, maps): (&[LaunchParam], &[BoundMap]),
     args: &[Arg<'_>],
     stream: *mut c_void,
 ) -> Result<()> {
@@ -85,10 +87,24 @@ fn launch_cuda(
         *pointer = std::ptr::from_mut(value).cast();
     }
     let api = context.enter()?;
+    let mut encoded = ([EncodedMap::EMPTY; INLINE_MAPS], Vec::new());
+    let encoded = if maps.len() <= INLINE_MAPS {
+        &mut encoded.0[..maps.len()]
+    } else {
+        encoded.1.resize(maps.len(), EncodedMap::EMPTY);
+        &mut encoded.1[..]
+    };
+    for ((&param, &address), pointer) in params.iter().zip(values.iter()).zip(pointers.iter_mut()) {
+        if let LaunchParam::Map(n, _) = param {
+            let place = &mut encoded[usize::from(n)];
+            *place = maps[usize::from(n)].encode(context, &api, address)?;
+            *pointer = std::ptr::from_mut(place).cast();
+        }
+    }
     let (threads, shared) = (image.threads, image.shared_bytes);
     // SAFETY: the function is loaded in this context and the stream is live in it. `params` follow the image's own
     // parameter list: each is one 64-bit little-endian value, of which the driver reads as many bytes as the parameter
-    // has. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
+    // has, or a tensor map of 128 bytes. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
     // on this device, and written tensors overlap nothing else. Their memory is freed in stream order (see
     // `Stream::from_raw` for the caller's streams).
     let status = unsafe {
@@ -176,7 +192,7 @@ mod tests {
     fn every_launch_says_when_it_was() {
         let device = Device::absent(0);
         let kernel = Arc::new(LoadedKernel::idle(KernelKey([1; 32])));
-        let body = LaunchBody::Gpu { kernel: kernel.clone(), grid: 1, params: Vec::new() };
+        let body = LaunchBody::Gpu { kernel: kernel.clone(), grid: 1, params: Vec::new(), maps: Vec::new() };
         let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         for now in [3, 8] {

@@ -69,6 +69,7 @@ pub(crate) fn image(device: &Device, ptx: &str, shared_bytes: u32) -> KernelImag
             AbiParam::GridCount(0),
             AbiParam::Stride(param(0), 0),
         ],
+        maps: Vec::new(),
         grid: vec![GridExtent::Tiles { dim: Dim::from_u32(0), size: 16 }],
         threads: 128,
         shared_bytes,

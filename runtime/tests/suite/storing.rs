@@ -27,6 +27,7 @@ fn image() -> KernelImage {
             AbiParam::Scalar(Param::from_u32(3)),
             AbiParam::GridCount(1),
         ],
+        maps: Vec::new(),
         grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 64 }],
         threads: 128,
         shared_bytes: 50_000,

@@ -200,6 +200,7 @@ impl Count<'_> {
                     };
                     steps.push(Step::If { but_last, condition, body: self.block(*body, around) });
                 }
+                Op::Once(body) => steps.extend(self.block(*body, around)),
                 Op::LoadGlobal { param, slices, .. } => steps.push(self.access(*param, slices, false, None)),
                 Op::Copy { param, slices, to, .. } => {
                     steps.push(self.access(*param, slices, false, Some(to.buffer)));

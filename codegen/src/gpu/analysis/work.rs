@@ -11,7 +11,7 @@ use super::peak_registers_within;
 use super::sectors::{line_share, sector_share};
 use crate::gpu::atom::WARPGROUP;
 use crate::gpu::{
-    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Op, Operand, Slice, Value, ValueDef, accessed,
+    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, Value, ValueDef, accessed,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
@@ -277,6 +277,14 @@ impl Walk<'_> {
                     part.fixed.barriers += 1.0;
                     part.fixed.latency_waits += self.latency_wait();
                 }
+                Op::Once(body) => {
+                    let body = self.block(*body, around);
+                    part.fixed += body.fixed;
+                    part.rest.extend(body.rest);
+                }
+                Op::Wait(ring, _) if k.rings[*ring].filled_by == Mover::Engine => {
+                    part.fixed.latency_waits += self.latency_wait();
+                }
                 Op::CopyWait(_) => part.fixed.latency_waits += self.latency_wait(),
                 gpu_ops!(global) => self.global(inst, ahead, &mut part),
                 Op::Programs(_) | Op::Yield(_) | Op::Fence(_) => part.fixed += self.inst(inst),
@@ -357,7 +365,7 @@ impl Walk<'_> {
                 let element_wise = match atom {
                     CopyAtom::CpAsync(bytes) => 4.0 / f64::from(*bytes),
                     CopyAtom::Direct => 6.0 / element,
-                    CopyAtom::Open | CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore => 0.0,
+                    CopyAtom::Open | CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => 0.0,
                 };
                 // What goes through registers is waited for there, a few elements at once.
                 let latency_waits = match atom {

@@ -1,9 +1,10 @@
 //! Notes on the decisions of the pass: products, loads, tiles in shared memory, functions.
 
 use super::Lower;
-use crate::analysis::{Home, StagingReason, Verdict};
+use crate::analysis::{Home, Path, StagingReason, Verdict};
 use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
+use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
 use std::collections::HashSet;
@@ -110,7 +111,14 @@ impl Lower<'_> {
         }
         notes.push(format!("load {}", self.tile.params[*param].name), loc, || {
             let (how, because) = match home {
-                Home::Copied(StagingReason::Operand) => ("staged", "a product reads it in shared memory"),
+                Home::Copied(StagingReason::Operand) => match self.paths.get(load) {
+                    Some(Path::Engine) => ("staged by the copy engine", "a product reads it in shared memory"),
+                    // Said where the engine was asked for, and threads copy all the same.
+                    Some(Path::Threads(why)) if self.schedule.copies == Some(Copies::Engine) => {
+                        ("staged by threads", why.text())
+                    }
+                    _ => ("staged", "a product reads it in shared memory"),
+                },
                 Home::Copied(StagingReason::Coalescing) => {
                     ("staged", "its layout would read less than 32 bytes in a row")
                 }

@@ -46,7 +46,12 @@ impl Lower<'_> {
         let carried = !self.runs_ahead(inst);
         loads.retain(|&load| is_place_known(self.tile, &self.uses, load, body, carried));
         let outer = self.fragments.clone();
-        let ring = if loads.is_empty() { None } else { Some(self.new_ring(&loads)?) };
+        // One ring for the loads of each path, for their waits differ.
+        let (by_engine, by_threads): (Vec<Inst>, Vec<Inst>) = loads.into_iter().partition(|&l| self.paths.by_engine(l));
+        let mut rings = Vec::new();
+        for loads in [by_threads, by_engine].into_iter().filter(|loads| !loads.is_empty()) {
+            rings.push((self.new_ring(&loads)?, loads));
+        }
 
         let outside = self.at;
         let inside = self.k.blocks.push(BlockData::default());
@@ -59,10 +64,10 @@ impl Lower<'_> {
             let p = self.k.push_block_param(inside, Type::Fragment { dtype, layout: layout.clone() });
             self.fragments.insert(params[k + 1], p);
         }
-        let mut token = None;
-        if let Some(ring) = ring {
+        let mut tokens = Vec::new();
+        for (ring, loads) in rings {
             let n = self.int_op(BinaryOp::Sub, index, lo);
-            token = Some(self.fill(&loads, ring, n)?);
+            tokens.push(self.fill(&loads, ring, n)?);
         }
         let outer_reads = std::mem::take(&mut self.read_here);
         self.block(body)?;
@@ -81,7 +86,7 @@ impl Lower<'_> {
         }
         self.store_carried(&yields, &params[1..])?;
         // The next iteration fills them again.
-        for read in token.into_iter().chain(std::mem::replace(&mut self.read_here, outer_reads)) {
+        for read in tokens.into_iter().chain(std::mem::replace(&mut self.read_here, outer_reads)) {
             self.push_effect(GpuOp::Release(read));
         }
         self.push_effect(GpuOp::Yield(next));

@@ -3,7 +3,7 @@
 use super::{Lower, Resident};
 use crate::analysis::{Home, StagingReason};
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, CopyAtom, Op as GpuOp, Reach, RingData, Scope, SharedRef, Type};
+use crate::gpu::{self, At, Cache, CopyAtom, Mover, Op as GpuOp, Reach, RingData, SharedRef, Type};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, ValueDef};
@@ -81,7 +81,8 @@ impl Lower<'_> {
         Ok(self.push_tile(GpuOp::LoadGlobal { param, slices, cache: Cache::Normal }, dtype, layout))
     }
 
-    /// A ring whose buffers hold the tiles of these loads. The loads then reside there.
+    /// A ring whose buffers hold the tiles of these loads, which are all made by the copy engine or all by threads. The loads then
+    /// reside there.
     pub(super) fn new_ring(&mut self, loads: &[Inst]) -> Result<gpu::Ring, CompileError> {
         let mut buffers = Vec::new();
         for &inst in loads {
@@ -94,7 +95,9 @@ impl Lower<'_> {
             self.residents[v] = Some(Resident { buffer, token: None });
             buffers.push(buffer);
         }
-        Ok(self.k.rings.push(RingData { stages: 1, buffers, tx_bytes: 0, producer: Scope::Cta, consumer: Scope::Cta }))
+        let by_engine = loads.iter().all(|&load| self.paths.by_engine(load));
+        let filled_by = if by_engine { Mover::Engine } else { Mover::Threads };
+        Ok(self.k.rings.push(RingData { filled_by, ..RingData::of_threads(buffers) }))
     }
 
     /// Fills the stage of an iteration by the copies of these loads, and waits for them.

@@ -4,7 +4,7 @@
 //! shared buffer; each copy goes into a ring of one stage and is waited for directly after it; neutral elements are refilled
 //! before contractions. Never: runs anything ahead, places buffers or inserts barriers. Refuses: a schedule that no GPU runs,
 //! an operation without an instruction, a tile that is too large for any CTA. Constructs: removes nothing; adds programs,
-//! tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies.
+//! engine, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies.
 //!
 //! Each tile is computed as a whole, at its place in Tile IR. Values that only a store uses, and that can be computed in any
 //! layout, are computed at the store.
@@ -18,7 +18,7 @@ mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Approximations, Extents, Home, LoweringDecisions, Placement, Uses};
+use crate::analysis::{Approximations, Extents, Home, LoweringDecisions, Paths, Placement, Uses};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
@@ -42,6 +42,7 @@ struct Lower<'a> {
     extents: Extents,
     approximations: Approximations,
     placement: Placement,
+    paths: Paths,
     schedule: Schedule,
     k: gpu::Kernel,
     /// The block that receives instructions.
@@ -61,7 +62,7 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
-    let LoweringDecisions { uses, placement, extents, approximations, order } =
+    let LoweringDecisions { uses, placement, paths, extents, approximations, order } =
         LoweringDecisions::choose(tile, schedule, cx.target, machine)?;
     let mut k = gpu::Kernel::new(&tile.name, cx.target, schedule.warps * 32);
     k.occupancy = schedule.occupancy;
@@ -77,6 +78,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         extents,
         approximations,
         placement,
+        paths,
         schedule: *schedule,
         k,
         at: body,

@@ -3,20 +3,24 @@
 //! A launch is safe because the PTX always comes from the code generator, never from the caller, and accesses only
 //! buffers that are checked to be long enough.
 
-use super::{RawBuffer, RawKernel, RawLaunch, RawParam};
+use super::{RawBuffer, RawKernel, RawLaunch, RawParam, encode_map};
 use crate::compile::{CompileProblem, build_kernel, compile};
 use crate::device::Device;
 use crate::error::{CompileFailure, LaunchError, Result, TensorError};
+use crate::gpu::BoundMap;
 use crate::launch::bind::{BoundArg, BoundLaunch};
 use crate::launch::problem::specialize;
 use atlas_codegen::{AbiParam, KernelImage, Machine};
 use atlas_dsl::Config;
 
+/// What a tensor map lies at a multiple of, in bytes.
+pub(super) const MAP_ALIGN: usize = 64;
+
 /// A kernel compiled for one bound launch, to run on copies of its arguments.
 pub struct CompiledLaunch {
     image: KernelImage,
     raw: RawLaunch,
-    /// The size in bytes of each parameter of the `.entry`.
+    /// What each parameter of the `.entry` lies at a multiple of: its size, but for tensor maps.
     sizes: Vec<usize>,
     /// The bytes that each argument spans from its first element on; 0 for numbers.
     spans: Vec<usize>,
@@ -43,6 +47,7 @@ impl CompiledLaunch {
         let size = |param: &AbiParam| match *param {
             AbiParam::Ptr(_) | AbiParam::Stride(..) => 8,
             AbiParam::Dim(_) | AbiParam::GridCount(_) => 4,
+            AbiParam::TensorMap(_) => MAP_ALIGN,
             AbiParam::Scalar(p) => match bound.args().get(p.as_u32() as usize) {
                 Some(BoundArg::Scalar { dtype, .. }) => dtype.bytes() as usize,
                 _ => 8,
@@ -70,18 +75,31 @@ impl CompiledLaunch {
     }
 
     /// The parameters in the memory layout of the `.entry`, each at a multiple of its size, for these addresses of the
-    /// arguments.
-    pub fn params(&self, addresses: &[u64]) -> Vec<u8> {
+    /// arguments. `encode` gives the bytes of a tensor map of a tensor at an address.
+    ///
+    /// # Errors
+    /// Those of `encode`.
+    fn params(&self, addresses: &[u64], encode: impl Fn(&BoundMap, u64) -> Result<[u8; 128]>) -> Result<Vec<u8>> {
+        let address = |arg: usize| addresses.get(arg).copied().unwrap_or_default();
         let mut block = Vec::new();
         for (param, &size) in self.raw.params.iter().zip(&self.sizes) {
-            let bits = match *param {
-                RawParam::Address(arg) => addresses.get(arg).copied().unwrap_or_default(),
-                RawParam::Bits(bits) => bits,
-            };
             block.resize(block.len().next_multiple_of(size), 0);
-            block.extend_from_slice(&bits.to_le_bytes()[..size.min(8)]);
+            match *param {
+                RawParam::Address(arg) => block.extend_from_slice(&address(arg).to_le_bytes()[..size.min(8)]),
+                RawParam::Bits(bits) => block.extend_from_slice(&bits.to_le_bytes()[..size.min(8)]),
+                RawParam::Map(n) => {
+                    let map = &self.raw.maps[usize::from(n)];
+                    block.extend_from_slice(&encode(map, address(map.argument))?);
+                }
+            }
         }
-        block
+        Ok(block)
+    }
+
+    /// The same parameters for the simulator.
+    #[cfg(feature = "sim")]
+    pub fn simulated_params(&self, addresses: &[u64]) -> Vec<u8> {
+        self.params(addresses, |map, at| Ok(map.simulated(at))).unwrap_or_default()
     }
 
     /// Runs the kernel on a GPU with one buffer per argument, whose first byte is the argument's first element, and
@@ -100,10 +118,11 @@ impl CompiledLaunch {
         let buffers: Vec<RawBuffer> = buffers.iter().map(|b| RawBuffer::new(device, b)).collect::<Result<_>>()?;
         let addresses: Vec<u64> = buffers.iter().map(RawBuffer::address).collect();
         let (grid, threads) = ([self.raw.grid, 1, 1], [self.image.threads, 1, 1]);
+        let params = self.params(&addresses, |map, at| encode_map(device, map, at))?;
         // SAFETY: the code generator made this PTX for this problem from a verified kernel. The parameters follow its
         // own list, with the sizes and strides of the bound tensors, and each buffer was checked to hold the bytes that
         // such a tensor spans. Buffers do not overlap, are aligned to 256 bytes, and live until they have been read.
-        unsafe { kernel.launch(grid, threads, &self.params(&addresses)) }?;
+        unsafe { kernel.launch(grid, threads, &params) }?;
         buffers.iter().map(RawBuffer::read).collect()
     }
 }
@@ -120,18 +139,19 @@ mod tests {
             ptx_version: (7, 1),
             target: atlas_codegen::Target { sm: 80, specific: false },
             params: Vec::new(),
+            maps: Vec::new(),
             grid: Vec::new(),
             threads: 32,
             shared_bytes: 0,
         };
         let params = vec![RawParam::Bits(7), RawParam::Address(0), RawParam::Bits(u64::from(1.0_f32.to_bits()))];
-        let raw = RawLaunch { grid: 1, params };
+        let raw = RawLaunch { grid: 1, params, maps: Vec::new() };
         let launch = CompiledLaunch { image, raw, sizes: vec![4, 8, 4], spans: vec![16, 0] };
         let code = |buffers: &[Vec<u8>]| launch.run(&Device::cpu(), buffers).unwrap_err().code().to_string();
         assert_eq!(code(&[vec![0; 16]]), "ATL619");
         assert_eq!(code(&[vec![0; 15], Vec::new()]), "ATL630");
         assert_eq!(code(&[vec![0; 16], Vec::new()]), "ATL628");
         let block = [7, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x3f];
-        assert_eq!(launch.params(&[16]), block);
+        assert_eq!(launch.params(&[16], |_, _| Ok([0; 128])).unwrap(), block);
     }
 }

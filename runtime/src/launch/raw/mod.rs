@@ -20,12 +20,12 @@ pub use forms::FormPrograms;
 pub use tile_ir::{TileArg, launch_tile_ir};
 
 use super::bind::{BoundArg, BoundLaunch};
-use super::parameters::{grid_size, launch_params};
+use super::parameters::{grid_size, launch_maps, launch_params};
 use super::queue::launch_raw;
 use crate::compile::KernelKey;
 use crate::device::{Backend, Device, LaunchParam};
 use crate::error::{DeviceError, Result};
-use crate::gpu::{LaunchFacts, LoadedKernel};
+use crate::gpu::{BoundMap, LaunchFacts, LoadedKernel};
 use crate::tensor::Storage;
 use atlas_codegen::{KernelImage, Target};
 use std::sync::Arc;
@@ -82,6 +82,7 @@ impl RawKernel {
             ptx_version: (0, 0),
             target: device.target().unwrap_or(Target { sm: 0, specific: false }),
             params: Vec::new(),
+            maps: Vec::new(),
             grid: Vec::new(),
             threads: 0,
             shared_bytes,
@@ -110,6 +111,22 @@ impl RawKernel {
     }
 }
 
+/// The 128 bytes of a tensor map for a device, of a tensor at an address.
+///
+/// # Errors
+/// Those of the driver, and `RuntimeError::Device` on the CPU or without the simulator.
+pub(crate) fn encode_map(device: &Device, map: &BoundMap, address: u64) -> Result<[u8; 128]> {
+    match device.backend() {
+        Backend::Cuda(context) => {
+            let api = context.enter()?;
+            Ok(map.encode(context, &api, address)?.0)
+        }
+        #[cfg(feature = "sim")]
+        Backend::Virtual(_) => Ok(map.simulated(address)),
+        _ => Err(DeviceError::NotAGpu {}.into()),
+    }
+}
+
 /// One parameter of a compiled kernel's `.entry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawParam {
@@ -117,6 +134,8 @@ pub enum RawParam {
     Address(usize),
     /// A value, in the low bits.
     Bits(u64),
+    /// The tensor map of this number.
+    Map(u8),
 }
 
 /// A bound launch of a compiled kernel as plain values, for launchers other than this crate.
@@ -126,6 +145,8 @@ pub struct RawLaunch {
     pub grid: u32,
     /// The parameters of the `.entry`, in order.
     pub params: Vec<RawParam>,
+    /// Its tensor maps.
+    pub maps: Vec<BoundMap>,
 }
 
 impl RawLaunch {
@@ -137,13 +158,14 @@ impl RawLaunch {
         let value = |param| match param {
             LaunchParam::Bits(bits) => RawParam::Bits(bits),
             LaunchParam::Address(i) => RawParam::Address(i),
+            LaunchParam::Map(n, _) => RawParam::Map(n),
             LaunchParam::Number(i, _) => match &bound.args()[i] {
                 BoundArg::Scalar { bits, .. } => RawParam::Bits(*bits),
                 BoundArg::Tensor { .. } => RawParam::Address(i),
             },
         };
         let params = launch_params(bound, image)?.into_iter().map(value).collect();
-        Ok(RawLaunch { grid: grid_size(bound, image)?, params })
+        Ok(RawLaunch { grid: grid_size(bound, image)?, params, maps: launch_maps(bound, image)? })
     }
 }
 

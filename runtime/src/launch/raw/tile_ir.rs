@@ -3,12 +3,14 @@
 //! The code generator relies on the kernel's facts about dims, strides and alignments. So all of them are checked here,
 //! and also that each tensor lies in its bytes. The kernel then accesses nothing else.
 
-use super::{RawBuffer, RawKernel};
+use super::compiled_launch::MAP_ALIGN;
+use super::{RawBuffer, RawKernel, encode_map};
 use crate::compile::{CompileProblem, compile};
 use crate::cost::programs;
 use crate::device::Device;
 use crate::error::{CompileFailure, LaunchError, Result};
-use atlas_codegen::{AbiParam, KernelImage, Machine};
+use crate::gpu::BoundMap;
+use atlas_codegen::{AbiParam, KernelImage, Machine, TensorMapData};
 use atlas_dsl::ir::{DimSize, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Kernel, Param, Schedule, Verified};
 
@@ -56,7 +58,7 @@ pub fn launch_tile_ir(
     };
     let raw = RawKernel::load(device, &image.ptx, &image.entry, image.shared_bytes)?;
     let buffers: Vec<RawBuffer> = args.iter().map(|a| RawBuffer::new(device, &bytes(a))).collect::<Result<_>>()?;
-    let params = block(kernel, &image, dims, args, &buffers);
+    let params = block(device, kernel, &image, dims, args, &buffers)?;
     // SAFETY: the code generator made this PTX from a verified kernel. `check` has found that its dims, strides and
     // alignments match the kernel and that every tensor lies in its bytes. Buffers do not overlap, are aligned to 256
     // bytes, and live until they have been read.
@@ -126,21 +128,35 @@ fn lies_in(offset: u64, sizes: &[u64], strides: &[i64], count: u64) -> bool {
 }
 
 /// The parameters in the memory layout of the `.entry`, each at a multiple of its size.
-fn block(kernel: &Kernel, image: &KernelImage, dims: &[u64], args: &[TileArg<'_>], buffers: &[RawBuffer]) -> Vec<u8> {
+fn block(
+    device: &Device,
+    kernel: &Kernel,
+    image: &KernelImage,
+    dims: &[u64],
+    args: &[TileArg<'_>],
+    buffers: &[RawBuffer],
+) -> Result<Vec<u8>> {
     let index = |p: Param| p.as_u32() as usize;
     let dtype = |p: Param| match kernel.params[p].kind {
         ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => dtype,
     };
     let at = |d: Dim| dims[d.as_u32() as usize];
+    let address = |p: Param| match args[index(p)] {
+        TileArg::Tensor { offset, .. } => buffers[index(p)].address() + offset * u64::from(dtype(p).bytes()),
+        TileArg::Number(bits) => bits,
+    };
     let mut block = Vec::new();
     for param in &image.params {
+        if let AbiParam::TensorMap(n) = *param {
+            let map = bound_map(kernel, &image.maps[usize::from(n)], dims, args);
+            let map = map.ok_or_else(|| LaunchError::WrongAbi { kernel: kernel.name.clone() })?;
+            block.resize(block.len().next_multiple_of(MAP_ALIGN), 0);
+            block.extend_from_slice(&encode_map(device, &map, address(image.maps[usize::from(n)].param))?);
+            continue;
+        }
         let (bits, size) = match *param {
-            AbiParam::Ptr(p) => match args[index(p)] {
-                TileArg::Tensor { offset, .. } => {
-                    (buffers[index(p)].address() + offset * u64::from(dtype(p).bytes()), DType::I64.bytes())
-                }
-                TileArg::Number(bits) => (bits, DType::I64.bytes()),
-            },
+            AbiParam::Ptr(p) => (address(p), DType::I64.bytes()),
+            AbiParam::TensorMap(_) => continue,
             AbiParam::Scalar(p) => match args[index(p)] {
                 TileArg::Number(bits) => (bits, dtype(p).bytes()),
                 TileArg::Tensor { .. } => (0, dtype(p).bytes()),
@@ -156,7 +172,15 @@ fn block(kernel: &Kernel, image: &KernelImage, dims: &[u64], args: &[TileArg<'_>
         block.resize(block.len().next_multiple_of(size), 0);
         block.extend_from_slice(&bits.to_le_bytes()[..size]);
     }
-    block
+    Ok(block)
+}
+
+/// A tensor map of an argument, but for its address.
+fn bound_map(kernel: &Kernel, map: &TensorMapData, dims: &[u64], args: &[TileArg<'_>]) -> Option<BoundMap> {
+    let ParamKind::Tensor { dtype, dims: of, .. } = &kernel.params.get(map.param)?.kind else { return None };
+    let TileArg::Tensor { strides, .. } = args.get(map.param.as_u32() as usize)? else { return None };
+    let sizes: Vec<u64> = of.iter().map(|d| dims[d.as_u32() as usize]).collect();
+    BoundMap::new(map, *dtype, &sizes, strides)
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use crate::device::{Backend, Device, PlanCache};
 use crate::error::{DeviceError, LaunchError, Result, RuntimeError};
 use crate::gpu::{LoadedKernel, does_not_fit};
 use crate::records::tile_ir_hash;
-use atlas_codegen::{AbiParam, KernelImage, Machine};
+use atlas_codegen::{AbiParam, KernelImage, Machine, TensorMapData};
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{Kernel, Param, Schedule, Verified};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -80,8 +81,16 @@ fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
         AbiParam::Stride(p, axis) => usize::from(axis) < rank(p),
         AbiParam::Dim(d) => kernel.dims.is_valid(d),
         AbiParam::GridCount(axis) => usize::from(axis) < image.grid.len(),
+        AbiParam::TensorMap(n) => usize::from(n) < image.maps.len(),
     };
-    image.grid.iter().eq(kernel.grid.iter().map(|axis| &axis.extent)) && image.params.iter().all(is_there)
+    let is_map = |map: &TensorMapData| {
+        let axes: BTreeSet<u8> =
+            map.axes.iter().map(|a| a.axis).filter(|&a| usize::from(a) < rank(map.param)).collect();
+        axes.len() == map.axes.len() && axes.len() == rank(map.param) && map.is_encodable()
+    };
+    image.maps.iter().all(is_map)
+        && image.grid.iter().eq(kernel.grid.iter().map(|axis| &axis.extent))
+        && image.params.iter().all(is_there)
 }
 
 /// True if an error concerns only the code in one bundle. The next bundle may have PTX of a lower version, machine code

@@ -1,10 +1,12 @@
 //! `lower_rings`: iterations of rings become slots.
 //!
-//! Needs: rings by iteration number. Establishes: every `acquire` and `wait` names a slot, a number below the ring's stages.
-//! Never: moves anything. Refuses: nothing. Constructs: removes numbered; adds nothing.
+//! Needs: rings by iteration number. Establishes: every `acquire` and `wait` names a slot, a number below the ring's stages, and
+//! of a ring that the copy engine fills the phase too. Never: moves anything but the filling of such a ring, which one thread does.
+//! Refuses: nothing. Constructs: removes numbered; adds cursors.
 //!
 //! The slot of an iteration is its number modulo the stages. In a loop whose iterations are numbered from its first one,
-//! a cursor goes round instead: the loop carries it, and each iteration takes the next slot.
+//! a cursor goes round instead: the loop carries it, and each iteration takes the next slot. The cursors of rings that the
+//! engine fills are never begun anew ([`engine`]).
 //!
 //! # Promise
 //! A slot is congruent to the iteration that it stands for.
@@ -18,21 +20,26 @@
 //! Rings of three stages and more than three iterations, and of loops that begin elsewhere than at 0:
 //! tests/cases/passes/lower_rings; tests/agreement runs pipelines of every depth.
 
+mod engine;
+mod numbers;
+
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{At, Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef};
+use crate::gpu::{At, Block, Inst, Kernel, Mover, Op, Ring, Type, Value};
 use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
-
-/// Sums and differences above each other that are followed; numbers of iterations have few.
-const DEEPEST: u32 = 8;
+use numbers::{Index, distance};
 
 /// Replaces every number of an iteration.
 pub fn lower_rings(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
+    let of_engine: Vec<Ring> = k.rings.keys().filter(|&r| k.rings[r].filled_by == Mover::Engine).collect();
+    for ring in of_engine {
+        engine::lower_ring(k, ring)?;
+    }
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
-        let mut walk = Walk { k, loops: Vec::new() };
+        let mut walk = Walk { k, loops: Vec::new(), indices: Vec::new() };
         walk.block(body);
     }
     Ok(())
@@ -40,19 +47,16 @@ pub fn lower_rings(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
 
 /// A loop around the place that is walked.
 struct Around {
-    index: Value,
-    lo: Value,
     body: Block,
     /// The cursors that it carries so far, in the order of its parameters: one for each number of stages.
     cursors: Vec<(u32, Value)>,
 }
 
-/// The index of a loop and what is subtracted from it, if there are such, and a constant.
-type Offset = (Option<(Value, Option<Value>)>, i64);
-
 struct Walk<'k> {
     k: &'k mut Kernel,
+    /// The loops around, and their indices.
     loops: Vec<Around>,
+    indices: Vec<Index>,
 }
 
 impl Walk<'_> {
@@ -67,19 +71,17 @@ impl Walk<'_> {
                     }
                 }
                 Op::Loop { lo, body, .. } => {
-                    let index = self.k.blocks[body].params[0];
-                    self.loops.push(Around { index, lo, body, cursors: Vec::new() });
+                    self.indices.push(Index { index: self.k.blocks[body].params[0], lo });
+                    self.loops.push(Around { body, cursors: Vec::new() });
                     self.block(body);
+                    self.indices.pop();
                     if let Some(done) = self.loops.pop() {
                         self.carry(inst, done, &mut out);
                     }
                 }
-                Op::If(_, body, _) | Op::Programs(body) => self.block(body),
-                Op::Acquire(_, At::Slot(_))
-                | Op::Wait(_, At::Slot(_))
-                | Op::Commit(..)
-                | Op::Release(_)
-                | Op::Drain(_) => {}
+                Op::If(_, body, _) | Op::Once(body) | Op::Programs(body) => self.block(body),
+                Op::Acquire(_, At::Slot(_) | At::Cursor { .. }) | Op::Wait(_, At::Slot(_) | At::Cursor { .. }) => {}
+                Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => {}
                 Op::Yield(_) | gpu_ops!(sources elementwise views fragments global shared products orders) => {}
             }
             out.push(inst);
@@ -90,7 +92,7 @@ impl Walk<'_> {
     /// The slot of iteration `n`; what computes it goes before `like`.
     fn slot(&mut self, ring: Ring, n: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
         let stages = self.k.rings[ring].stages;
-        match self.distance(n) {
+        match distance(self.k, &self.indices, n) {
             _ if stages == 1 => self.int(0, like, out),
             Some((None, n)) => self.int(n % stages, like, out),
             Some((Some(at), ahead)) => {
@@ -106,55 +108,6 @@ impl Walk<'_> {
                 let rounds = self.binary(BinaryOp::Mul, whole, stages, like, out);
                 self.binary(BinaryOp::Sub, n, rounds, like, out)
             }
-        }
-    }
-
-    /// A number as a constant beyond 0, or beyond the start of one of the loops around, of which it gives the number.
-    fn distance(&self, n: Value) -> Option<(Option<usize>, u32)> {
-        let (base, ahead) = self.offset(n)?;
-        match base {
-            None => Some((None, u32::try_from(ahead).ok()?)),
-            Some((index, lo)) => {
-                let at = self.loops.iter().position(|l| l.index == index && lo.is_none_or(|lo| lo == l.lo))?;
-                // Without a subtraction the loop has to begin at 0.
-                let begins_at_0 = matches!(self.offset(self.loops[at].lo), Some((None, 0)));
-                (lo.is_some() || begins_at_0).then_some((Some(at), u32::try_from(ahead).ok()?))
-            }
-        }
-    }
-
-    /// A number as `index - lo + constant`.
-    fn offset(&self, v: Value) -> Option<Offset> {
-        self.offset_within(v, DEEPEST)
-    }
-
-    /// The same of a formula that is no deeper than so much.
-    fn offset_within(&self, v: Value, deepest: u32) -> Option<Offset> {
-        let deepest = deepest.checked_sub(1)?;
-        let ValueDef::Result(inst, _) = self.k.values[v].def else {
-            return self.loops.iter().any(|l| l.index == v).then_some((Some((v, None)), 0));
-        };
-        match self.k.insts[inst] {
-            Op::Const(x) => Some((None, x as i64)),
-            Op::Binary(BinaryOp::Add, _, a, b) => {
-                match (self.offset_within(a, deepest)?, self.offset_within(b, deepest)?) {
-                    ((base, x), (None, y)) | ((None, x), (base, y)) => Some((base, x + y)),
-                    _ => None,
-                }
-            }
-            Op::Binary(BinaryOp::Sub, _, a, b) => {
-                let (base, x) = self.offset_within(a, deepest)?;
-                match (base, self.offset_within(b, deepest)) {
-                    (Some((index, None)), _) if self.loops.iter().any(|l| l.index == index && l.lo == b) => {
-                        Some((Some((index, Some(b))), x))
-                    }
-                    (base, Some((None, y))) => Some((base, x - y)),
-                    _ => None,
-                }
-            }
-            Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => None,
-            Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
-            gpu_ops!(elementwise views fragments global shared products rings orders control) => None,
         }
     }
 

@@ -1,0 +1,175 @@
+//! Which loads the copy engine makes, and why the others are copied by threads.
+//!
+//! # Promise
+//! A load of the engine is one box of a tensor map: it brings what copies by threads would, zeros past the tensor's ends
+//! included, and its tile is read by asynchronous products alone.
+//!
+//! # Argument
+//! The engine takes tensors whose last axis is contiguous and whose address and other strides are multiples of 16 bytes (CUDA
+//! driver API, `cuTensorMapEncodeTiled`), and boxes that begin at a multiple of 16 bytes along that axis: the kernel's signature
+//! promises the former, the slice's form the latter. It fills a box past an end with zeros, which is what a load reads there.
+//! It writes spans of 32, 64 or 128 bytes, permuted as a layout of that pitch is, and the whole buffer, so no padding is left
+//! as it was. What it writes is seen by whoever waited for its mbarrier, which the wait of the ring does.
+//!
+//! # Breaks it
+//! Pitches of 8 bytes, boxes that begin anywhere, tiles of other widths, and tiles that something else reads too are copied by
+//! threads: tests/agreement/hopper.rs. Rule 446 and 447 of the verifier.
+
+use super::{Home, Placement, StagingReason, Uses, is_place_known};
+use crate::arch::{Capability, Target};
+use crate::layout::SharedLayout;
+use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX};
+use atlas_dsl::config::Copies;
+use atlas_dsl::ir::{ParamKind, Stride};
+use atlas_dsl::op::{LoopKind, Slice};
+use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
+use cranelift_entity::SecondaryMap;
+
+/// The most loads of a kernel that the engine makes. Parameters have 4096 bytes, of which a map takes 128.
+const MOST_MAPS: usize = 16;
+
+/// Who copies the tile of a load that is kept in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// The copy engine.
+    Engine,
+    /// Threads, for this reason.
+    Threads(WhyThreads),
+}
+
+/// Why threads copy a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyThreads {
+    /// The target has no copy engine.
+    Target,
+    /// The config does not ask for the engine.
+    Config,
+    /// Something else than asynchronous products reads the tile.
+    Readers,
+    /// The load does not run ahead of a loop's iterations.
+    NotAhead,
+    /// The kernel writes the tensor.
+    Written,
+    /// The tensor's strides or its address are no multiples of 16 bytes, or its last axis is not contiguous.
+    Strides,
+    /// The box may begin off a multiple of 16 bytes.
+    Start,
+    /// The tensor has more axes than a map, or the tile another number than two.
+    Rank,
+    /// The engine does not write the tile's layout, or not in one box.
+    Layout,
+    /// The kernel has as many tensor maps already as its parameters have room for.
+    Maps,
+}
+
+impl WhyThreads {
+    /// The reason as a sentence without an end.
+    pub const fn text(self) -> &'static str {
+        match self {
+            WhyThreads::Target => "the target has no copy engine",
+            WhyThreads::Config => "the config does not ask for the copy engine",
+            WhyThreads::Readers => "not only products of warpgroups read it",
+            WhyThreads::NotAhead => "it does not run ahead of a loop",
+            WhyThreads::Written => "the kernel writes the tensor",
+            WhyThreads::Strides => "address or strides are no multiples of 16 bytes",
+            WhyThreads::Start => "its box may begin off a multiple of 16 bytes",
+            WhyThreads::Rank => "the engine takes tiles of two axes, of tensors of at most five",
+            WhyThreads::Maps => "the kernel has no room for more tensor maps",
+            WhyThreads::Layout => "rows of its tile are no span of 32, 64 or 128 bytes, or more than 256",
+        }
+    }
+}
+
+/// The path of each load that is kept in shared memory for a product.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    of: SecondaryMap<Inst, Option<Path>>,
+}
+
+impl Paths {
+    /// Decides for every load of a kernel.
+    pub fn of(kernel: &Kernel, uses: &Uses, placement: &Placement, schedule: &Schedule, target: Target) -> Paths {
+        let mut of = SecondaryMap::new();
+        let mut maps = 0;
+        for (inst, op) in kernel.insts.iter() {
+            let Op::Load { .. } = op else { continue };
+            if uses.is_live(inst) && *placement.home(kernel.results[inst][0]) == Home::Copied(StagingReason::Operand) {
+                let why = why_threads(kernel, uses, placement, schedule, target, inst);
+                let why = why.or((maps == MOST_MAPS).then_some(WhyThreads::Maps));
+                maps += usize::from(why.is_none());
+                of[inst] = Some(why.map_or(Path::Engine, Path::Threads));
+            }
+        }
+        Paths { of }
+    }
+
+    /// The path of a load; `None` for one that is not kept in shared memory for a product.
+    pub fn get(&self, load: Inst) -> Option<Path> {
+        self.of[load]
+    }
+
+    /// True if the copy engine makes a load.
+    pub fn by_engine(&self, load: Inst) -> bool {
+        self.of[load] == Some(Path::Engine)
+    }
+}
+
+/// Why threads copy the tile of a load, if they do.
+fn why_threads(
+    kernel: &Kernel,
+    uses: &Uses,
+    placement: &Placement,
+    schedule: &Schedule,
+    target: Target,
+    load: Inst,
+) -> Option<WhyThreads> {
+    let Op::Load { param, ref slices } = kernel.insts[load] else { return Some(WhyThreads::Readers) };
+    let v = kernel.results[load][0];
+    let ParamKind::Tensor { dtype, strides, align, .. } = &kernel.params[param].kind else {
+        return Some(WhyThreads::Strides);
+    };
+    let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
+    let of_chunks = |n: u64| (n * u64::from(bytes)).is_multiple_of(u64::from(ALIGNMENT));
+    let layout = SharedLayout::of_tile(shape, bytes, true);
+    let is_pitch = |s: &Stride| of_chunks(s.divisor()) && !matches!(s, Stride::Const(n) if *n < 0);
+    let contiguous = strides.split_last().is_some_and(|(last, outer)| {
+        *last == Stride::Const(1) && outer.iter().all(is_pitch) && align.is_multiple_of(ALIGNMENT)
+    });
+    let begins_at_chunk = match slices.last() {
+        Some(&Slice::Tile { size, .. }) => of_chunks(size.into()),
+        Some(Slice::Whole) => true,
+        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
+    };
+    let is_box = layout.engine_span(bytes).is_some()
+        && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last())
+        && layout.rows <= MOST_BOX;
+    let checks = [
+        (target.has(Capability::Tma), WhyThreads::Target),
+        (schedule.copies == Some(Copies::Engine), WhyThreads::Config),
+        (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Readers),
+        (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
+        (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
+        (contiguous, WhyThreads::Strides),
+        (begins_at_chunk, WhyThreads::Start),
+        (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
+        (is_box, WhyThreads::Layout),
+    ];
+    checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
+}
+
+/// True if asynchronous products alone read a tile, transposed or not.
+fn only_warpgroups_multiply(kernel: &Kernel, uses: &Uses, placement: &Placement, v: Value) -> bool {
+    uses.get(v).iter().all(|u| match kernel.insts[u.inst] {
+        Op::Dot { .. } => placement.product(u.inst).is_some_and(|atom| atom.row().asynchronous),
+        Op::Transpose(_) => only_warpgroups_multiply(kernel, uses, placement, kernel.results[u.inst][0]),
+        _ => false,
+    })
+}
+
+/// True if a load stands in a pipelined loop whose iterations it can run ahead of.
+fn runs_ahead(kernel: &Kernel, uses: &Uses, schedule: &Schedule, load: Inst) -> bool {
+    let Some(body) = uses.block_of(load) else { return false };
+    let Some(around) = uses.loop_of(body) else { return false };
+    let is_pipeline = matches!(kernel.insts[around], Op::Loop { kind: LoopKind::Pipeline, .. });
+    is_pipeline && schedule.stages > 1 && is_place_known(kernel, uses, load, body, false)
+}

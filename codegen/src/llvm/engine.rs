@@ -1,0 +1,178 @@
+//! The tensor copy engine: copies by tensor maps, and the mbarriers of the rings that it fills.
+//!
+//! A stage has two mbarriers (PTX ISA, "mbarrier"). The first is complete when the bytes of the stage are there: the thread that
+//! fills it arrives and says how many bytes it expects. The second is complete when every warpgroup has released the stage. The
+//! stage's number is the token.
+
+use super::{Emitter, R, SHARED};
+use crate::error::CompileError;
+use crate::gpu::atom::WARPGROUP;
+use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Ring, SharedRef, Slice, Type, Value};
+use atlas_dsl::Param;
+use atlas_dsl::ir::{DimSize, ParamKind};
+use inkwell::attributes::{Attribute, AttributeLoc};
+use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
+use inkwell::{AddressSpace, InlineAsmDialect, IntPredicate};
+
+/// The address space of a cluster's shared memory.
+const CLUSTER: u16 = 7;
+
+/// A coordinate past the end of an axis of one element, and a multiple of all that boxes begin at.
+const OUTSIDE: i64 = 1 << 30;
+
+/// One of the mbarriers of a stage.
+#[derive(Clone, Copy)]
+enum Mbarrier {
+    /// Complete when the stage is filled.
+    Full,
+    /// Complete when all readers have released the stage.
+    Empty,
+}
+
+impl<'c> Emitter<'c, '_> {
+    /// Runs a body by the first thread alone. Its warp meets behind it: else ptxas gives up uniform registers in what follows.
+    pub(super) fn once(&mut self, body: Block) -> R<()> {
+        self.by_first_thread(|e| e.block(body).map(|_| ()))
+    }
+
+    fn by_first_thread(&mut self, body: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
+        let first = self.b.build_int_compare(IntPredicate::EQ, self.coords.tid, self.i32(0), "")?;
+        let inside = self.cx.append_basic_block(self.function, "once");
+        let after = self.cx.append_basic_block(self.function, "all");
+        self.b.build_conditional_branch(first, inside, after)?;
+        self.b.position_at_end(inside);
+        let numbers = self.numbers.take();
+        body(self)?;
+        self.numbers = numbers;
+        self.b.build_unconditional_branch(after)?;
+        self.b.position_at_end(after);
+        self.call_void("llvm.nvvm.bar.warp.sync", &[self.i32(-1).into()])
+    }
+
+    /// Sets the mbarriers of a ring up.
+    pub(super) fn init_ring(&mut self, ring: Ring) -> R<()> {
+        let stages = self.k.rings[ring].stages;
+        let warpgroups = self.k.threads / (32 * WARPGROUP);
+        self.by_first_thread(|e| {
+            for stage in 0..stages {
+                let stage = e.i32(i64::from(stage));
+                for (which, arrivals) in [(Mbarrier::Full, 1), (Mbarrier::Empty, warpgroups)] {
+                    let at = e.mbarrier(ring, which, stage)?;
+                    e.call_void("llvm.nvvm.mbarrier.init.shared", &[at.into(), e.i32(i64::from(arrivals)).into()])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Waits until a stage is free, and expects its bytes. Gives the token.
+    pub(super) fn acquire_stage(&mut self, ring: Ring, slot: Value, phase: Value) -> R<Vec<BasicValueEnum<'c>>> {
+        let (slot, phase) = (self.int(slot)?, self.int(phase)?);
+        let empty = self.mbarrier(ring, Mbarrier::Empty, slot)?;
+        // In the first round the phase before the first one is waited for, which counts as complete.
+        let before = self.b.build_xor(phase, self.i32(1), "")?;
+        self.wait_mbarrier(empty, before)?;
+        let full = self.mbarrier(ring, Mbarrier::Full, slot)?;
+        let bytes = self.i32(i64::from(self.k.stage_bytes(ring)));
+        let name = "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta";
+        self.call(name, self.cx.i64_type().into(), &[full.into(), bytes.into()])?;
+        Ok(vec![slot.into()])
+    }
+
+    /// Waits until a stage is filled. Gives the token.
+    pub(super) fn wait_stage(&mut self, ring: Ring, slot: Value, phase: Value) -> R<Vec<BasicValueEnum<'c>>> {
+        let (slot, phase) = (self.int(slot)?, self.int(phase)?);
+        let full = self.mbarrier(ring, Mbarrier::Full, slot)?;
+        self.wait_mbarrier(full, phase)?;
+        Ok(vec![slot.into()])
+    }
+
+    /// Ends a warpgroup's reading of a stage: one of its threads arrives.
+    pub(super) fn release_stage(&mut self, ring: Ring, token: Value) -> R<()> {
+        let empty = self.mbarrier(ring, Mbarrier::Empty, self.int(token)?)?;
+        let threads = i64::from(32 * WARPGROUP);
+        let number = self.b.build_and(self.coords.tid, self.i32(threads - 1), "")?;
+        let first = self.b.build_int_compare(IntPredicate::EQ, number, self.i32(0), "")?;
+        let ty = self.cx.void_type().fn_type(&[first.get_type().into(), empty.get_type().into()], false);
+        let text = "@$0 mbarrier.arrive.shared.b64 _, [$1];".to_owned();
+        let dialect = Some(InlineAsmDialect::ATT);
+        let asm = self.cx.create_inline_asm(ty, text, "b,r,~{memory}".to_owned(), true, false, dialect, false);
+        let call = self.b.build_indirect_call(ty, asm, &[first.into(), empty.into()], "")?;
+        for name in ["convergent", "nounwind"] {
+            let attribute = self.cx.create_enum_attribute(Attribute::get_named_enum_kind_id(name), 0);
+            call.add_attribute(AttributeLoc::Function, attribute);
+        }
+        Ok(())
+    }
+
+    /// The ring whose stage a token is, if the engine fills it.
+    pub(super) fn ring_of_engine(&self, token: Value) -> Option<Ring> {
+        let Type::Token(ring) = self.k.values[token].ty else { return None };
+        (self.k.rings[ring].filled_by == crate::gpu::Mover::Engine).then_some(ring)
+    }
+
+    /// Starts the copy of one box to a stage, whose mbarrier its bytes complete.
+    pub(super) fn engine_copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> R<()> {
+        let (CopyAtom::Tma(map), Some(token)) = (atom, to.token) else {
+            return Err(CompileError::bug("a copy by the engine of another kind"));
+        };
+        let ring =
+            self.ring_of_engine(token).ok_or_else(|| CompileError::bug("a copy by the engine to no ring of it"))?;
+        let pointer = *self.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
+        let full = self.mbarrier(ring, Mbarrier::Full, self.int(token)?)?;
+        let cluster = self.cx.ptr_type(AddressSpace::from(CLUSTER));
+        let start = self.shared_pointer(to, self.i32(0))?;
+        let start = self.b.build_address_space_cast(start, cluster, "")?;
+        let axes = &self.k.maps[map].axes;
+        let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), full.into(), pointer.into()];
+        for axis in axes {
+            let at = usize::from(axis.axis);
+            let start = self.start(slices[at])?;
+            args.push(self.outside_if_empty(param, at, start)?.into());
+        }
+        let no = self.cx.bool_type().const_zero();
+        args.push(self.cx.i16_type().const_zero().into());
+        args.push(self.cx.i64_type().const_zero().into());
+        args.extend::<[BasicValueEnum<'c>; 3]>([no.into(), no.into(), self.i32(0).into()]);
+        self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", axes.len()), &args)
+    }
+
+    /// A coordinate, or one past the end of an axis without elements, which its map has one of: no map has none.
+    fn outside_if_empty(&self, param: Param, axis: usize, start: IntValue<'c>) -> R<IntValue<'c>> {
+        let ParamKind::Tensor { dims, .. } = &self.k.params[param].kind else {
+            return Err(CompileError::bug("a tensor map of a scalar"));
+        };
+        if let DimSize::Const(_) = self.k.dims[dims[axis]].size {
+            return Ok(start);
+        }
+        let size = self.dim_size(dims[axis])?;
+        let empty = self.b.build_int_compare(IntPredicate::EQ, size, self.i32(0), "")?;
+        Ok(self.b.build_select(empty, self.i32(OUTSIDE), start, "")?.into_int_value())
+    }
+
+    /// The address of an mbarrier of a stage.
+    fn mbarrier(&self, ring: Ring, which: Mbarrier, stage: IntValue<'c>) -> R<PointerValue<'c>> {
+        let data = &self.k.rings[ring];
+        let first = data.mbarriers.ok_or_else(|| CompileError::bug("a ring whose mbarriers have no place"))?;
+        let first = match which {
+            Mbarrier::Full => first,
+            Mbarrier::Empty => first + MBARRIER_BYTES * data.stages,
+        };
+        let offset = self.b.build_int_mul(stage, self.i32(i64::from(MBARRIER_BYTES)), "")?;
+        self.shared_address(self.b.build_int_add(offset, self.i32(i64::from(first)), "")?)
+    }
+
+    /// Waits until the phase of an mbarrier with this parity is complete.
+    fn wait_mbarrier(&mut self, at: PointerValue<'c>, parity: IntValue<'c>) -> R<()> {
+        debug_assert_eq!(at.get_type().get_address_space(), AddressSpace::from(SHARED));
+        let head = self.cx.append_basic_block(self.function, "wait");
+        let after = self.cx.append_basic_block(self.function, "complete");
+        self.b.build_unconditional_branch(head)?;
+        self.b.position_at_end(head);
+        let name = "llvm.nvvm.mbarrier.try.wait.parity.scope.cta.space.cta";
+        let done = self.call(name, self.cx.bool_type().into(), &[at.into(), parity.into()])?;
+        self.b.build_conditional_branch(done.into_int_value(), after, head)?;
+        self.b.position_at_end(after);
+        Ok(())
+    }
+}
