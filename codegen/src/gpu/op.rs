@@ -5,6 +5,7 @@ use super::declare::{Field, Mention, operations, result_count};
 use super::effects::Effects;
 use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
 use super::ids::{Block, Buffer, Ring, Value};
+use crate::gpu_ops;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{Dim, Param, Table};
@@ -222,10 +223,7 @@ impl Op {
 
     /// True if each element of the result comes from the elements at its place.
     pub const fn is_elementwise(&self) -> bool {
-        matches!(
-            self,
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Rematerialize(_)
-        )
+        matches!(self, gpu_ops!(elementwise))
     }
 
     /// True for a product that a warpgroup makes asynchronously.

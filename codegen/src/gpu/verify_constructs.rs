@@ -6,7 +6,7 @@
 
 use super::access::accessed;
 use super::{
-    At, Block, Cache, Constructs, CopyAtom, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef,
+    At, Block, Cache, Constructs, CopyAtom, Effects, FenceKind, IndexMap, Kernel, Op, Operand, Owner, Scope, SharedRef,
 };
 use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
@@ -111,9 +111,7 @@ fn declarations(k: &Kernel, found: Found<'_>) {
 fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
     Some(match op {
         Op::Programs(_) => (Constructs::PROGRAMS, "`programs`"),
-        Op::Copy { atom: CopyAtom::Tma | CopyAtom::TmaMulticast | CopyAtom::TmaStore, .. } => {
-            (Constructs::ENGINE, "a copy by the engine")
-        }
+        op @ Op::Copy { .. } if op.effects().any(Effects::ENGINE) => (Constructs::ENGINE, "a copy by the engine"),
         Op::Copy { atom: CopyAtom::Open, .. } => (Constructs::OPEN_COPIES, "a copy without an atom"),
         Op::Fence(FenceKind::ProxyAsync) => (Constructs::BARRIERS, "`fence`"),
         Op::Drain(_) => (Constructs::ENGINE, "`drain`"),
