@@ -8,12 +8,15 @@
 mod generate;
 
 use atlas_codegen::gpu::atom::MmaAtom;
-use atlas_codegen::gpu::{Block, Inst, Kernel, Op, Ring, Type, Value, ValueDef, parse_gpu, verify_gpu, warp_grid_of};
-use atlas_codegen::{Target, pipeline};
+use atlas_codegen::gpu::{
+    Block, Effects, Inst, Kernel, Mention, Op, Ring, Type, Value, ValueDef, parse_gpu, verify_gpu, warp_grid_of,
+};
+use atlas_codegen::{Target, gpu_ops, pipeline};
 use atlas_dsl::{Diagnostic, Schedule};
 use cranelift_entity::EntityRef;
 use generate::Generator;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 fn cases() -> PathBuf {
@@ -110,6 +113,54 @@ fn every_case_behaves_as_it_says() {
     }
     assert!(seen > 20, "only {seen} cases");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// The kernels of the cases without errors.
+fn valid_cases() -> Vec<Kernel> {
+    let files = std::fs::read_dir(cases()).expect("the folder of cases");
+    let texts = files.map(|entry| std::fs::read_to_string(entry.expect("a case").path()).expect("a case file"));
+    texts.filter(|text| marks(text).is_empty()).map(|text| parse_gpu(&text).expect("a case that parses")).collect()
+}
+
+#[test]
+fn every_operation_is_in_a_case() {
+    let cases = valid_cases();
+    let found: BTreeSet<&str> = cases.iter().flat_map(|k| k.insts.values()).map(Op::name).collect();
+    let missing: Vec<_> = Op::NAMES.iter().filter(|name| !found.contains(*name)).collect();
+    assert!(missing.is_empty(), "no case of tests/cases/gpu without errors has {missing:?}");
+}
+
+/// The effects that each operation of a group may have, and those of which it has one at least.
+fn effects_of_group(op: &Op) -> (Effects, Effects) {
+    let global = Effects::READS_GLOBAL.and(Effects::WRITES_GLOBAL);
+    let shared = Effects::READS_SHARED.and(Effects::WRITES_SHARED);
+    let of_copies = global.and(shared).and(Effects::ASYNC).and(Effects::ENGINE);
+    match op {
+        gpu_ops!(sources elementwise views) => (Effects::NONE, Effects::NONE),
+        gpu_ops!(fragments) => (Effects::CONVERGENT, Effects::NONE),
+        gpu_ops!(global) => (of_copies, global),
+        gpu_ops!(shared) => (shared.and(Effects::CONVERGENT), shared),
+        Op::WaitMma(..) => (Effects::ORDERS.and(Effects::CONVERGENT), Effects::ORDERS),
+        gpu_ops!(products) => (Effects::READS_SHARED.and(Effects::ASYNC).and(Effects::CONVERGENT), Effects::ASYNC),
+        gpu_ops!(rings orders) => (Effects::ORDERS.and(Effects::CONVERGENT), Effects::ORDERS),
+        gpu_ops!(control) => (Effects::CONTROL.and(Effects::CONVERGENT), Effects::CONTROL),
+    }
+}
+
+#[test]
+fn effects_are_those_of_the_group() {
+    for k in valid_cases() {
+        for op in k.insts.values() {
+            let (may, must) = effects_of_group(op);
+            let has = op.effects();
+            assert!(may.all(has), "{op:?} does more than its group");
+            assert!(must == Effects::NONE || has.any(must), "{op:?} does less than its group");
+            let (reads, writes) = (has.any(Effects::READS_SHARED), has.any(Effects::WRITES_SHARED));
+            let mut buffers = false;
+            op.mentions(&mut |mention| buffers |= matches!(mention, Mention::Buffer(_)));
+            assert!(!buffers || reads || writes, "{op:?} names a buffer, and neither reads nor writes it");
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! | `plans.rs` | of an op of several launches: what is measured as one |
 //! | `cases.rs` | its row of the table: tolerance, inputs, and the problems to verify, simulate, demonstrate and measure |
 //!
+//! Its module is below, its line is in `op`, and the façade re-exports its kernels in `src/ops/`.
+//!
 //! `omega` is a family of ops, and `layer` a layer of an ATLAS model around it.
 //!
 //! | file of all ops | holds |

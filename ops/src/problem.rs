@@ -54,6 +54,19 @@ pub struct Op {
     pub plans: &'static [Plan],
 }
 
+/// What the row of every op says; each is as in [`Op`]. A row without one of these does not compile.
+pub(crate) struct Required {
+    pub(crate) name: &'static str,
+    pub(crate) kernels: &'static [&'static dyn Declared],
+    pub(crate) class: ToleranceClass,
+    pub(crate) batch: &'static str,
+    pub(crate) reference: fn(&Problem, &Inputs) -> Vec<Vec<f64>>,
+    pub(crate) flops: fn(&Problem) -> f64,
+    pub(crate) verification: fn(&'static Op, DType) -> Vec<Problem>,
+    pub(crate) simulation: fn(&'static Op, DType) -> Vec<Problem>,
+    pub(crate) measured: &'static [Measured],
+}
+
 /// A problem to measure.
 pub struct Measured {
     /// The name under which its result is kept.

@@ -233,17 +233,19 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Compares what was found, tensor by tensor; the worst of each figure.
+    /// Compares what was found, tensor by tensor; the worst of each figure. A tensor without a reference never passes.
     pub fn beside(&self, found: &[Vec<f64>]) -> Comparison {
         let Expected { exact, rounded } = self;
-        match rounded {
+        let all = match rounded {
             None => Comparison::of_all(found.iter().map(Vec::as_slice).zip(exact.iter().map(Vec::as_slice))),
             Some(rounded) => {
                 let each = found.iter().zip(exact).zip(rounded);
                 let each = each.map(|((found, exact), rounded)| Comparison::beside(found, exact, rounded));
                 each.fold(Comparison::new(&[], &[]), Comparison::and)
             }
-        }
+        };
+        let references = rounded.as_ref().map_or(exact.len(), |rounded| exact.len().min(rounded.len()));
+        Comparison { same_length: all.same_length && references == found.len(), ..all }
     }
 }
 

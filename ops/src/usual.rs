@@ -1,30 +1,32 @@
 //! What most ops have in common: their inputs, their counts of operations, and the problems of those that work row by row.
 
-use crate::problem::{Fill, Inputs, Layout, Op, Problem};
-use crate::tolerance::ToleranceClass;
+use crate::problem::{Fill, Inputs, Layout, Op, Problem, Required};
 use atlas_dsl::DType;
 
 impl Op {
-    /// What an op is unless its row says otherwise.
-    pub(crate) const USUAL: Op = Op {
-        name: "",
-        kernels: &[],
-        class: ToleranceClass::Exact,
-        batch: "",
-        scalars: &[],
-        state: &[],
-        fill: standard_normal,
-        reference: |_, _| vec![],
-        rounded: magnifies_no_rounding,
-        flops: |_| 0.0,
-        verification: |_, _| vec![],
-        simulation: |_, _| vec![],
-        far_from_one: |_, _| vec![],
-        demo: |_| vec![],
-        as_in_a_model: |p| p,
-        measured: &[],
-        plans: &[],
-    };
+    /// An op of which this is known, and that is as usual in everything that its row does not say besides.
+    pub(crate) const fn of(known: Required) -> Op {
+        let Required { name, kernels, class, batch, reference, flops, verification, simulation, measured } = known;
+        Op {
+            name,
+            kernels,
+            class,
+            batch,
+            scalars: &[],
+            state: &[],
+            fill: standard_normal,
+            reference,
+            rounded: magnifies_no_rounding,
+            flops,
+            verification,
+            simulation,
+            far_from_one: |_, _| vec![],
+            demo: |_| vec![],
+            as_in_a_model: |p| p,
+            measured,
+            plans: &[],
+        }
+    }
 }
 
 fn standard_normal(_: &Problem, _: &str) -> Fill {

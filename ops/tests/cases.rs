@@ -2,7 +2,8 @@
 
 use atlas_dsl::DType;
 use atlas_ops::monomials::monomials3;
-use atlas_ops::{OPS, cases};
+use atlas_ops::run::Expected;
+use atlas_ops::{OPS, Problem, cases};
 use atlas_runtime::{Device, Launch, Tensor, args};
 
 fn check(op: &str) {
@@ -21,68 +22,35 @@ fn check(op: &str) {
     assert!(missed.is_empty(), "{} of {} problems:\n{}", missed.len(), problems.len(), missed.join("\n"));
 }
 
+/// Ops that are checked by a test of their own, beside the others.
+macro_rules! alone {
+    ($($op:ident)+) => {
+        $(
+            #[test]
+            fn $op() {
+                check(stringify!($op));
+            }
+        )+
+
+        const ALONE: &[&str] = &[$(stringify!($op)),+];
+    };
+}
+
+alone! { fused_forward memory_grad memory_read muon omega omega_muon_tokens poly_features rms_norm softmax windowed_attention }
+
 #[test]
-fn fused_forward() {
-    check("fused_forward");
-    check("gated_memory");
-    check("taylor_features");
-    check("layer");
+fn every_other_op() {
+    let others = OPS.iter().map(|op| op.name).filter(|name| !ALONE.contains(name));
+    others.for_each(check);
 }
 
 #[test]
-fn memory_grad() {
-    check("memory_grad");
-}
-
-#[test]
-fn memory_read() {
-    check("memory_read");
-}
-
-#[test]
-fn muon() {
-    check("muon");
-}
-
-#[test]
-fn newton_schulz_small() {
-    check("newton_schulz_small");
-}
-
-#[test]
-fn attention_over_windows() {
-    check("attention_decode");
-    check("block_attention");
-    check("window_sums");
-    check("windowed_attention");
-}
-
-#[test]
-fn omega() {
-    check("omega");
-}
-
-#[test]
-fn poly_features() {
-    check("poly_features");
-}
-
-#[test]
-fn rms_norm() {
-    check("rms_norm");
-}
-
-#[test]
-fn orthogonal_steps_and_inverses() {
-    check("omega_muon_tokens");
-    check("inverse");
-}
-
-#[test]
-fn features_and_what_moves_numbers() {
-    for op in ["monomials", "packing", "random_features", "rbf_features", "rotary", "transpose"] {
-        check(op);
-    }
+fn an_output_without_a_reference_does_not_pass() {
+    let found = [vec![1.0], vec![2.0]];
+    let wanted = |exact: &[f64]| Expected { exact: exact.iter().map(|&x| vec![x]).collect(), rounded: None };
+    assert!(wanted(&[1.0, 2.0]).beside(&found).passes(0.0));
+    assert!(!wanted(&[1.0]).beside(&found).passes(0.0));
+    assert!(!wanted(&[]).beside(&found).passes(0.0));
 }
 
 #[test]
@@ -113,20 +81,18 @@ fn products_of_monomials_are_polynomials_of_the_product() {
 }
 
 #[test]
-fn softmax() {
-    check("softmax");
-}
-
-#[test]
-fn every_op_is_verified_in_every_dtype() {
-    let problems = cases::verification();
+fn every_op_is_verified_and_simulated_in_every_dtype_and_measured() {
+    let (verified, simulated) = (cases::verification(), cases::simulation());
     for op in &OPS {
         for dtype in cases::DTYPES {
-            assert!(problems.iter().any(|p| p.op.name == op.name && p.dtype == dtype), "{} {dtype}", op.name);
+            let is_in = |problems: &[Problem]| problems.iter().any(|p| p.op.name == op.name && p.dtype == dtype);
+            assert!(is_in(&verified), "{} {dtype} is never verified", op.name);
+            assert!(is_in(&simulated), "{} {dtype} is never simulated", op.name);
         }
         for k in op.defs() {
-            assert!(problems.iter().any(|p| p.kernel.name == k.name), "{}", k.name);
+            assert!(verified.iter().any(|p| p.kernel.name == k.name), "{} is never verified", k.name);
         }
+        assert!(!op.measured.is_empty(), "{} is never measured", op.name);
     }
 }
 

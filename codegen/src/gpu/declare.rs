@@ -90,6 +90,16 @@ macro_rules! operations {
                 }
             }
 
+            /// The names of all operations, as this enum spells them.
+            pub const NAMES: &[&str] = &[$( stringify!($name) ),+];
+
+            /// Its name among [`Op::NAMES`].
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $( Op::$name { .. } => stringify!($name), )+
+                }
+            }
+
             /// How many results the operation has.
             pub fn result_count(&self) -> usize {
                 match self {

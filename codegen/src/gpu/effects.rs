@@ -37,8 +37,8 @@ impl Effects {
         self.0 & of.0 != 0
     }
 
-    /// True if nothing but results comes of it; threads of a warp may have to run it together all the same.
-    pub const fn is_pure(self) -> bool {
-        self.0 & !Effects::CONVERGENT.0 == 0
+    /// True if all of these are in the set.
+    pub const fn all(self, of: Effects) -> bool {
+        self.0 & of.0 == of.0
     }
 }

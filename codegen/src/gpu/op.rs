@@ -5,6 +5,7 @@ use super::declare::{Field, Mention, operations, result_count};
 use super::effects::Effects;
 use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
 use super::ids::{Block, Buffer, Ring, Value};
+use crate::gpu_ops;
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{Dim, Param, Table};
@@ -168,7 +169,7 @@ macro_rules! operation_table {
             /// Ends the reading of the token's stage.
             Release(token: Value) = "release " [token] gives 0, Effects::ORDERS;
             /// Sets the mbarriers of a ring up, by one thread.
-            InitRing(ring: Ring) = "init " [ring] gives 0, Effects::ORDERS;
+            InitRing(ring: Ring) = "init " [ring] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// Waits until every consumer has released every stage.
             Drain(ring: Ring) = "drain " [ring] gives 0, Effects::ORDERS;
             /// Waits until at most so many of this thread's committed copy groups are pending.
@@ -198,7 +199,7 @@ macro_rules! operation_table {
             If(condition: Value, body: Block, others: Vec<Value>) = "if " [condition body [" else " others]]
                 gives others, Effects::CONTROL;
             /// One thread of the role runs the body, which fills stages by the copy engine; its warp meets again behind it.
-            Once(body: Block) = "once" [body] gives 0, Effects::CONTROL;
+            Once(body: Block) = "once" [body] gives 0, Effects::CONTROL.and(Effects::CONVERGENT);
             /// Ends the body of a loop, or of an `if` with results.
             Yield(values: Vec<Value>) = "yield" [[" " values]] gives 0, Effects::CONTROL;
         }
@@ -226,10 +227,7 @@ impl Op {
 
     /// True if each element of the result comes from the elements at its place.
     pub const fn is_elementwise(&self) -> bool {
-        matches!(
-            self,
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) | Op::Rematerialize(_)
-        )
+        matches!(self, gpu_ops!(elementwise))
     }
 
     /// True for a product that a warpgroup makes asynchronously.

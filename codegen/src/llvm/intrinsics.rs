@@ -36,6 +36,7 @@ impl<'c> Emitter<'c, '_> {
         result: BasicTypeEnum<'c>,
         args: &[BasicValueEnum<'c>],
     ) -> R<BasicValueEnum<'c>> {
+        self.note_convergence(name);
         let types: Vec<BasicMetadataTypeEnum<'c>> = args.iter().map(|a| a.get_type().into()).collect();
         let f = declare(self.module, name, result.fn_type(&types, false));
         let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
@@ -44,11 +45,19 @@ impl<'c> Emitter<'c, '_> {
 
     /// Calls an intrinsic without result.
     pub(super) fn call_void(&self, name: &str, args: &[BasicValueEnum<'c>]) -> R<()> {
+        self.note_convergence(name);
         let types: Vec<BasicMetadataTypeEnum<'c>> = args.iter().map(|a| a.get_type().into()).collect();
         let f = declare(self.module, name, self.cx.void_type().fn_type(&types, false));
         let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
         self.b.build_call(f, &args, "")?;
         Ok(())
+    }
+
+    /// Notes an intrinsic that all threads of a warp call together.
+    fn note_convergence(&self, name: &str) {
+        if name.contains(".sync.") {
+            self.is_convergent.set(true);
+        }
     }
 
     /// The fields of a struct result.

@@ -18,7 +18,9 @@ mod start;
 mod wgmma;
 
 use crate::error::CompileError;
-use crate::gpu::{self, At, Cache, FenceKind, Kernel, Lowered, Mover, Op, TensorMap, ValueDef, VerifiedKernel};
+use crate::gpu::{
+    self, AccessKind, At, Cache, Effects, FenceKind, Kernel, Lowered, Mover, Op, TensorMap, ValueDef, VerifiedKernel,
+};
 use crate::gpu_ops;
 use crate::image::AbiParam;
 use crate::mutation::{Mutation, is_planted};
@@ -35,6 +37,7 @@ use inkwell::module::{Linkage, Module};
 use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 use lines::Lines;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 pub(crate) use start::start;
@@ -77,6 +80,8 @@ struct Emitter<'c, 'k> {
     /// The L2 policies created so far.
     policies: Vec<(Cache, IntValue<'c>)>,
     lines: Option<Lines<'c>>,
+    /// True once the operation at hand has called an intrinsic that all threads of a warp call together.
+    is_convergent: Cell<bool>,
     /// Number of loops around the insertion point.
     loops: u32,
     /// In a long loop: the scalars from outside of it.
@@ -171,6 +176,7 @@ pub(crate) fn emit<'c>(
         coords: ThreadCoords::new(entry, tid),
         policies: Vec::new(),
         lines: source.map(|file| Lines::new(module, function, file)),
+        is_convergent: Cell::new(false),
         loops: 0,
         numbers: None,
     };
@@ -311,9 +317,23 @@ impl<'c> Emitter<'c, '_> {
             if let Op::Yield(values) = &self.k.insts[inst] {
                 return values.iter().map(|&v| self.regs(v).cloned()).collect();
             }
+            self.is_convergent.set(false);
             self.inst(inst)?;
+            self.converges_as_it_says(inst)?;
         }
         Ok(vec![])
+    }
+
+    /// The row of an operation says whether all threads of a warp run it together; an access by matrix always is of that kind.
+    fn converges_as_it_says(&self, inst: gpu::Inst) -> R<()> {
+        let op = &self.k.insts[inst];
+        let by_matrix = self.k.access_kinds[inst] == Some(AccessKind::Matrix);
+        let says = by_matrix || op.effects().any(Effects::CONVERGENT.and(Effects::CONTROL));
+        if says || !self.is_convergent.get() {
+            Ok(())
+        } else {
+            Err(CompileError::bug("a convergent operation does not say so"))
+        }
     }
 
     fn inst(&mut self, inst: gpu::Inst) -> R<()> {

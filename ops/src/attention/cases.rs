@@ -1,28 +1,29 @@
 //! The op `attention`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "attention",
-    kernels: &[&super::attention],
-    class: ToleranceClass::Mlp,
-    batch: "H",
     scalars: &[("scale", 0.18)],
-    reference: |p, i| {
-        let shape = [p.dim("M"), p.dim("N"), p.dim("D")];
-        vec![super::reference(&i.get("q"), &i.get("k"), &i.get("v"), f64::from(p.scalar("scale")), shape)]
-    },
-    flops: |p| 4.0 * product(p, &["H", "M", "N", "D"]),
-    verification,
-    simulation,
-    measured: &[
-        Measured::bf16("attention_128", "attention", &[64, 4096, 128, 4096]),
-        Measured::bf16("attention_64", "attention", &[64, 4096, 64, 4096]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "attention",
+        kernels: const { &[&super::attention] },
+        class: ToleranceClass::Mlp,
+        batch: "H",
+        reference: |p, i| {
+            let shape = [p.dim("M"), p.dim("N"), p.dim("D")];
+            vec![super::reference(&i.get("q"), &i.get("k"), &i.get("v"), f64::from(p.scalar("scale")), shape)]
+        },
+        flops: |p| 4.0 * product(p, &["H", "M", "N", "D"]),
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("attention_128", "attention", &[64, 4096, 128, 4096]),
+            Measured::bf16("attention_64", "attention", &[64, 4096, 64, 4096]),
+        ],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

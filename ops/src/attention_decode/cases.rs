@@ -1,31 +1,32 @@
 //! The op `attention_decode`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "attention_decode",
-    kernels: &[&super::decode_parts, &super::decode_join],
-    class: ToleranceClass::Mlp,
-    batch: "S",
     scalars: &[("scale", 0.18)],
     fill: |p, name| match name {
         "tokens" => Fill::Around(0.8 * p.dim("W") as f64, 0.3 * p.dim("W") as f64),
         "totals" => Fill::Around(20.0, 2.0),
         _ => Fill::Normal(1.0),
     },
-    reference: super::reference::checked,
-    flops: |p| 4.0 * product(p, &["S", "J", "R", "D"]) * p.dim("W").max(p.dim("X")) as f64,
-    verification,
-    simulation,
-    measured: &[
-        Measured::bf16("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
-        Measured::bf16("decode_join", "decode_join", &[64, 8, 4, 4, 128]),
-    ],
     plans: super::plans::PLANS,
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "attention_decode",
+        kernels: const { &[&super::decode_parts, &super::decode_join] },
+        class: ToleranceClass::Mlp,
+        batch: "S",
+        reference: super::reference::checked,
+        flops: |p| 4.0 * product(p, &["S", "J", "R", "D"]) * p.dim("W").max(p.dim("X")) as f64,
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("decode_parts", "decode_parts", &[64, 8, 4, 128, 2048, 4]),
+            Measured::bf16("decode_join", "decode_join", &[64, 8, 4, 4, 128]),
+        ],
+    })
 };
 
 /// Dims of parts: S J R D W X.

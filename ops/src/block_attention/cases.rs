@@ -1,15 +1,11 @@
 //! The op `block_attention`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "block_attention",
-    kernels: &[&super::block_attention],
-    class: ToleranceClass::Mlp,
-    batch: "B",
     scalars: &[("scale", 0.18), ("causal", 1.0)],
     // Each block of queries sees the blocks of keys up to its own.
     fill: |_, name| match name {
@@ -17,12 +13,17 @@ pub(crate) const OP: Op = Op {
         "counts" => Fill::Ordinals,
         _ => Fill::Normal(1.0),
     },
-    reference: super::reference::checked,
-    flops: |p| 4.0 * product(p, &["B", "M", "H", "D", "K"]) * super::BLOCK as f64 / 2.0,
-    verification,
-    simulation,
-    measured: &[Measured::bf16("block_attention", "block_attention", &[4, 4096, 16, 128, 4096, 16, 64, 64])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "block_attention",
+        kernels: const { &[&super::block_attention] },
+        class: ToleranceClass::Mlp,
+        batch: "B",
+        reference: super::reference::checked,
+        flops: |p| 4.0 * product(p, &["B", "M", "H", "D", "K"]) * super::BLOCK as f64 / 2.0,
+        verification,
+        simulation,
+        measured: &[Measured::bf16("block_attention", "block_attention", &[4, 4096, 16, 128, 4096, 16, 64, 64])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

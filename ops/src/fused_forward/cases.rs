@@ -1,44 +1,47 @@
 //! The op `fused_forward`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{long_rows, product, short_rows};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "fused_forward",
-    kernels: &[
-        &super::fused_forward,
-        &super::mag_forward,
-        &super::lerp_forward,
-        &super::group_norm,
-        &super::silu_gate,
-        &super::sigmoid_gate,
-        &super::lerp_gate,
-    ],
-    class: ToleranceClass::Mlp,
-    batch: "G",
     scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
     fill: |p, name| match name {
         "w2" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
         "w1" => Fill::Normal((p.dim("H").max(1) as f64).powf(-0.5)),
         _ => Fill::Normal(1.0),
     },
-    reference: super::reference::reference,
-    flops: |p| (4.0 * p.dim("H") as f64 + 15.0) * product(p, &["G", "N", "D"]),
-    verification,
-    simulation,
     far_from_one,
-    measured: &[
-        Measured::bf16("fused_forward", "fused_forward", &[128, 2048, 64, 256]),
-        Measured::bf16("mag_forward", "mag_forward", &[128, 2048, 64, 256]),
-        Measured::bf16("lerp_forward", "lerp_forward", &[128, 2048, 64, 256]),
-        Measured::bf16("group_norm", "group_norm", &[128, 2048, 64]),
-        Measured::bf16("silu_gate", "silu_gate", &[128, 2048, 64]),
-        Measured::bf16("sigmoid_gate", "sigmoid_gate", &[128, 2048, 64]),
-        Measured::bf16("lerp_gate", "lerp_gate", &[128, 2048, 64]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "fused_forward",
+        kernels: const {
+            &[
+                &super::fused_forward,
+                &super::mag_forward,
+                &super::lerp_forward,
+                &super::group_norm,
+                &super::silu_gate,
+                &super::sigmoid_gate,
+                &super::lerp_gate,
+            ]
+        },
+        class: ToleranceClass::Mlp,
+        batch: "G",
+        reference: super::reference::reference,
+        flops: |p| (4.0 * p.dim("H") as f64 + 15.0) * product(p, &["G", "N", "D"]),
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("fused_forward", "fused_forward", &[128, 2048, 64, 256]),
+            Measured::bf16("mag_forward", "mag_forward", &[128, 2048, 64, 256]),
+            Measured::bf16("lerp_forward", "lerp_forward", &[128, 2048, 64, 256]),
+            Measured::bf16("group_norm", "group_norm", &[128, 2048, 64]),
+            Measured::bf16("silu_gate", "silu_gate", &[128, 2048, 64]),
+            Measured::bf16("sigmoid_gate", "sigmoid_gate", &[128, 2048, 64]),
+            Measured::bf16("lerp_gate", "lerp_gate", &[128, 2048, 64]),
+        ],
+    })
 };
 
 /// Dims: G N D, and of those with a memory H.

@@ -1,24 +1,25 @@
 //! The op `inverse`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "inverse",
-    kernels: &[&super::inverse],
-    class: ToleranceClass::Mlp,
-    batch: "B",
     scalars: &[("count", 20.0), ("damping", 4.0)],
     fill: |p, _| Fill::Normal((p.dim("N").max(1) as f64).powf(-0.5)),
-    reference: |p, i| super::reference(&i.get("a"), p.dim("N"), f64::from(p.scalar("damping"))).into(),
-    flops: |p| 4.0 * f64::from(p.scalar("count")) * product(p, &["B", "N", "N", "N"]),
-    verification,
-    simulation,
     far_from_one,
-    measured: &[Measured::bf16("inverse", "inverse", &[256, 64])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "inverse",
+        kernels: const { &[&super::inverse] },
+        class: ToleranceClass::Mlp,
+        batch: "B",
+        reference: |p, i| super::reference(&i.get("a"), p.dim("N"), f64::from(p.scalar("damping"))).into(),
+        flops: |p| 4.0 * f64::from(p.scalar("count")) * product(p, &["B", "N", "N", "N"]),
+        verification,
+        simulation,
+        measured: &[Measured::bf16("inverse", "inverse", &[256, 64])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

@@ -1,37 +1,40 @@
 //! The op `layer`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Measured, Op, Problem};
+use crate::problem::{Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{long_rows, product, short_rows};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "layer",
-    kernels: &[
-        &super::layer_features,
-        &super::layer_norm,
-        &super::layer_gate,
-        &super::layer_combine,
-        &crate::omega::stream::omega_copy_tokens,
-        &crate::omega::stream::omega_copy_gates,
-    ],
-    class: ToleranceClass::Norm,
-    batch: "B",
     scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
-    reference: super::reference::checked,
-    flops: |p| 10.0 * product(p, &["B", "N", "H", "D"]),
-    verification,
-    simulation,
     far_from_one,
-    measured: &[
-        Measured::bf16("layer_features", "layer_features", &[8, 2048, 16, 64]),
-        Measured::bf16("layer_norm", "layer_norm", &[8, 2048, 16, 64]),
-        Measured::bf16("layer_gate", "layer_gate", &[8, 2048, 16, 64]),
-        Measured::bf16("layer_combine", "layer_combine", &[8, 2048, 16, 64]),
-        Measured::bf16("omega_copy_tokens", "omega_copy_tokens", &[8, 2048, 16, 64]),
-        Measured::bf16("omega_copy_gates", "omega_copy_gates", &[8, 2048, 16]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "layer",
+        kernels: const {
+            &[
+                &super::layer_features,
+                &super::layer_norm,
+                &super::layer_gate,
+                &super::layer_combine,
+                &crate::omega::stream::omega_copy_tokens,
+                &crate::omega::stream::omega_copy_gates,
+            ]
+        },
+        class: ToleranceClass::Norm,
+        batch: "B",
+        reference: super::reference::checked,
+        flops: |p| 10.0 * product(p, &["B", "N", "H", "D"]),
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("layer_features", "layer_features", &[8, 2048, 16, 64]),
+            Measured::bf16("layer_norm", "layer_norm", &[8, 2048, 16, 64]),
+            Measured::bf16("layer_gate", "layer_gate", &[8, 2048, 16, 64]),
+            Measured::bf16("layer_combine", "layer_combine", &[8, 2048, 16, 64]),
+            Measured::bf16("omega_copy_tokens", "omega_copy_tokens", &[8, 2048, 16, 64]),
+            Measured::bf16("omega_copy_gates", "omega_copy_gates", &[8, 2048, 16]),
+        ],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

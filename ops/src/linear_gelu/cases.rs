@@ -1,25 +1,26 @@
 //! The op `linear_gelu`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "linear_gelu",
-    kernels: &[&super::linear_gelu],
-    class: ToleranceClass::Mlp,
-    batch: "M",
     fill: |p, name| Fill::Normal(if name == "w" { (p.dim("K").max(1) as f64).powf(-0.5) } else { 1.0 }),
-    reference: |p, i| {
-        let [x, w, b] = ["x", "w", "b"].map(|name| i.get(name));
-        vec![super::reference(&x, &w, &b, ["M", "N", "K"].map(|dim| p.dim(dim)))]
-    },
-    flops: |p| 2.0 * product(p, &["M", "N", "K"]),
-    verification,
-    simulation,
-    measured: &[Measured::bf16("linear_gelu", "linear_gelu", &[8192, 1024, 4096])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "linear_gelu",
+        kernels: const { &[&super::linear_gelu] },
+        class: ToleranceClass::Mlp,
+        batch: "M",
+        reference: |p, i| {
+            let [x, w, b] = ["x", "w", "b"].map(|name| i.get(name));
+            vec![super::reference(&x, &w, &b, ["M", "N", "K"].map(|dim| p.dim(dim)))]
+        },
+        flops: |p| 2.0 * product(p, &["M", "N", "K"]),
+        verification,
+        simulation,
+        measured: &[Measured::bf16("linear_gelu", "linear_gelu", &[8192, 1024, 4096])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

@@ -1,13 +1,13 @@
 //! The op `log_sum_exp`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
-pub(crate) const OP: Op = Op {
+pub(crate) const OP: Op = Op::of(Required {
     name: "log_sum_exp",
-    kernels: &[&super::log_sum_exp],
+    kernels: const { &[&super::log_sum_exp] },
     class: ToleranceClass::Norm,
     batch: "N",
     reference: |p, i| vec![super::reference(&i.get("x"), p.dim("V"))],
@@ -19,8 +19,7 @@ pub(crate) const OP: Op = Op {
         Measured::bf16("log_sum_exp_odd", "log_sum_exp", &[8192, 50257]),
         Measured::bf16("log_sum_exp_128256", "log_sum_exp", &[2048, 128_256]),
     ],
-    ..Op::USUAL
-};
+});
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);

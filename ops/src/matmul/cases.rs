@@ -1,13 +1,13 @@
 //! The op `matmul`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Layout, Measured, Op, Problem};
+use crate::problem::{Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
-pub(crate) const OP: Op = Op {
+pub(crate) const OP: Op = Op::of(Required {
     name: "matmul",
-    kernels: &[&super::matmul],
+    kernels: const { &[&super::matmul] },
     class: ToleranceClass::Mlp,
     batch: "M",
     reference: |p, i| vec![super::reference(&i.get("a"), &i.get("b"), ["M", "N", "K"].map(|dim| p.dim(dim)))],
@@ -20,8 +20,7 @@ pub(crate) const OP: Op = Op {
         Measured::bf16("matmul_8192", "matmul", &[8192, 8192, 8192]),
         Measured::bf16("matmul_skinny", "matmul", &[64, 4096, 4096]),
     ],
-    ..Op::USUAL
-};
+});
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);

@@ -1,15 +1,11 @@
 //! The op `memory_grad`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "memory_grad",
-    kernels: &[&super::memory_errors, &super::memory_weight_grads, &super::memory_input_grad],
-    class: ToleranceClass::Mlp,
-    batch: "G",
     scalars: &[("scale", 2.0)],
     fill: |p, name| match name {
         "w2" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
@@ -17,24 +13,29 @@ pub(crate) const OP: Op = Op {
         "c" => Fill::Around(0.5, 0.2),
         _ => Fill::Normal(1.0),
     },
-    reference: super::reference::checked,
-    flops: |p| {
-        let products = match p.kernel.name {
-            "memory_errors" => 4.0,
-            "memory_weight_grads" => 8.0,
-            _ => 6.0,
-        };
-        products * product(p, &["G", "N", "H"]) * (p.dim("D") + p.dim("E")) as f64 / 2.0
-    },
-    verification,
-    simulation,
-    measured: &[
-        Measured::bf16("memory_errors", "memory_errors", &[512, 64, 64, 256, 64]),
-        Measured::bf16("memory_weight_grads", "memory_weight_grads", &[512, 64, 64, 256, 64]),
-        Measured::bf16("memory_input_grad", "memory_input_grad", &[512, 64, 64, 256, 64]),
-    ],
     plans: super::plans::PLANS,
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "memory_grad",
+        kernels: const { &[&super::memory_errors, &super::memory_weight_grads, &super::memory_input_grad] },
+        class: ToleranceClass::Mlp,
+        batch: "G",
+        reference: super::reference::checked,
+        flops: |p| {
+            let products = match p.kernel.name {
+                "memory_errors" => 4.0,
+                "memory_weight_grads" => 8.0,
+                _ => 6.0,
+            };
+            products * product(p, &["G", "N", "H"]) * (p.dim("D") + p.dim("E")) as f64 / 2.0
+        },
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("memory_errors", "memory_errors", &[512, 64, 64, 256, 64]),
+            Measured::bf16("memory_weight_grads", "memory_weight_grads", &[512, 64, 64, 256, 64]),
+            Measured::bf16("memory_input_grad", "memory_input_grad", &[512, 64, 64, 256, 64]),
+        ],
+    })
 };
 
 /// Dims: G N D H E.

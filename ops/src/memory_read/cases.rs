@@ -1,35 +1,36 @@
 //! The op `memory_read`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{models, product};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "memory_read",
-    kernels: &[&super::memory_read],
-    class: ToleranceClass::Mlp,
-    batch: "G",
     fill: |p, name| match name {
         "w2" => Fill::Normal((p.dim("D").max(1) as f64).powf(-0.5)),
         "w1" => Fill::Normal((p.dim("H").max(1) as f64).powf(-0.5)),
         _ => Fill::Normal(1.0),
     },
-    reference: |p, i| {
-        let shape = [p.dim("N"), p.dim("D"), p.dim("H")];
-        vec![super::reference(&i.get("x"), &i.get("w2"), &i.get("w1"), &i.get("r"), shape)]
-    },
-    flops: |p| 4.0 * product(p, &["G", "N", "D", "H"]),
-    verification,
-    simulation,
     demo,
-    measured: &[
-        Measured::bf16("memory_read", "memory_read", &[512, 64, 64, 256]),
-        Measured::bf16("memory_read_256x64", "memory_read", &[256, 256, 64, 256]),
-        Measured::bf16("memory_read_256x128", "memory_read", &[256, 128, 128, 512]),
-        Measured::bf16("memory_read_2000x48", "memory_read", &[128, 2000, 48, 192]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "memory_read",
+        kernels: const { &[&super::memory_read] },
+        class: ToleranceClass::Mlp,
+        batch: "G",
+        reference: |p, i| {
+            let shape = [p.dim("N"), p.dim("D"), p.dim("H")];
+            vec![super::reference(&i.get("x"), &i.get("w2"), &i.get("w1"), &i.get("r"), shape)]
+        },
+        flops: |p| 4.0 * product(p, &["G", "N", "D", "H"]),
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("memory_read", "memory_read", &[512, 64, 64, 256]),
+            Measured::bf16("memory_read_256x64", "memory_read", &[256, 256, 64, 256]),
+            Measured::bf16("memory_read_256x128", "memory_read", &[256, 128, 128, 512]),
+            Measured::bf16("memory_read_2000x48", "memory_read", &[128, 2000, 48, 192]),
+        ],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

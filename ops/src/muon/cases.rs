@@ -1,23 +1,11 @@
 //! The op `muon`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "muon",
-    kernels: &[
-        &super::ns_squares,
-        &super::ns_normalise,
-        &super::ns_gram,
-        &super::ns_product,
-        &super::ns_apply,
-        &super::muon_momentum,
-        &super::muon_apply,
-    ],
-    class: ToleranceClass::Mlp,
-    batch: "B",
     scalars: &[
         ("stretch", 1.02),
         ("eps", 1e-7),
@@ -40,28 +28,43 @@ pub(crate) const OP: Op = Op {
         "p" => Fill::Normal((p.dim("M").max(1) as f64).powf(-0.5)),
         _ => Fill::Normal(1.0),
     },
-    reference: super::reference::checked,
-    flops: |p| match p.kernel.name {
-        "ns_apply" => 2.0 * product(p, &["B", "M", "M", "N"]),
-        // Half of it: what is symmetric is needed once.
-        "ns_gram" => product(p, &["B", "M", "M", "N"]),
-        "ns_product" => product(p, &["B", "M", "M", "M"]),
-        _ => 4.0 * product(p, &["B", "M", "N"]),
-    },
-    verification,
-    simulation,
     far_from_one,
-    measured: &[
-        Measured::bf16("ns_squares", "ns_squares", &[24, 1024, 4096]),
-        Measured::bf16("ns_normalise", "ns_normalise", &[24, 1024, 4096]),
-        Measured::bf16("ns_gram", "ns_gram", &[24, 1024, 4096]),
-        Measured::bf16("ns_product", "ns_product", &[24, 1024]),
-        Measured::bf16("ns_apply", "ns_apply", &[24, 1024, 4096]),
-        Measured::bf16("muon_momentum", "muon_momentum", &[1024, 4096]),
-        Measured::bf16("muon_apply", "muon_apply", &[1024, 4096]),
-    ],
     plans: super::plans::PLANS,
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "muon",
+        kernels: const {
+            &[
+                &super::ns_squares,
+                &super::ns_normalise,
+                &super::ns_gram,
+                &super::ns_product,
+                &super::ns_apply,
+                &super::muon_momentum,
+                &super::muon_apply,
+            ]
+        },
+        class: ToleranceClass::Mlp,
+        batch: "B",
+        reference: super::reference::checked,
+        flops: |p| match p.kernel.name {
+            "ns_apply" => 2.0 * product(p, &["B", "M", "M", "N"]),
+            // Half of it: what is symmetric is needed once.
+            "ns_gram" => product(p, &["B", "M", "M", "N"]),
+            "ns_product" => product(p, &["B", "M", "M", "M"]),
+            _ => 4.0 * product(p, &["B", "M", "N"]),
+        },
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("ns_squares", "ns_squares", &[24, 1024, 4096]),
+            Measured::bf16("ns_normalise", "ns_normalise", &[24, 1024, 4096]),
+            Measured::bf16("ns_gram", "ns_gram", &[24, 1024, 4096]),
+            Measured::bf16("ns_product", "ns_product", &[24, 1024]),
+            Measured::bf16("ns_apply", "ns_apply", &[24, 1024, 4096]),
+            Measured::bf16("muon_momentum", "muon_momentum", &[1024, 4096]),
+            Measured::bf16("muon_apply", "muon_apply", &[1024, 4096]),
+        ],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

@@ -1,27 +1,28 @@
 //! The op `newton_schulz_small`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{models, product};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "newton_schulz_small",
-    kernels: &[&super::newton_schulz_small],
-    class: ToleranceClass::NewtonSchulz,
-    batch: "B",
-    reference: |p, i| vec![super::reference(&i.get("g"), [p.dim("M"), p.dim("N")])],
-    flops: |p| 20.0 * product(p, &["B", "M", "M", "N"]) + 10.0 * product(p, &["B", "M", "M", "M"]),
-    verification,
-    simulation,
     far_from_one,
     demo,
-    measured: &[
-        Measured::bf16("newton_schulz_small", "newton_schulz_small", &[512, 64, 256]),
-        Measured::bf16("newton_schulz_small_128x512", "newton_schulz_small", &[512, 128, 512]),
-        Measured::bf16("newton_schulz_small_48x192", "newton_schulz_small", &[512, 48, 192]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "newton_schulz_small",
+        kernels: const { &[&super::newton_schulz_small] },
+        class: ToleranceClass::NewtonSchulz,
+        batch: "B",
+        reference: |p, i| vec![super::reference(&i.get("g"), [p.dim("M"), p.dim("N")])],
+        flops: |p| 20.0 * product(p, &["B", "M", "M", "N"]) + 10.0 * product(p, &["B", "M", "M", "M"]),
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("newton_schulz_small", "newton_schulz_small", &[512, 64, 256]),
+            Measured::bf16("newton_schulz_small_128x512", "newton_schulz_small", &[512, 128, 512]),
+            Measured::bf16("newton_schulz_small_48x192", "newton_schulz_small", &[512, 48, 192]),
+        ],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

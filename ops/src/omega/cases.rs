@@ -1,49 +1,52 @@
 //! The ops of the Omega rule: their rows of the table, and their problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use atlas_dsl::DType;
 
 pub(crate) const OMEGA: Op = Op {
-    name: "omega",
-    kernels: &[
-        &super::omega_mix,
-        &super::omega_mlp,
-        &super::omega_linear,
-        &super::omega_token_gates,
-        &super::omega_decay_gates,
-        &super::omega_muon,
-        &super::fused_optimization,
-        &super::fused_descent,
-    ],
-    class: ToleranceClass::Mlp,
-    batch: "B",
     scalars: &[("scale", 2.0), ("commit", 1000.0), ("count", 5.0)],
     state: &["w", "s", "w1", "w2", "s1", "s2"],
     fill: super::problem::fill,
-    reference: super::problem::checked,
     rounded: super::problem::rounded,
-    flops: super::problem::flops,
-    verification: verification_rule,
-    simulation: simulation_rule,
     far_from_one: far_from_one_rule,
-    measured: &[
-        Measured::bf16("omega_mix", "omega_mix", &[8, 2048, 16, 16, 32, 64, 80]),
-        Measured::bf16("omega_mlp_short_chunks", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
-        Measured::bf16("omega_mlp", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
-        Measured::bf16("omega_mlp_48", "omega_mlp", &[8, 2048, 16, 48, 2048, 48, 32, 64, 80, 192]),
-        Measured::bf16("omega_mlp_16_heads", "omega_mlp", &[1, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
-        Measured::bf16("omega_token_gates", "omega_token_gates", &[8, 2048, 16, 16]),
-        Measured::bf16("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
-        Measured::bf16("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
-        Measured::bf16("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
-        Measured::bf16("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
-        Measured::bf16("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
-        Measured::bf16("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
-        Measured::bf16("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
-    ],
     plans: super::plans::PLANS,
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "omega",
+        kernels: const {
+            &[
+                &super::omega_mix,
+                &super::omega_mlp,
+                &super::omega_linear,
+                &super::omega_token_gates,
+                &super::omega_decay_gates,
+                &super::omega_muon,
+                &super::fused_optimization,
+                &super::fused_descent,
+            ]
+        },
+        class: ToleranceClass::Mlp,
+        batch: "B",
+        reference: super::problem::checked,
+        flops: super::problem::flops,
+        verification: verification_rule,
+        simulation: simulation_rule,
+        measured: &[
+            Measured::bf16("omega_mix", "omega_mix", &[8, 2048, 16, 16, 32, 64, 80]),
+            Measured::bf16("omega_mlp_short_chunks", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
+            Measured::bf16("omega_mlp", "omega_mlp", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
+            Measured::bf16("omega_mlp_48", "omega_mlp", &[8, 2048, 16, 48, 2048, 48, 32, 64, 80, 192]),
+            Measured::bf16("omega_mlp_16_heads", "omega_mlp", &[1, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
+            Measured::bf16("omega_token_gates", "omega_token_gates", &[8, 2048, 16, 16]),
+            Measured::bf16("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
+            Measured::bf16("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
+            Measured::bf16("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
+            Measured::bf16("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
+            Measured::bf16("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
+            Measured::bf16("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
+            Measured::bf16("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
+        ],
+    })
 };
 
 /// Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K and, of two layers, M; with Muon B N H D P E C K
@@ -111,26 +114,27 @@ fn far_from_one_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
 }
 
 pub(crate) const OMEGA_MUON_TOKENS: Op = Op {
-    name: "omega_muon_tokens",
-    kernels: &[&super::omega_muon_tokens],
-    // Weights are sums of orthogonalised steps, and no closer than those.
-    class: ToleranceClass::NewtonSchulz,
-    batch: "B",
     scalars: &[("scale", 2.0), ("chunk", 8.0)],
     state: &["w1", "w2", "s1", "s2"],
     fill: super::problem::fill,
-    reference: super::problem::checked,
     rounded: super::problem::rounded,
-    flops: super::problem::flops,
-    verification: verification_tokens,
-    simulation: simulation_tokens,
     far_from_one: far_from_one_tokens,
     as_in_a_model: as_in_a_model_tokens,
-    measured: &[
-        Measured::bf16("omega_muon_tokens_32", "omega_muon_tokens", &[8, 32, 16, 32, 32, 32, 16, 128, 24]),
-        Measured::bf16("omega_muon_tokens", "omega_muon_tokens", &[8, 32, 16, 64, 32, 64, 16, 256, 24]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "omega_muon_tokens",
+        kernels: const { &[&super::omega_muon_tokens] },
+        // Weights are sums of orthogonalised steps, and no closer than those.
+        class: ToleranceClass::NewtonSchulz,
+        batch: "B",
+        reference: super::problem::checked,
+        flops: super::problem::flops,
+        verification: verification_tokens,
+        simulation: simulation_tokens,
+        measured: &[
+            Measured::bf16("omega_muon_tokens_32", "omega_muon_tokens", &[8, 32, 16, 32, 32, 32, 16, 128, 24]),
+            Measured::bf16("omega_muon_tokens", "omega_muon_tokens", &[8, 32, 16, 64, 32, 64, 16, 256, 24]),
+        ],
+    })
 };
 
 /// Dims: B N H D P E W M K.
@@ -160,15 +164,6 @@ fn as_in_a_model_tokens(p: Problem) -> Problem {
 }
 
 pub(crate) const PACKING: Op = Op {
-    name: "packing",
-    kernels: &[
-        &super::packed::omega_unpack_tokens,
-        &super::packed::omega_unpack_gates,
-        &super::packed::omega_pack_tokens,
-    ],
-    class: ToleranceClass::Exact,
-    // Documents are no dim of what is packed.
-    batch: "H",
     scalars: &[("fill", 1.0)],
     fill: |p, name| {
         let each = (p.dim("P") / p.dim("B").max(1)) as u64;
@@ -178,16 +173,28 @@ pub(crate) const PACKING: Op = Op {
             _ => Fill::Normal(1.0),
         }
     },
-    reference: super::packed::checked,
-    flops: |_| 0.0,
-    verification: verification_packing,
-    simulation: simulation_packing,
-    measured: &[
-        Measured::bf16("omega_unpack_tokens", "omega_unpack_tokens", &[1, 16384, 16, 64, 16, 2048]),
-        Measured::bf16("omega_unpack_gates", "omega_unpack_gates", &[1, 16384, 16, 16, 2048]),
-        Measured::bf16("omega_pack_tokens", "omega_pack_tokens", &[16, 2048, 16, 64, 1, 16384]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "packing",
+        kernels: const {
+            &[
+                &super::packed::omega_unpack_tokens,
+                &super::packed::omega_unpack_gates,
+                &super::packed::omega_pack_tokens,
+            ]
+        },
+        class: ToleranceClass::Exact,
+        // Documents are no dim of what is packed.
+        batch: "H",
+        reference: super::packed::checked,
+        flops: |_| 0.0,
+        verification: verification_packing,
+        simulation: simulation_packing,
+        measured: &[
+            Measured::bf16("omega_unpack_tokens", "omega_unpack_tokens", &[1, 16384, 16, 64, 16, 2048]),
+            Measured::bf16("omega_unpack_gates", "omega_unpack_gates", &[1, 16384, 16, 16, 2048]),
+            Measured::bf16("omega_pack_tokens", "omega_pack_tokens", &[16, 2048, 16, 64, 1, 16384]),
+        ],
+    })
 };
 
 fn verification_packing(op: &'static Op, dtype: DType) -> Vec<Problem> {

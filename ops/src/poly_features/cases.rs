@@ -1,6 +1,6 @@
 //! The op `poly_features`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{models, product};
 use atlas_dsl::DType;
@@ -9,23 +9,24 @@ use atlas_dsl::DType;
 const COEFFICIENTS: [(&str, f32); 4] = [("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("a4", 0.125)];
 
 pub(crate) const OP: Op = Op {
-    name: "poly_features",
-    kernels: &[&super::poly1, &super::poly2, &super::poly3, &super::poly4],
-    class: ToleranceClass::Features,
-    batch: "N",
     scalars: &COEFFICIENTS,
-    reference: |p, i| {
-        let degree = p.kernel.params.len() - 2;
-        let a: Vec<f64> = COEFFICIENTS[..degree].iter().map(|(_, a)| f64::from(*a)).collect();
-        vec![super::reference(&i.get("x"), &a)]
-    },
-    flops: |p| 2.0 * (p.kernel.params.len() - 2) as f64 * product(p, &["N", "D"]),
-    verification,
-    simulation,
     demo,
     as_in_a_model,
-    measured: &[Measured::bf16("poly3", "poly3", &[2_097_152, 64])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "poly_features",
+        kernels: const { &[&super::poly1, &super::poly2, &super::poly3, &super::poly4] },
+        class: ToleranceClass::Features,
+        batch: "N",
+        reference: |p, i| {
+            let degree = p.kernel.params.len() - 2;
+            let a: Vec<f64> = COEFFICIENTS[..degree].iter().map(|(_, a)| f64::from(*a)).collect();
+            vec![super::reference(&i.get("x"), &a)]
+        },
+        flops: |p| 2.0 * (p.kernel.params.len() - 2) as f64 * product(p, &["N", "D"]),
+        verification,
+        simulation,
+        measured: &[Measured::bf16("poly3", "poly3", &[2_097_152, 64])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

@@ -1,35 +1,36 @@
 //! The op `random_features`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{of_unit_rows, product};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "random_features",
-    kernels: &[&super::favor_features, &super::fourier_features, &super::fourier_pairs],
-    class: ToleranceClass::Projected,
-    batch: "N",
     scalars: &[("scale", 0.35), ("shift", 0.5)],
     fill: of_unit_rows,
-    reference: |p, i| {
-        let b = i.get("b");
-        let feature = match p.kernel.name {
-            "favor_features" => super::Feature::Favor(f64::from(p.scalar("scale")), f64::from(p.scalar("shift"))),
-            "fourier_features" => super::Feature::Cosine(&b),
-            _ => super::Feature::Pair,
-        };
-        vec![super::reference(&i.get("x"), &i.get("w"), &feature, [p.dim("D"), p.dim("M")])]
-    },
-    flops: |p| 2.0 * product(p, &["N", "D", "M"]),
-    verification,
-    simulation,
-    measured: &[
-        Measured::bf16("favor_features", "favor_features", &[2_097_152, 64, 256]),
-        Measured::bf16("fourier_features", "fourier_features", &[2_097_152, 64, 256]),
-        Measured::bf16("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "random_features",
+        kernels: const { &[&super::favor_features, &super::fourier_features, &super::fourier_pairs] },
+        class: ToleranceClass::Projected,
+        batch: "N",
+        reference: |p, i| {
+            let b = i.get("b");
+            let feature = match p.kernel.name {
+                "favor_features" => super::Feature::Favor(f64::from(p.scalar("scale")), f64::from(p.scalar("shift"))),
+                "fourier_features" => super::Feature::Cosine(&b),
+                _ => super::Feature::Pair,
+            };
+            vec![super::reference(&i.get("x"), &i.get("w"), &feature, [p.dim("D"), p.dim("M")])]
+        },
+        flops: |p| 2.0 * product(p, &["N", "D", "M"]),
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("favor_features", "favor_features", &[2_097_152, 64, 256]),
+            Measured::bf16("fourier_features", "fourier_features", &[2_097_152, 64, 256]),
+            Measured::bf16("fourier_pairs", "fourier_pairs", &[2_097_152, 64, 256, 2]),
+        ],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

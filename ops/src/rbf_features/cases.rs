@@ -1,22 +1,23 @@
 //! The op `rbf_features`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{of_unit_rows, product};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "rbf_features",
-    kernels: &[&super::rbf_features],
-    class: ToleranceClass::Projected,
-    batch: "N",
     fill: of_unit_rows,
-    reference: |p, i| vec![super::reference(&i.get("x"), &i.get("c"), &i.get("g"), p.dim("D"))],
-    flops: |p| 2.0 * product(p, &["N", "D", "M"]),
-    verification,
-    simulation,
-    measured: &[Measured::bf16("rbf_features", "rbf_features", &[2_097_152, 64, 256])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "rbf_features",
+        kernels: const { &[&super::rbf_features] },
+        class: ToleranceClass::Projected,
+        batch: "N",
+        reference: |p, i| vec![super::reference(&i.get("x"), &i.get("c"), &i.get("g"), p.dim("D"))],
+        flops: |p| 2.0 * product(p, &["N", "D", "M"]),
+        verification,
+        simulation,
+        measured: &[Measured::bf16("rbf_features", "rbf_features", &[2_097_152, 64, 256])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

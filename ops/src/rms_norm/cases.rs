@@ -1,24 +1,25 @@
 //! The op `rms_norm`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{long_rows, models, product, rows, short_rows, small_rows};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "rms_norm",
-    kernels: &[&super::rms_norm],
-    class: ToleranceClass::Norm,
-    batch: "N",
     scalars: &[("eps", 1e-6)],
-    reference: |p, i| vec![super::reference(&i.get("x"), &i.get("w"), f64::from(p.scalar("eps")))],
-    flops: |p| 4.0 * product(p, &["N", "D"]),
-    verification,
-    simulation,
     far_from_one,
     demo,
-    measured: &[Measured::bf16("rms_norm", "rms_norm", &[32_768, 8192])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "rms_norm",
+        kernels: const { &[&super::rms_norm] },
+        class: ToleranceClass::Norm,
+        batch: "N",
+        reference: |p, i| vec![super::reference(&i.get("x"), &i.get("w"), f64::from(p.scalar("eps")))],
+        flops: |p| 4.0 * product(p, &["N", "D"]),
+        verification,
+        simulation,
+        measured: &[Measured::bf16("rms_norm", "rms_norm", &[32_768, 8192])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

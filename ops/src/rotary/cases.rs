@@ -1,13 +1,13 @@
 //! The op `rotary`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Layout, Measured, Op, Problem};
+use crate::problem::{Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
-pub(crate) const OP: Op = Op {
+pub(crate) const OP: Op = Op::of(Required {
     name: "rotary",
-    kernels: &[&super::rotary],
+    kernels: const { &[&super::rotary] },
     class: ToleranceClass::Features,
     batch: "N",
     reference: |p, i| vec![super::reference(&i.get("x"), &i.get("c"), &i.get("s"), [p.dim("H"), p.dim("D")])],
@@ -15,8 +15,7 @@ pub(crate) const OP: Op = Op {
     verification,
     simulation,
     measured: &[Measured::bf16("rotary", "rotary", &[32768, 32, 2, 64])],
-    ..Op::USUAL
-};
+});
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);

@@ -1,23 +1,24 @@
 //! The op `softmax`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::{models, product, rows, small_rows};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "softmax",
-    kernels: &[&super::softmax],
-    class: ToleranceClass::Norm,
-    batch: "N",
-    reference: |p, i| vec![super::reference(&i.get("x"), p.dim("D"))],
-    flops: |p| 5.0 * product(p, &["N", "D"]),
-    verification,
-    simulation,
     demo,
     as_in_a_model,
-    measured: &[Measured::bf16("softmax", "softmax", &[32_768, 8192])],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "softmax",
+        kernels: const { &[&super::softmax] },
+        class: ToleranceClass::Norm,
+        batch: "N",
+        reference: |p, i| vec![super::reference(&i.get("x"), p.dim("D"))],
+        flops: |p| 5.0 * product(p, &["N", "D"]),
+        verification,
+        simulation,
+        measured: &[Measured::bf16("softmax", "softmax", &[32_768, 8192])],
+    })
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {

@@ -1,13 +1,13 @@
 //! The op `taylor_features`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Measured, Op, Problem};
+use crate::problem::{Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
-pub(crate) const OP: Op = Op {
+pub(crate) const OP: Op = Op::of(Required {
     name: "taylor_features",
-    kernels: &[&super::taylor2_features],
+    kernels: const { &[&super::taylor2_features] },
     class: ToleranceClass::Features,
     batch: "N",
     reference: |p, i| vec![super::reference(&i.get("x"), p.dim("D"))],
@@ -15,8 +15,7 @@ pub(crate) const OP: Op = Op {
     verification,
     simulation,
     measured: &[Measured::bf16("taylor2", "taylor2_features", &[262_144, 64, 4161])],
-    ..Op::USUAL
-};
+});
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);

@@ -1,12 +1,12 @@
 //! The op `transpose`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use atlas_dsl::DType;
 
-pub(crate) const OP: Op = Op {
+pub(crate) const OP: Op = Op::of(Required {
     name: "transpose",
-    kernels: &[&super::transpose, &super::swap_axes],
+    kernels: const { &[&super::transpose, &super::swap_axes] },
     class: ToleranceClass::Exact,
     batch: "N",
     reference: |p, i| {
@@ -23,8 +23,7 @@ pub(crate) const OP: Op = Op {
         Measured::bf16("swap_axes", "swap_axes", &[16, 2048, 16, 64]),
         Measured::bf16("swap_axes_blocks", "swap_axes", &[64, 128, 64, 128]),
     ],
-    ..Op::USUAL
-};
+});
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);

@@ -1,39 +1,40 @@
 //! The op `window_sums`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Measured, Op, Problem};
+use crate::problem::{Fill, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "window_sums",
-    kernels: &[&super::window_sum, &super::token_losses, &super::window_totals, &super::window_sum_eights],
-    class: ToleranceClass::Norm,
-    batch: "B",
     scalars: &[("window", 64.0), ("scale", 0.5)],
-    reference: super::reference::checked,
-    flops: |p| {
-        let terms = if p.kernel.name == "token_losses" { 3.0 } else { f64::from(p.scalar("window")) };
-        // What does the same in blocks counts as what it does.
-        terms
-            * if p.kernel.name == "window_sum_eights" {
-                product(p, &["B", "M", "E", "D"])
-            } else {
-                product(p, &["B", "N", "D"])
-            }
-    },
-    verification,
-    simulation,
-    measured: &[
-        Measured::bf16("window_sum", "window_sum", &[16, 8192, 512]),
-        Measured::bf16("token_losses", "token_losses", &[16, 8192, 512]),
-        Measured::bf16("window_sum_eights", "window_sum_eights", &[16, 1024, 8, 512]),
-        Measured::bf16("window_totals", "window_totals", &[16, 8192]),
-        // As it is used: of losses and of gradients.
-        Measured::f32("window_sum_f32", "window_sum_eights", &[16, 1024, 8, 512]),
-    ],
     plans: super::plans::PLANS,
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "window_sums",
+        kernels: const { &[&super::window_sum, &super::token_losses, &super::window_totals, &super::window_sum_eights] },
+        class: ToleranceClass::Norm,
+        batch: "B",
+        reference: super::reference::checked,
+        flops: |p| {
+            let terms = if p.kernel.name == "token_losses" { 3.0 } else { f64::from(p.scalar("window")) };
+            // What does the same in blocks counts as what it does.
+            terms
+                * if p.kernel.name == "window_sum_eights" {
+                    product(p, &["B", "M", "E", "D"])
+                } else {
+                    product(p, &["B", "N", "D"])
+                }
+        },
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("window_sum", "window_sum", &[16, 8192, 512]),
+            Measured::bf16("token_losses", "token_losses", &[16, 8192, 512]),
+            Measured::bf16("window_sum_eights", "window_sum_eights", &[16, 1024, 8, 512]),
+            Measured::bf16("window_totals", "window_totals", &[16, 8192]),
+            // As it is used: of losses and of gradients.
+            Measured::f32("window_sum_f32", "window_sum_eights", &[16, 1024, 8, 512]),
+        ],
+    })
 };
 
 /// Dims: B N D, and B N of totals.

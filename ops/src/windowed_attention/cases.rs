@@ -1,30 +1,31 @@
 //! The op `windowed_attention`: the row of the table, and its problems to verify, simulate and measure.
 
-use crate::problem::{Fill, Layout, Measured, Op, Problem};
+use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
 use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    name: "windowed_attention",
-    kernels: &[&super::windowed_attention],
-    class: ToleranceClass::Mlp,
-    batch: "B",
     scalars: &[("scale", 0.18), ("window", 512.0)],
     fill: |_, name| if name == "first" { Fill::Starts(1 << 30) } else { Fill::Normal(1.0) },
-    reference: super::reference::checked,
-    flops: |p| {
-        let (n, w) = (p.dim("N") as f64, f64::from(p.scalar("window")).min(p.dim("N") as f64));
-        let seen = (w * n - w * (w - 1.0) / 2.0) * p.dim("M") as f64 / n.max(1.0);
-        4.0 * product(p, &["B", "H", "D"]) * (seen + product(p, &["M", "S"]))
-    },
-    verification,
-    simulation,
-    measured: &[
-        Measured::bf16("windowed_attention_4096", "windowed_attention", &[4, 4096, 16, 128, 4096, 16, 0]),
-        Measured::bf16("windowed_attention_16384", "windowed_attention", &[2, 16384, 16, 128, 16384, 16, 0]),
-    ],
-    ..Op::USUAL
+    ..Op::of(Required {
+        name: "windowed_attention",
+        kernels: const { &[&super::windowed_attention] },
+        class: ToleranceClass::Mlp,
+        batch: "B",
+        reference: super::reference::checked,
+        flops: |p| {
+            let (n, w) = (p.dim("N") as f64, f64::from(p.scalar("window")).min(p.dim("N") as f64));
+            let seen = (w * n - w * (w - 1.0) / 2.0) * p.dim("M") as f64 / n.max(1.0);
+            4.0 * product(p, &["B", "H", "D"]) * (seen + product(p, &["M", "S"]))
+        },
+        verification,
+        simulation,
+        measured: &[
+            Measured::bf16("windowed_attention_4096", "windowed_attention", &[4, 4096, 16, 128, 4096, 16, 0]),
+            Measured::bf16("windowed_attention_16384", "windowed_attention", &[2, 16384, 16, 128, 16384, 16, 0]),
+        ],
+    })
 };
 
 /// Dims: B M H D N J S.

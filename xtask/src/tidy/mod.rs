@@ -7,6 +7,7 @@
 //! | `facade` | the façade lists its items one by one |
 //! | `arrows` | which package may depend on which |
 //! | `circles` | import cycles |
+//! | `tables` | ops and targets are named wherever a row of them asks for it |
 //! | `crates` | entries of a source folder, and names of types |
 //! | `links` | links and paths of the documents, and the summary of the book |
 //! | `passes` | the list of passes |
@@ -32,6 +33,7 @@ mod matches;
 mod passes;
 mod prose;
 mod shrinking;
+mod tables;
 mod tokens;
 mod tree;
 
@@ -66,7 +68,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that only need the files.
-const CHECKS: [Check; 29] = [
+const CHECKS: [Check; 31] = [
     files::headers,
     files::sizes,
     files::names,
@@ -81,6 +83,8 @@ const CHECKS: [Check; 29] = [
     passes::listed,
     diagnostics::check,
     facade::items,
+    tables::ops,
+    tables::targets,
     circles::none,
     crates::entries,
     crates::type_names,
