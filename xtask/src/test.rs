@@ -63,7 +63,7 @@ const STEPS: [(&str, Check); 14] = [
     ("clippy-llvm", |run| clippy(run.root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
     ("test", |run| {
         run.test(&[&WHOLE[..], &TESTS].concat(), &[])?;
-        command::run(command::cargo(run.root).args(["test", "--quiet", "--doc"]).args(WHOLE))
+        command::run(command::cargo(run.root).args(["test", "--quiet", "--no-fail-fast", "--doc"]).args(WHOLE))
     }),
     ("test-llvm", |run| {
         let skipped = WITHOUT_LLVM.iter().map(|(tests, _)| *tests).chain([MUTATIONS]);

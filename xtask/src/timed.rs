@@ -33,7 +33,7 @@ pub(crate) struct Timed {
 /// are not printed.
 pub(crate) fn run(root: &Path, args: &[&str], of_tests: &[&str]) -> Result<Vec<Timed>> {
     let mut test = command::cargo(root);
-    test.args(["test", "--quiet"]).args(args);
+    test.args(["test", "--quiet", "--no-fail-fast"]).args(args);
     let this = std::env::current_exe().context("this program has no path")?;
     let runner = format!("target.\"cfg(all())\".runner = [{:?}, {VERB:?}]", this.display().to_string());
     test.args(["--config", &runner, "--", "--format=pretty"]).args(of_tests);

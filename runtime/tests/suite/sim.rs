@@ -96,7 +96,7 @@ fn an_arch_that_is_not_there_is_an_error_with_those_that_are() {
     let error = Device::sim("sm_75").unwrap_err();
     assert!(matches!(error, RuntimeError::Device(DeviceError::NoSuchArch { .. })));
     let want = "error[ATL624]: no GPU to simulate: unknown arch `sm_75`; this compiler lowers for \
-                sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121";
+                sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121, sm_90a, sm_100a, sm_120a";
     assert_eq!(error.to_string(), want);
 }
 
