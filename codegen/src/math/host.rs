@@ -1,6 +1,7 @@
 //! [`Arith`] on the CPU.
 
 use super::Arith;
+use std::cmp::Ordering;
 
 /// f32 arithmetic with the meaning that [`Arith`] states. Approximate instructions are as inaccurate as their bounds allow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,11 +74,34 @@ impl Arith for Host {
     fn copysign(&mut self, x: f32, sign: f32) -> f32 {
         x.copysign(sign)
     }
+    // Of two zeros `f32::min` and `f32::max` give either, as the optimiser likes; -0 is the lesser one on a GPU.
     fn minimum(&mut self, x: f32, y: f32) -> f32 {
-        if x.is_nan() || y.is_nan() { f32::NAN } else { x.min(y) }
+        match x.partial_cmp(&y) {
+            None => f32::NAN,
+            Some(Ordering::Equal) => {
+                if x.is_sign_negative() {
+                    x
+                } else {
+                    y
+                }
+            }
+            Some(Ordering::Less) => x,
+            Some(Ordering::Greater) => y,
+        }
     }
     fn maximum(&mut self, x: f32, y: f32) -> f32 {
-        if x.is_nan() || y.is_nan() { f32::NAN } else { x.max(y) }
+        match x.partial_cmp(&y) {
+            None => f32::NAN,
+            Some(Ordering::Equal) => {
+                if x.is_sign_negative() {
+                    y
+                } else {
+                    x
+                }
+            }
+            Some(Ordering::Less) => y,
+            Some(Ordering::Greater) => x,
+        }
     }
     fn lt(&mut self, x: f32, y: f32) -> bool {
         x < y
