@@ -20,8 +20,9 @@
 //! interpreter, which compares each phase with the fills of the slot.
 
 use super::numbers::{Index, distance};
+use super::scalars::{binary, int, push};
 use crate::error::CompileError;
-use crate::gpu::{At, Block, BlockData, Inst, Kernel, Op, Ring, Type, Value};
+use crate::gpu::{At, Block, BlockData, Inst, Kernel, Op, Ring, Value};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 
@@ -39,7 +40,7 @@ pub(super) fn lower_ring(k: &mut Kernel, ring: Ring) -> Result<(), CompileError>
         let Some(&like) = k.blocks[body].insts.first() else { continue };
         let mut walk = Walk { k, ring, indices: Vec::new(), own: false };
         let mut head = Vec::new();
-        let base = Cursor { slot: walk.int(0, like, &mut head), phase: walk.int(0, like, &mut head) };
+        let base = Cursor { slot: int(walk.k, 0, like, &mut head), phase: int(walk.k, 0, like, &mut head) };
         walk.block(body, base)?;
         let loc = k.locs[like];
         head.push(k.new_inst(Op::InitRing(ring), vec![], loc));
@@ -97,9 +98,9 @@ impl Walk<'_> {
 
     /// A loop that holds waits: it carries the cursor.
     fn carry(&mut self, inst: Inst, body: Block, base: Cursor) -> Result<Cursor, CompileError> {
-        let int = self.k.scalar_type(DType::I32);
-        let slot = self.k.push_block_param(body, int.clone());
-        let phase = self.k.push_block_param(body, int);
+        let i32_type = self.k.scalar_type(DType::I32);
+        let slot = self.k.push_block_param(body, i32_type.clone());
+        let phase = self.k.push_block_param(body, i32_type);
         let around = std::mem::replace(&mut self.own, false);
         let end = self.block(body, Cursor { slot, phase })?;
         let own = std::mem::replace(&mut self.own, around);
@@ -144,9 +145,9 @@ impl Walk<'_> {
     }
 
     fn results(&mut self, inst: Inst) -> Cursor {
-        let int = self.k.scalar_type(DType::I32);
-        let slot = self.k.push_result(inst, int.clone());
-        Cursor { slot, phase: self.k.push_result(inst, int) }
+        let i32_type = self.k.scalar_type(DType::I32);
+        let slot = self.k.push_result(inst, i32_type.clone());
+        Cursor { slot, phase: self.k.push_result(inst, i32_type) }
     }
 
     /// The cursor of number `n`; what computes it goes before `like`.
@@ -163,11 +164,11 @@ impl Walk<'_> {
         let stages = self.k.rings[self.ring].stages;
         let mut to = from;
         if !ahead.is_multiple_of(stages) {
-            let (by, all) = (self.int(ahead % stages, like, out), self.int(stages, like, out));
-            let on = self.binary(BinaryOp::Add, from.slot, by, like, out);
+            let (by, all) = (int(self.k, ahead % stages, like, out), int(self.k, stages, like, out));
+            let on = binary(self.k, BinaryOp::Add, from.slot, by, like, out);
             let bool = self.k.scalar_type(DType::Bool);
-            let over = self.push(Op::Compare(Predicate::Ge, on, all), bool, like, out);
-            let back = self.binary(BinaryOp::Sub, on, all, like, out);
+            let over = push(self.k, Op::Compare(Predicate::Ge, on, all), bool, like, out);
+            let back = binary(self.k, BinaryOp::Sub, on, all, like, out);
             let flipped = self.flip(from.phase, like, out);
             to = Cursor {
                 slot: self.select(over, back, on, like, out),
@@ -181,30 +182,13 @@ impl Walk<'_> {
     }
 
     fn flip(&mut self, phase: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let one = self.int(1, like, out);
-        self.binary(BinaryOp::Sub, one, phase, like, out)
+        let one = int(self.k, 1, like, out);
+        binary(self.k, BinaryOp::Sub, one, phase, like, out)
     }
 
     fn select(&mut self, condition: Value, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let int = self.k.scalar_type(DType::I32);
-        self.push(Op::Select(condition, a, b), int, like, out)
-    }
-
-    fn int(&mut self, x: u32, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let int = self.k.scalar_type(DType::I32);
-        self.push(Op::Const(f64::from(x)), int, like, out)
-    }
-
-    fn binary(&mut self, op: BinaryOp, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let int = self.k.scalar_type(DType::I32);
-        self.push(Op::binary(op, a, b), int, like, out)
-    }
-
-    fn push(&mut self, op: Op, ty: Type, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let loc = self.k.locs[like];
-        let inst = self.k.new_inst(op, vec![ty], loc);
-        out.push(inst);
-        self.k.results[inst][0]
+        let i32_type = self.k.scalar_type(DType::I32);
+        push(self.k, Op::Select(condition, a, b), i32_type, like, out)
     }
 
     /// Puts each fill of the ring in a block into a region of one thread: the acquire, the copies and the commit. What computes

@@ -22,14 +22,16 @@
 
 mod engine;
 mod numbers;
+mod scalars;
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{At, Block, Inst, Kernel, Mover, Op, Ring, Type, Value};
+use crate::gpu::{At, Block, Inst, Kernel, Mover, Op, Ring, Value};
 use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use numbers::{Index, distance};
+use scalars::{binary, int, push};
 
 /// Replaces every number of an iteration.
 pub fn lower_rings(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -93,8 +95,8 @@ impl Walk<'_> {
     fn slot(&mut self, ring: Ring, n: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
         let stages = self.k.rings[ring].stages;
         match distance(self.k, &self.indices, n) {
-            _ if stages == 1 => self.int(0, like, out),
-            Some((None, n)) => self.int(n % stages, like, out),
+            _ if stages == 1 => int(self.k, 0, like, out),
+            Some((None, n)) => int(self.k, n % stages, like, out),
             Some((Some(at), ahead)) => {
                 let cursor = self.cursor(at, stages);
                 match ahead % stages {
@@ -103,10 +105,10 @@ impl Walk<'_> {
                 }
             }
             None => {
-                let stages = self.int(stages, like, out);
-                let whole = self.binary(BinaryOp::Div, n, stages, like, out);
-                let rounds = self.binary(BinaryOp::Mul, whole, stages, like, out);
-                self.binary(BinaryOp::Sub, n, rounds, like, out)
+                let stages = int(self.k, stages, like, out);
+                let whole = binary(self.k, BinaryOp::Div, n, stages, like, out);
+                let rounds = binary(self.k, BinaryOp::Mul, whole, stages, like, out);
+                binary(self.k, BinaryOp::Sub, n, rounds, like, out)
             }
         }
     }
@@ -117,8 +119,8 @@ impl Walk<'_> {
         if let Some(&(_, cursor)) = self.loops[at].cursors.iter().find(|c| c.0 == stages) {
             return cursor;
         }
-        let int = self.k.scalar_type(DType::I32);
-        let cursor = self.k.push_block_param(body, int);
+        let i32_type = self.k.scalar_type(DType::I32);
+        let cursor = self.k.push_block_param(body, i32_type);
         self.loops[at].cursors.push((stages, cursor));
         cursor
     }
@@ -127,7 +129,7 @@ impl Walk<'_> {
     fn carry(&mut self, inst: Inst, done: Around, out: &mut Vec<Inst>) {
         let Some(end) = self.k.blocks[done.body].insts.pop() else { return };
         for (stages, cursor) in done.cursors {
-            let first = self.int(0, inst, out);
+            let first = int(self.k, 0, inst, out);
             let mut last = std::mem::take(&mut self.k.blocks[done.body].insts);
             let next = self.round(cursor, 1, stages, end, &mut last);
             self.k.blocks[done.body].insts = last;
@@ -137,37 +139,20 @@ impl Walk<'_> {
             if let Op::Loop { inits, .. } = &mut self.k.insts[inst] {
                 inits.push(first);
             }
-            let int = self.k.scalar_type(DType::I32);
-            self.k.push_result(inst, int);
+            let i32_type = self.k.scalar_type(DType::I32);
+            self.k.push_result(inst, i32_type);
         }
         self.k.blocks[done.body].insts.push(end);
     }
 
     /// `(cursor + ahead) mod stages`, for a cursor and an `ahead` below it.
     fn round(&mut self, cursor: Value, ahead: u32, stages: u32, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let (ahead, stages) = (self.int(ahead, like, out), self.int(stages, like, out));
-        let on = self.binary(BinaryOp::Add, cursor, ahead, like, out);
+        let (ahead, stages) = (int(self.k, ahead, like, out), int(self.k, stages, like, out));
+        let on = binary(self.k, BinaryOp::Add, cursor, ahead, like, out);
         let bool = self.k.scalar_type(DType::Bool);
-        let over = self.push(Op::Compare(Predicate::Ge, on, stages), bool, like, out);
-        let back = self.binary(BinaryOp::Sub, on, stages, like, out);
-        let int = self.k.scalar_type(DType::I32);
-        self.push(Op::Select(over, back, on), int, like, out)
-    }
-
-    fn int(&mut self, x: u32, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let int = self.k.scalar_type(DType::I32);
-        self.push(Op::Const(f64::from(x)), int, like, out)
-    }
-
-    fn binary(&mut self, op: BinaryOp, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let int = self.k.scalar_type(DType::I32);
-        self.push(Op::binary(op, a, b), int, like, out)
-    }
-
-    fn push(&mut self, op: Op, ty: Type, like: Inst, out: &mut Vec<Inst>) -> Value {
-        let loc = self.k.locs[like];
-        let inst = self.k.new_inst(op, vec![ty], loc);
-        out.push(inst);
-        self.k.results[inst][0]
+        let over = push(self.k, Op::Compare(Predicate::Ge, on, stages), bool, like, out);
+        let back = binary(self.k, BinaryOp::Sub, on, stages, like, out);
+        let i32_type = self.k.scalar_type(DType::I32);
+        push(self.k, Op::Select(over, back, on), i32_type, like, out)
     }
 }
