@@ -128,7 +128,7 @@ pub mod __macro {
 mod documents {
     #[doc = include_str!("../README.md")]
     struct Readme;
-    #[doc = include_str!("../dsl/LANGUAGE.md")]
+    #[doc = include_str!("../docs/src/kernel-language.md")]
     struct Language;
     #[doc = include_str!("../docs/src/lessons.md")]
     struct Lessons;

@@ -75,7 +75,7 @@ use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 
-/// Declares tile fns and kernels. The language is described in `dsl/LANGUAGE.md`.
+/// Declares tile fns and kernels. The language is described in `docs/src/kernel-language.md`.
 #[proc_macro]
 pub fn atlas_kernel(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     declared(input.into(), &[], atlas).into()
@@ -133,7 +133,7 @@ fn with_path(atlas: &TokenStream) -> TokenStream {
 }
 
 /// Declares kernels made of kernels that follow each other: `pub kernel forward = features >> read(r = x) >> norm;`.
-/// `dsl/LANGUAGE.md` says which can be fused.
+/// `docs/src/kernel-language.md` says which can be fused.
 #[proc_macro]
 pub fn fuse(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     fuse::fuse(input.into()).into()
@@ -198,7 +198,7 @@ mod tests {
     /// A block of the language page that is marked with a code fails with that code. Every other block has no mistake.
     #[test]
     fn blocks_of_the_language_page_are_what_they_say() {
-        let page = include_str!("../../LANGUAGE.md");
+        let page = include_str!("../../../docs/src/kernel-language.md");
         let mut failing = 0;
         for block in page.split("```rust").skip(1) {
             let (tag, text) = block.split_once('\n').unwrap();

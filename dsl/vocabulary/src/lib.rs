@@ -48,11 +48,11 @@ mod tests {
 
     #[test]
     fn the_language_page_has_every_word() {
-        let page = include_str!("../../LANGUAGE.md");
+        let page = include_str!("../../../docs/src/kernel-language.md");
         let words: BTreeSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         let functions = UnaryOp::functions().map(UnaryOp::name);
         for word in functions.chain(ReduceOp::ALL.iter().map(|op| op.name())) {
-            assert!(words.contains(word), "dsl/LANGUAGE.md does not name `{word}`");
+            assert!(words.contains(word), "docs/src/kernel-language.md does not name `{word}`");
         }
     }
 

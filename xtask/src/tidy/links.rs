@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const SUMMARY: &str = "docs/src/SUMMARY.md";
 
 /// Documents outside `docs/`.
-const DOCUMENTS: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "dsl/LANGUAGE.md"];
+const DOCUMENTS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+
+/// The folder with the pages of the book.
+const PAGES: &str = "docs/src/";
 
 fn documents(tree: &Tree) -> impl Iterator<Item = (&str, &str)> {
     tree.all().filter(|(path, _)| DOCUMENTS.contains(path) || path.starts_with("docs/") && path.ends_with(".md"))
@@ -33,6 +36,20 @@ pub(crate) fn targets(tree: &Tree) -> Vec<Finding> {
     out
 }
 
+/// Links of the book lead to files of the book. The rendered book has no other files.
+pub(crate) fn within_book(tree: &Tree) -> Vec<Finding> {
+    let mut out = Vec::new();
+    for (page, text) in documents(tree).filter(|(path, _)| path.starts_with(PAGES)) {
+        let local = links(text).into_iter().filter(|(_, target)| !target.starts_with('#'));
+        let leaving = local.filter(|(_, target)| !resolved(page, target).starts_with(PAGES));
+        out.extend(leaving.map(|(line, target)| {
+            let message = format!("links to `{target}`, which the rendered book lacks: name its path in backticks");
+            Finding::new(page, line, message)
+        }));
+    }
+    out
+}
+
 /// Every path from the root in backticks exists.
 pub(crate) fn spans(tree: &Tree) -> Vec<Finding> {
     let folders: BTreeSet<&str> = tree.all().filter_map(|(path, _)| Some(path.split_once('/')?.0)).collect();
@@ -53,7 +70,7 @@ pub(crate) fn spans(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn summary(tree: &Tree) -> Vec<Finding> {
     let listed: BTreeSet<String> =
         links(tree.get(SUMMARY).unwrap_or("")).into_iter().map(|(_, target)| resolved(SUMMARY, target)).collect();
-    let pages = documents(tree).map(|(path, _)| path).filter(|path| path.starts_with("docs/src/") && *path != SUMMARY);
+    let pages = documents(tree).map(|(path, _)| path).filter(|path| path.starts_with(PAGES) && *path != SUMMARY);
     let missing = pages.filter(|path| !listed.contains(*path));
     missing.map(|path| Finding::new(path, 0, format!("is not in {SUMMARY}"))).collect()
 }
@@ -91,16 +108,13 @@ fn resolved(document: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// The anchors of a document's headings, and of the documents that it includes.
+/// The anchors of a document's headings.
 fn anchors(tree: &Tree, path: &str) -> BTreeSet<String> {
     let text = tree.get(path).unwrap_or("");
     let (mut fenced, mut seen, mut out) = (false, BTreeMap::new(), BTreeSet::new());
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
             fenced = !fenced;
-        }
-        if let Some(included) = line.strip_prefix("{{#include ").and_then(|rest| rest.strip_suffix("}}")) {
-            out.extend(anchors(tree, &resolved(path, included)));
         }
         if let Some((_, heading)) =
             line.split_once("# ").filter(|(marks, _)| !fenced && marks.chars().all(|c| c == '#'))
@@ -123,17 +137,15 @@ fn anchor(heading: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::plant::{fails, passes};
-    use super::{SUMMARY, spans, summary, targets};
+    use super::{SUMMARY, within_book, spans, summary, targets};
 
     #[test]
     fn links_lead_to_files_and_headings() {
         let book =
             ("docs/src/a.md", "# A page\n\n## `load` and *store*\n\n## Twice\n## Twice\n```sh\n# no heading\n```\n");
-        let shown = ("docs/src/b.md", "{{#include ../../dsl/LANGUAGE.md}}");
-        let language = ("dsl/LANGUAGE.md", "## Types");
         let picture = ("docs/src/p.svg", "<svg/>");
-        let with = |text: &'static str| [("README.md", text), book, shown, language, picture];
-        passes(targets, &with("[a](docs/src/a.md#load-and-store), [b](docs/src/b.md#types), ![p](docs/src/p.svg)"));
+        let with = |text: &'static str| [("README.md", text), book, picture];
+        passes(targets, &with("[a](docs/src/a.md#load-and-store), ![p](docs/src/p.svg)"));
         passes(
             targets,
             &with("[a](docs/src/a.md#twice-1) [x](https://host/x#y) `[a](gone.md)`\n```\n[a](gone.md)\n```"),
@@ -144,6 +156,13 @@ mod tests {
         fails(targets, &with("[a](docs/src/a.md#no-heading)"), "README.md", "`#no-heading`");
         fails(targets, &[("docs/src/c.md", "[up](../gone.md)")], "docs/src/c.md", "../gone.md");
         passes(targets, &[("docs/src/c.md", "[up](../../README.md)"), ("README.md", "x")]);
+    }
+
+    #[test]
+    fn links_of_the_book_stay_in_the_book() {
+        let with = |text: &'static str| [("docs/src/more/a.md", text), ("docs/src/b.md", "x"), ("README.md", "[b](docs/src/b.md)")];
+        passes(within_book, &with("[b](../b.md#x) [here](#x) [x](https://host/x) `../../README.md`"));
+        fails(within_book, &with("\n[up](../../../README.md)"), "docs/src/more/a.md", "name its path in backticks");
     }
 
     #[test]

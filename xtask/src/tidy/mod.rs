@@ -68,7 +68,7 @@ impl fmt::Display for Finding {
 type Check = fn(&Tree) -> Vec<Finding>;
 
 /// The checks that only need the files.
-const CHECKS: [Check; 31] = [
+const CHECKS: [Check; 32] = [
     files::headers,
     files::sizes,
     files::names,
@@ -78,6 +78,7 @@ const CHECKS: [Check; 31] = [
     map::changelog,
     map::examples,
     links::targets,
+    links::within_book,
     links::spans,
     links::summary,
     passes::listed,
