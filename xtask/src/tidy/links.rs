@@ -137,7 +137,7 @@ fn anchor(heading: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::plant::{fails, passes};
-    use super::{SUMMARY, within_book, spans, summary, targets};
+    use super::{SUMMARY, spans, summary, targets, within_book};
 
     #[test]
     fn links_lead_to_files_and_headings() {
@@ -160,7 +160,9 @@ mod tests {
 
     #[test]
     fn links_of_the_book_stay_in_the_book() {
-        let with = |text: &'static str| [("docs/src/more/a.md", text), ("docs/src/b.md", "x"), ("README.md", "[b](docs/src/b.md)")];
+        let with = |text: &'static str| {
+            [("docs/src/more/a.md", text), ("docs/src/b.md", "x"), ("README.md", "[b](docs/src/b.md)")]
+        };
         passes(within_book, &with("[b](../b.md#x) [here](#x) [x](https://host/x) `../../README.md`"));
         fails(within_book, &with("\n[up](../../../README.md)"), "docs/src/more/a.md", "name its path in backticks");
     }
