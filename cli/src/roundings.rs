@@ -51,9 +51,11 @@ impl Small<'_> {
         }
         match self.moved(values, wanted) {
             Ok(moved) => judged(wanted, found, &moved, bound),
-            Err(e) => {
-                RoundingVerdict { error, bound, doubt: Some(format!("how far roundings move its results is not known: {e:#}")) }
-            }
+            Err(e) => RoundingVerdict {
+                error,
+                bound,
+                doubt: Some(format!("how far roundings move its results is not known: {e:#}")),
+            },
         }
     }
 
