@@ -30,7 +30,7 @@ pub(crate) fn entries(tree: &Tree) -> Vec<Finding> {
 /// No two types of a crate have one name: structs, enums, traits, unions and aliases, also private ones and those of tests.
 pub(crate) fn type_names(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
-    for root in tree.crates() {
+    for root in tree.crates_and_tests() {
         let mut first: BTreeMap<String, String> = BTreeMap::new();
         for (path, text) in tree.rust().filter(|(path, _)| is_in(path, root)) {
             for name in declared(&tokens(text)) {
@@ -117,7 +117,13 @@ mod tests {
         let beside = |text| [lib, ("a/src/b.rs", text)];
         passes(type_names, &beside("enum Rows { Row }"));
         // Another crate may have a type with that name.
-        passes(type_names, &[lib, ("c/src/lib.rs", "pub struct Row;")]);
+        passes(type_names, &[lib, ("c/src/lib.rs", "pub struct Row;"), ("a/tests/suite/main.rs", "struct Row;")]);
+        fails(
+            type_names,
+            &[("tests/main.rs", "struct Row;"), ("tests/a/b.rs", "enum Row {}")],
+            "tests/main.rs",
+            "`Row`",
+        );
         fails(type_names, &beside("\npub(crate) enum Row {}"), "a/src/lib.rs", "`Row`, as a/src/b.rs:2 does");
         fails(type_names, &beside("fn f() { trait Row {} }"), "a/src/lib.rs", "`Row`");
         fails(type_names, &beside("#[cfg(test)]\nmod tests { struct Row; }"), "a/src/lib.rs", "`Row`");
