@@ -277,7 +277,7 @@ pub(crate) enum ExprKind {
         mode: ast::Mode,
         of: Callee,
         args: Vec<Expr>,
-        /// The tangents of [`Mode::Forward`], one for each argument.
+        /// The tangents of [`ast::Mode::Forward`], one for each argument.
         tangents: Vec<Expr>,
     },
     /// A mistake that was reported.
