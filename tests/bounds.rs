@@ -10,14 +10,14 @@ use atlas_ops::cases;
 
 /// How many bounds were compared, and how often a bound was exact.
 #[derive(Default)]
-struct Tally {
+struct BoundTally {
     kernels: u32,
     registers: u32,
     shared: u32,
 }
 
 /// Fails if a bound exceeds the resources found on a machine without limits.
-fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &mut Tally) {
+fn compare(name: &str, kernel: &Verified<Kernel>, schedule: &Schedule, tally: &mut BoundTally) {
     let target = target("sm_90");
     let holds_all = Machine {
         cta_shared_bytes: u32::MAX / 4,
@@ -101,7 +101,7 @@ grid (%m) = (tiles(M, 64)) {
 
 #[test]
 fn no_bound_is_above_what_the_passes_find() {
-    let mut tally = Tally::default();
+    let mut tally = BoundTally::default();
     for p in cases::verification().iter().filter(|p| !p.dims.contains(&0)) {
         for config in p.kernel.configs().iter().step_by(7) {
             if let Ok(kernel) = std::panic::catch_unwind(|| build(p, config)) {
@@ -120,7 +120,7 @@ fn no_bound_is_above_what_the_passes_find() {
             compare(name, &kernel, &Schedule { stages, warps, ..Schedule::default() }, &mut tally);
         }
     }
-    let Tally { kernels, registers, shared } = tally;
+    let BoundTally { kernels, registers, shared } = tally;
     assert!(kernels > 200 && registers > 50 && shared > 50, "{kernels} kernels, {registers} and {shared} bounds");
 }
 

@@ -24,15 +24,15 @@ impl Bits {
 }
 
 /// A kernel at some sizes, with random bits in all arguments except those of i32, which are small.
-pub(crate) struct Trial<'k> {
+pub(crate) struct ExactTrial<'k> {
     kernel: &'k Verified<Kernel>,
     pub(crate) dims: Vec<u64>,
     /// The bytes of each argument, including scalars.
     args: Vec<Vec<u8>>,
 }
 
-impl Trial<'_> {
-    pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> Trial<'k> {
+impl ExactTrial<'_> {
+    pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> ExactTrial<'k> {
         let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
         let of_dim = |d: &atlas_dsl::ir::DimData| match d.size {
             DimSize::Const(n) => n,
@@ -54,7 +54,7 @@ impl Trial<'_> {
                 _ => bits.bytes(count * dtype.bytes() as usize),
             });
         }
-        Trial { kernel, dims, args }
+        ExactTrial { kernel, dims, args }
     }
 
     fn shape(&self, param: usize) -> Option<(DType, Vec<u64>, Access)> {
@@ -176,7 +176,7 @@ fn disagreements(
     compiled: &mut Compiled,
     ran: &mut usize,
 ) -> Vec<String> {
-    let trial = Trial::new(kernel, sizes);
+    let trial = ExactTrial::new(kernel, sizes);
     let text = kernel.to_string();
     let expected = trial.reference().unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut wrong = Vec::new();
@@ -290,7 +290,7 @@ fn what_has_no_meaning_in_the_ring_is_refused() {
     assert!(refusal("softmax", &[4, 64]).contains("`max` of floats has no meaning in the ring"));
     assert!(refusal("rms_norm", &[4, 64]).contains("no meaning in the ring"));
     let (kernel, _) = shipped("softmax", DType::F32, &[4, 64], "warps=4");
-    assert!(Trial::new(&kernel, &[("N", 4)]).reference().is_err());
+    assert!(ExactTrial::new(&kernel, &[("N", 4)]).reference().is_err());
 }
 
 /// A product over several tiles of K with a ragged tail, and its PTX.
@@ -307,7 +307,7 @@ const GEMM: Sizes = &[("G", 1), ("M", 32), ("N", 16), ("K", 104)];
 #[track_caller]
 fn shows(edit: impl FnOnce(&[String]) -> Vec<String>) {
     let (kernel, mut image) = gemm();
-    let trial = Trial::new(&kernel, GEMM);
+    let trial = ExactTrial::new(&kernel, GEMM);
     let expected = trial.reference().unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(trial.simulate(&image, &trial.dims).as_ref(), Ok(&expected));
     // A statement over several lines continues with two tabs.
@@ -376,7 +376,7 @@ fn stages_exchanged_are_exactly_wrong() {
 #[test]
 fn a_tail_left_out_is_exactly_wrong() {
     let (kernel, image) = gemm();
-    let trial = Trial::new(&kernel, GEMM);
+    let trial = ExactTrial::new(&kernel, GEMM);
     let expected = trial.reference().unwrap_or_else(|e| panic!("{e}"));
     let told: Vec<u64> = trial.dims.iter().map(|&n| if n == 104 { 96 } else { n }).collect();
     let found = trial.simulate(&image, &told).unwrap_or_else(|fault| panic!("{fault}"));

@@ -34,7 +34,7 @@ struct Job {
 
 /// How many kernels compiled, how many configs were refused, and why.
 #[derive(Debug, Default)]
-struct Tally {
+struct CompileTally {
     compiled: usize,
     refused: usize,
     /// The reasons without their numbers.
@@ -86,10 +86,10 @@ fn outcome(job: &Job, ptxas: Option<&Path>, to_ptx: bool) -> Result<Option<Strin
 
 /// Compiles every job on all cores. Fails if one shows a defect.
 #[track_caller]
-fn run(jobs: &[Job], to_ptx: bool) -> Tally {
+fn run(jobs: &[Job], to_ptx: bool) -> CompileTally {
     let ptxas = ptxas();
     let next = AtomicUsize::new(0);
-    let done = Mutex::new((Tally::default(), Vec::new()));
+    let done = Mutex::new((CompileTally::default(), Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {

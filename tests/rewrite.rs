@@ -4,7 +4,7 @@ use crate::command::prints;
 use crate::kernels::Bits;
 use atlas_dsl::ir::{Access, DimSize, ParamKind};
 use atlas_dsl::op::BinaryOp;
-use atlas_dsl::rewrite::{Applied, RULES, Rewrite, Rule, rewrite, simplify};
+use atlas_dsl::rewrite::{Applied, RULES, Rewrite, RewriteRule, rewrite, simplify};
 use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::{DType, Kernel, Op, Verified, parse_kernel, verify};
 use atlas_tile_interp::{Arg, Mode, Scalar, TensorView, TensorViewMut, run};
@@ -33,7 +33,7 @@ fn parsed(text: &str) -> Verified<Kernel> {
 }
 
 /// A simplified kernel, which must be as well formed as before.
-fn simplified(kernel: &Verified<Kernel>, rules: Option<&[Rule]>) -> (Result<Verified<Kernel>, String>, Applied) {
+fn simplified(kernel: &Verified<Kernel>, rules: Option<&[RewriteRule]>) -> (Result<Verified<Kernel>, String>, Applied) {
     let mut after = (**kernel).clone();
     let applied = match rules {
         Some(rules) => rewrite(&mut after, rules),
@@ -134,7 +134,7 @@ static RANDOM: LazyLock<Vec<Drawn>> = LazyLock::new(|| {
 });
 
 /// The first kernel that some rules change, if any, and the rules applied to all kernels.
-fn first_changed(rules: Option<&[Rule]>) -> (Option<String>, Applied) {
+fn first_changed(rules: Option<&[RewriteRule]>) -> (Option<String>, Applied) {
     let mut all = Applied::new();
     let cases =
         cases().into_iter().map(|(_, _, text)| (text.split("---").next().unwrap_or_default().to_owned(), Vec::new()));
@@ -195,8 +195,8 @@ fn operation(kernel: &Kernel, inst: atlas_dsl::entity::Inst) -> &Op {
 
 #[test]
 fn wrong_rules_are_noticed() {
-    let wrong: [Rule; 5] = [
-        Rule {
+    let wrong: [RewriteRule; 5] = [
+        RewriteRule {
             name: "add_zero",
             algebra: "x + 0.0 = x",
             apply: |kernel, _, inst| match *operation(kernel, inst) {
@@ -207,7 +207,7 @@ fn wrong_rules_are_noticed() {
                 _ => None,
             },
         },
-        Rule {
+        RewriteRule {
             name: "cast_back_always",
             algebra: "cast<T>(cast<W>(x: T)) = x",
             apply: |kernel, _, inst| match *operation(kernel, inst) {
@@ -220,7 +220,7 @@ fn wrong_rules_are_noticed() {
                 _ => None,
             },
         },
-        Rule {
+        RewriteRule {
             name: "max_is_first",
             algebra: "max(a, b) = a",
             apply: |kernel, _, inst| match *operation(kernel, inst) {
@@ -228,7 +228,7 @@ fn wrong_rules_are_noticed() {
                 _ => None,
             },
         },
-        Rule {
+        RewriteRule {
             name: "turned_about",
             algebra: "a - b = b - a",
             apply: |kernel, _, inst| match *operation(kernel, inst) {
@@ -236,7 +236,7 @@ fn wrong_rules_are_noticed() {
                 _ => None,
             },
         },
-        Rule {
+        RewriteRule {
             name: "no_refill",
             algebra: "x.or(c) = x",
             apply: |kernel, _, inst| match *operation(kernel, inst) {

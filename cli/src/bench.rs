@@ -23,7 +23,7 @@ const COPIED: usize = 1 << 29;
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct BenchArgs {
     /// cuda:N, or best: the first GPU, else the CPU.
     #[arg(long, default_value = "best")]
     device: String,
@@ -50,7 +50,7 @@ pub(super) struct Args {
 }
 
 /// Runs the benchmarks.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &BenchArgs) -> Result<bool> {
     let before = args.against.as_deref().map(load).transpose()?;
     // A benchmark's name selects only it; an op's name selects all of its benchmarks.
     let exact = args.only.as_deref().is_some_and(|o| cases::benches().iter().any(|b| b.name == o));
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 }
 
 /// The sizes that the user asked for: one set, or those of a sweep.
-fn problems(args: &Args) -> Vec<input::ProblemArgs> {
+fn problems(args: &BenchArgs) -> Vec<input::ProblemArgs> {
     let Some(sweep) = &args.sweep else { return vec![args.problem.clone()] };
     let at = |n: &u64| {
         let dims = format!("{},{}={n}", args.problem.dims.as_deref().unwrap_or(""), sweep.dim);
@@ -140,7 +140,7 @@ fn resized(bench: &Bench, asked: &input::ProblemArgs) -> Result<Bench> {
 }
 
 /// Measures one benchmark, with one config or with all configs.
-fn measure(bench: &Bench, device: &Device, args: &Args) -> Result<Vec<Value>> {
+fn measure(bench: &Bench, device: &Device, args: &BenchArgs) -> Result<Vec<Value>> {
     let p = &bench.problem;
     let inputs = p.inputs();
     let memory = Memory::before(device)?;

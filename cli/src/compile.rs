@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct CompileArgs {
     /// A kernel's name, or a file of Tile IR (`FILE.tile`).
     #[arg(required_unless_present = "all")]
     kernel: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Args {
 }
 
 /// Compiles and prints or writes.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &CompileArgs) -> Result<bool> {
     let on = platform(&args.arch)?;
     if let (true, Some(dir)) = (args.all, &args.out_dir) {
         if args.emit != ["ptx"] {

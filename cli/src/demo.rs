@@ -20,7 +20,7 @@ const ARCHS: [&str; 2] = ["sm_80", "sm_90"];
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct DemoArgs {
     /// cpu, cuda:N, or best: the first GPU, else the CPU.
     #[arg(long, default_value = "best")]
     device: String,
@@ -33,7 +33,7 @@ pub(super) struct Args {
 }
 
 /// Runs the demo.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &DemoArgs) -> Result<bool> {
     let mut problems = cases::demo();
     problems.retain(|p| args.only.as_deref().is_none_or(|o| o == p.op.name || o == p.kernel.name));
     if problems.is_empty() {

@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct DoctorArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -38,7 +38,7 @@ impl Finding {
 }
 
 /// Examines the machine. A missing item is reported and is not an error, because the CPU device needs none of them.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &DoctorArgs) -> Result<bool> {
     let mut findings = vec![cpu(), generator(), simulator(), llvm()];
     findings.extend(gpus());
     findings.extend([assembler(), cache(), bundles(), records()]);

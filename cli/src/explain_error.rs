@@ -12,13 +12,13 @@ const SIMILAR: usize = 4;
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct ExplainErrorArgs {
     /// The code, such as ATL226 or 226.
     code: String,
 }
 
 /// Prints the entry of a code.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &ExplainErrorArgs) -> Result<bool> {
     let entries: Map<String, Value> = serde_json::from_str(ENTRIES).context("the list of codes is damaged")?;
     let typed = args.code.trim().to_ascii_uppercase();
     let digits = typed.strip_prefix("ATL").unwrap_or(&typed);

@@ -272,7 +272,7 @@ pub(super) fn no_records_of<'a>(gpu: &str, others: impl Iterator<Item = &'a str>
 const TRIES: usize = 8;
 
 /// Configs for a problem, and the reason for their order.
-pub(super) struct Chosen {
+pub(super) struct RankedConfigs {
     /// Best first; never empty.
     pub(super) configs: Vec<Config>,
     /// Why the first one is first.
@@ -281,9 +281,9 @@ pub(super) struct Chosen {
     pub(super) ranking: Option<Selection>,
 }
 
-impl Chosen {
-    fn one(config: Config, why: impl Into<String>) -> Chosen {
-        Chosen { configs: vec![config], why: why.into(), ranking: None }
+impl RankedConfigs {
+    fn one(config: Config, why: impl Into<String>) -> RankedConfigs {
+        RankedConfigs { configs: vec![config], why: why.into(), ranking: None }
     }
 
     /// The first config for which `build` succeeds, with its result. Otherwise the error of the first config.
@@ -307,13 +307,13 @@ pub(super) fn chosen(
     machine: Machine,
     text: Option<&str>,
     records: &Records,
-) -> Result<Chosen> {
+) -> Result<RankedConfigs> {
     if let Some(text) = text {
-        return Ok(Chosen::one(config(def, text)?, "given by --config"));
+        return Ok(RankedConfigs::one(config(def, text)?, "given by --config"));
     }
     let sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
     let Some(sizes) = sizes else {
-        return Ok(Chosen::one(
+        return Ok(RankedConfigs::one(
             def.default_config(),
             "the kernel's default; with --dims for every dim the cost model chooses",
         ));
@@ -325,7 +325,7 @@ pub(super) fn chosen(
         bail!("no config of `{}` is legal for this problem on {machine}: {}", def.name, reasons.join("; "));
     }
     let why = format!("{}, for {} multiprocessors", selection.source, machine.sms);
-    Ok(Chosen { configs, why, ranking: Some(selection) })
+    Ok(RankedConfigs { configs, why, ranking: Some(selection) })
 }
 
 /// Sizes of a problem by dim.

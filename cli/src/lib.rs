@@ -82,29 +82,29 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Kernels, their dims, dtypes and tune spaces.
-    List(list::Args),
+    List(list::ListArgs),
     /// Any stage of a kernel as text.
-    Compile(compile::Args),
+    Compile(compile::CompileArgs),
     /// The chosen config and why; placement and resources.
-    Explain(explain::Args),
+    Explain(explain::ExplainArgs),
     /// What a diagnostic code means, with an example and what to do.
-    ExplainError(explain_error::Args),
+    ExplainError(explain_error::ExplainErrorArgs),
     /// Every kernel against its f64 reference.
-    Verify(verify::Args),
+    Verify(verify::VerifyArgs),
     /// Random kernels, compiled and run, against the interpreter.
-    Fuzz(fuzz::Args),
+    Fuzz(fuzz::FuzzArgs),
     /// Measure the kernels on a GPU.
-    Bench(bench::Args),
+    Bench(bench::BenchArgs),
     /// Search for the best configs, and record them.
-    Tune(tune::Args),
+    Tune(tune::TuneArgs),
     /// Compile kernels ahead of time into one file, for programs without a compiler.
-    Bundle(bundle::Args),
+    Bundle(bundle::BundleArgs),
     #[command(hide = true)]
     TuneWorker(tune::WorkerArgs),
     /// Compile, run and check the kernels at the sizes of real models.
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// What this machine has, what is missing, and how to get it.
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
 }
 
 impl Verb {

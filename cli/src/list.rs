@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct ListArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 /// Lists every kernel linked into this program.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &ListArgs) -> Result<bool> {
     let kernels = atlas_dsl::registry();
     if args.json {
         show::json(&Value::Array(kernels.iter().map(|k| describe(k)).collect()));

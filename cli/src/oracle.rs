@@ -201,7 +201,9 @@ pub(super) fn small(
             let at = |o: &Options, n: usize| *o.sizes.get(n).unwrap_or(&o.sizes[0]);
             let mut usual = (0..2).map(|n| options.iter().map(|o| at(o, n)).collect::<Vec<u64>>());
             let mut tries = MOST_TRIES;
-            usual.find(|dims| fits(def, dims)).or_else(|| search.first(&options, &mut Sizes::default(), &mut tries))
+            usual
+                .find(|dims| fits(def, dims))
+                .or_else(|| search.first(&options, &mut KnownSizes::default(), &mut tries))
         })
         // The sizes that were asked for are among those that the kernel accepts.
         .or_else(|| asked.filter(|dims| is_of_class(def, spec, dims)).map(<[u64]>::to_vec))
@@ -226,11 +228,11 @@ struct Options {
 
 /// The sizes of some dims, by their index in the signature.
 #[derive(Default)]
-struct Sizes {
+struct KnownSizes {
     known: Vec<(usize, u64)>,
 }
 
-impl Sizes {
+impl KnownSizes {
     /// All sizes in the signature's order, with 0 for unknown ones.
     fn all(&self, count: usize) -> Vec<u64> {
         let mut all = vec![0; count];
@@ -251,7 +253,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The first combination of sizes, one for each dim, that fits. `None` after too many tries.
-    fn first(&self, options: &[Options], sizes: &mut Sizes, tries: &mut u32) -> Option<Vec<u64>> {
+    fn first(&self, options: &[Options], sizes: &mut KnownSizes, tries: &mut u32) -> Option<Vec<u64>> {
         let count = self.def.dims.len();
         let Some(&d) = self.order.get(sizes.known.len()) else { return Some(sizes.all(count)) };
         let solved = self.solved(d, &options[d], sizes);
@@ -270,7 +272,7 @@ impl Search<'_> {
     /// The sizes of a dim that satisfy the conditions on it, if all other dims in these conditions are known: those
     /// among its options, or the least possible size if none is. `None` if the conditions exclude nothing, or nothing
     /// that this finds: conditions on sums, differences and products hold on one side of some size.
-    fn solved(&self, d: usize, of: &Options, sizes: &Sizes) -> Option<Vec<u64>> {
+    fn solved(&self, d: usize, of: &Options, sizes: &KnownSizes) -> Option<Vec<u64>> {
         let divisor = of.divisor?;
         let mut dims = sizes.all(self.def.dims.len());
         let (mut least, mut most) = (1, MAX_DIM as u64 / divisor);
@@ -313,7 +315,7 @@ impl Search<'_> {
     }
 
     /// Whether the conditions that the sizes decide, up to the dim `last`, hold, and the problem is not too large.
-    fn is_small(&self, last: usize, sizes: &Sizes) -> bool {
+    fn is_small(&self, last: usize, sizes: &KnownSizes) -> bool {
         let dims = sizes.all(self.def.dims.len());
         let decides = |of: &[usize]| of.contains(&last) && sizes.has(of);
         product(sizes.known.iter().map(|(_, n)| *n)) <= MOST_WORK
@@ -339,7 +341,7 @@ fn is_polynomial(q: Quantity) -> bool {
 fn fits(def: &KernelDef, dims: &[u64]) -> bool {
     let order: Vec<usize> = (0..dims.len()).collect();
     let search = Search { def, order: &order };
-    let mut sizes = Sizes::default();
+    let mut sizes = KnownSizes::default();
     order.iter().all(|&d| {
         sizes.known.push((d, dims[d]));
         search.is_small(d, &sizes)

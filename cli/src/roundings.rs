@@ -22,7 +22,7 @@ const MOST: f64 = 0.25;
 
 /// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct RoundingVerdict {
     /// The difference, and the largest difference that is allowed.
     pub(super) error: f64,
     pub(super) bound: f64,
@@ -30,7 +30,7 @@ pub(super) struct Verdict {
     pub(super) doubt: Option<String>,
 }
 
-impl Verdict {
+impl RoundingVerdict {
     /// True if the results are wrong, whatever the roundings.
     pub(super) fn is_wrong(&self) -> bool {
         self.doubt.is_none() && self.error > self.bound
@@ -42,18 +42,20 @@ type Moved = Vec<Vec<f64>>;
 
 impl Small<'_> {
     /// Compares results with the interpreter's for the same inputs.
-    pub(super) fn judge(&self, values: Values, wanted: &[Output], found: &[Output]) -> Verdict {
+    pub(super) fn judge(&self, values: Values, wanted: &[Output], found: &[Output]) -> RoundingVerdict {
         let bound = bound(self.kernel);
         let (all, one) = apart(wanted, found);
         let error = all.max(one / ELEMENT);
         if error <= bound {
-            return Verdict { error, bound, doubt: None };
+            return RoundingVerdict { error, bound, doubt: None };
         }
         match self.moved(values, wanted) {
             Ok(moved) => judged(wanted, found, &moved, bound),
-            Err(e) => {
-                Verdict { error, bound, doubt: Some(format!("how far roundings move its results is not known: {e:#}")) }
-            }
+            Err(e) => RoundingVerdict {
+                error,
+                bound,
+                doubt: Some(format!("how far roundings move its results is not known: {e:#}")),
+            },
         }
     }
 
@@ -120,14 +122,14 @@ fn size(x: f64, usual: f64) -> f64 {
 }
 
 /// The worst verdict of all tensors. Definite verdicts come before doubtful ones.
-fn judged(wanted: &[Output], found: &[Output], moved: &Moved, bound: f64) -> Verdict {
-    let none = Verdict { error: 0.0, bound, doubt: None };
+fn judged(wanted: &[Output], found: &[Output], moved: &Moved, bound: f64) -> RoundingVerdict {
+    let none = RoundingVerdict { error: 0.0, bound, doubt: None };
     let all = wanted.iter().zip(found).zip(moved).map(|((a, b), moved)| match (a, b) {
         (Output::Whole(a), Output::Whole(b)) if a.len() == b.len() => judged_whole(a, b, moved, bound),
         (Output::Real(a), Output::Real(b)) if a.len() == b.len() => judged_real(a, b, moved, bound),
-        _ => Verdict { error: f64::INFINITY, ..none.clone() },
+        _ => RoundingVerdict { error: f64::INFINITY, ..none.clone() },
     });
-    let share = |v: &Verdict| v.error / v.bound;
+    let share = |v: &RoundingVerdict| v.error / v.bound;
     // Wrong is worse than doubtful, and doubtful is worse than right.
     all.fold(none.clone(), |worst, v| match (worst.is_wrong(), v.is_wrong()) {
         (true, false) => worst,
@@ -139,14 +141,14 @@ fn judged(wanted: &[Output], found: &[Output], moved: &Moved, bound: f64) -> Ver
 }
 
 /// Whole numbers that move may be off by as much. Others must be equal.
-fn judged_whole(a: &[i64], b: &[i64], moved: &[f64], bound: f64) -> Verdict {
+fn judged_whole(a: &[i64], b: &[i64], moved: &[f64], bound: f64) -> RoundingVerdict {
     let still = moved.iter().filter(|m| **m == 0.0).count();
     let is_wrong = a.iter().zip(b).zip(moved).any(|((a, b), m)| a.abs_diff(*b) as f64 > SLACK * m);
     let error = if is_wrong { f64::INFINITY } else { 0.0 };
-    Verdict { error, bound, doubt: doubt(still, a.len()) }
+    RoundingVerdict { error, bound, doubt: doubt(still, a.len()) }
 }
 
-fn judged_real(a: &[f64], b: &[f64], moved: &[f64], bound: f64) -> Verdict {
+fn judged_real(a: &[f64], b: &[f64], moved: &[f64], bound: f64) -> RoundingVerdict {
     let usual = usual(a);
     let kept: Vec<usize> = (0..a.len()).filter(|&i| moved[i] <= LEAP * size(a[i], usual)).collect();
     let of = |values: &[f64]| vec![Output::Real(kept.iter().map(|&i| values[i]).collect())];
@@ -161,7 +163,7 @@ fn judged_real(a: &[f64], b: &[f64], moved: &[f64], bound: f64) -> Verdict {
     // No rounding turns an element that is a number in all runs into a NaN.
     let is_number = |i: &usize| a[*i].is_finite() == b[*i].is_finite();
     let doubt = doubt(kept.len(), a.len()).or_else(|| (bound > MOST).then(|| LEAPS.to_owned()));
-    Verdict { error, bound, doubt: doubt.filter(|_| kept.iter().all(is_number)) }
+    RoundingVerdict { error, bound, doubt: doubt.filter(|_| kept.iter().all(is_number)) }
 }
 
 const LEAPS: &str = "roundings alone move its results by a large part of themselves";

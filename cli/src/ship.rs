@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 const LIKELY: usize = 3;
 
 /// One kernel to compile.
-struct Job {
+struct CompileJob {
     def: &'static KernelDef,
     dtype: DType,
     dims: BTreeMap<String, u64>,
@@ -65,7 +65,7 @@ pub(super) fn run(on: Platform, dir: &Path) -> Result<bool> {
 }
 
 /// Each kernel in each of its element types at its usual size, with its default config and the likely ones.
-fn jobs(on: Platform) -> Result<Vec<Job>> {
+fn jobs(on: Platform) -> Result<Vec<CompileJob>> {
     let mut jobs = Vec::new();
     for def in atlas_dsl::registry() {
         if let Some(why) = def.refused {
@@ -89,7 +89,7 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
                     configs.push(config);
                 }
             }
-            jobs.extend(configs.into_iter().map(|config| Job {
+            jobs.extend(configs.into_iter().map(|config| CompileJob {
                 def,
                 dtype,
                 dims: dims.clone(),
@@ -102,8 +102,8 @@ fn jobs(on: Platform) -> Result<Vec<Job>> {
 }
 
 /// Compiles one kernel to its file. If the config is not legal for the machine, the row has the reason.
-fn compile(job: &Job, on: Platform, dir: &Path) -> Result<Value> {
-    let Job { def, dtype, dims, spec, config } = job;
+fn compile(job: &CompileJob, on: Platform, dir: &Path) -> Result<Value> {
+    let CompileJob { def, dtype, dims, spec, config } = job;
     let mut row = json!({
         "kernel": def.name, "dtype": dtype.name(), "dims": dims, "config": config.to_string(), "arch": on.to_string(),
     });
@@ -121,8 +121,8 @@ fn compile(job: &Job, on: Platform, dir: &Path) -> Result<Value> {
             row["shared_bytes"] = json!(image.shared_bytes);
             row["file"] = json!(file);
         }
-        Err(stages::Failure::Refused(reason)) => row["refused"] = json!(reason),
-        Err(stages::Failure::Other(e)) => {
+        Err(stages::CompileFailure::Refused(reason)) => row["refused"] = json!(reason),
+        Err(stages::CompileFailure::Other(e)) => {
             return Err(e.context(format!("cannot compile `{}` in {dtype} with config `{config}`", def.name)));
         }
     }

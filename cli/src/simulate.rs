@@ -20,7 +20,7 @@ const ARCHS: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
 /// The arguments that concern the simulator.
 #[derive(clap::Args)]
 #[group(skip)]
-pub(super) struct Args {
+pub(super) struct SimulateArgs {
     /// With --device sim: the architectures; sm_80, sm_89 and sm_90 unless given.
     #[arg(long, value_delimiter = ',', value_name = "ARCH,..")]
     arch: Vec<String>,
@@ -46,7 +46,7 @@ enum Schedule {
     Random,
 }
 
-impl Args {
+impl SimulateArgs {
     fn machines(&self) -> Result<Vec<Machine>> {
         let usual = || ARCHS.map(str::to_owned).to_vec();
         archs::machines(&if self.arch.is_empty() { usual() } else { self.arch.clone() })
@@ -77,7 +77,7 @@ impl Args {
 }
 
 /// The machines that a device's name selects: those of `--arch` for `sim`. `None` if it is not a simulator.
-pub(super) fn machines(device: &str, args: &Args) -> Result<Option<Vec<Machine>>> {
+pub(super) fn machines(device: &str, args: &SimulateArgs) -> Result<Option<Vec<Machine>>> {
     match (device, device.strip_prefix("sim:")) {
         ("sim", _) => args.machines().map(Some),
         (_, Some(_)) if !args.arch.is_empty() => {
@@ -89,7 +89,12 @@ pub(super) fn machines(device: &str, args: &Args) -> Result<Option<Vec<Machine>>
 }
 
 /// A row for each launch.
-pub(super) fn rows(ops: &[&'static Op], only: Option<&str>, machines: &[Machine], args: &Args) -> Result<Vec<Value>> {
+pub(super) fn rows(
+    ops: &[&'static Op],
+    only: Option<&str>,
+    machines: &[Machine],
+    args: &SimulateArgs,
+) -> Result<Vec<Value>> {
     let cover = if args.all_configs { Cover::All } else { Cover::Pairs };
     let jobs = jobs(machines, cover, |p| {
         ops.iter().any(|op| op.name == p.op.name) && only.is_none_or(|name| name == p.op.name || name == p.kernel.name)

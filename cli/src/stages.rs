@@ -102,7 +102,7 @@ fn lower(_: &Verified<Kernel>, _: &Schedule, _: Platform, _: &[Stage]) -> Result
 }
 
 /// Why a kernel was not compiled.
-pub(super) enum Failure {
+pub(super) enum CompileFailure {
     /// The config is not legal for the machine.
     #[cfg_attr(not(feature = "llvm"), allow(dead_code, reason = "only the code generator refuses configs"))]
     Refused(String),
@@ -112,19 +112,19 @@ pub(super) enum Failure {
 
 /// A compiled kernel.
 #[cfg(feature = "llvm")]
-pub(super) fn image(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<KernelImage, Failure> {
-    let verified = atlas_dsl::verify(kernel).map_err(|d| Failure::Other(d.into()))?;
+pub(super) fn image(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<KernelImage, CompileFailure> {
+    let verified = atlas_dsl::verify(kernel).map_err(|d| CompileFailure::Other(d.into()))?;
     match atlas_codegen::compile(&verified, schedule, on) {
         Ok(image) => Ok(image),
-        Err(e) if e.is_refusal() => Err(Failure::Refused(e.to_string())),
-        Err(e) => Err(Failure::Other(e.into())),
+        Err(e) if e.is_refusal() => Err(CompileFailure::Refused(e.to_string())),
+        Err(e) => Err(CompileFailure::Other(e.into())),
     }
 }
 
 /// A compiled kernel.
 #[cfg(not(feature = "llvm"))]
-pub(super) fn image(_: Kernel, _: &Schedule, _: Platform) -> Result<KernelImage, Failure> {
-    Err(Failure::Other(anyhow!("{NO_GENERATOR}")))
+pub(super) fn image(_: Kernel, _: &Schedule, _: Platform) -> Result<KernelImage, CompileFailure> {
+    Err(CompileFailure::Other(anyhow!("{NO_GENERATOR}")))
 }
 
 /// The decisions of the passes for a kernel, with their reasons. Needs no LLVM.

@@ -20,7 +20,7 @@ const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct VerifyArgs {
     /// cpu, cuda:N, sim or sim:ARCH (the simulator), or best: the first GPU, else the CPU.
     #[arg(long, default_value = "best")]
     device: String,
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     #[command(flatten)]
-    simulate: simulate::Args,
+    simulate: simulate::SimulateArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -53,7 +53,7 @@ pub(super) struct Args {
     in_process: bool,
 }
 
-impl Args {
+impl VerifyArgs {
     /// Whether a process that verifies on a GPU started this one.
     pub(super) fn is_child(&self) -> bool {
         self.in_process
@@ -61,7 +61,7 @@ impl Args {
 }
 
 /// Runs the checks.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &VerifyArgs) -> Result<bool> {
     if let Some(path) = &args.bundle {
         return bundle::verify(path, args.json);
     }
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 }
 
 /// Prints the rows. Returns whether all of them pass.
-fn finish(args: &Args, device: &str, rows: Vec<Value>) -> Result<bool> {
+fn finish(args: &VerifyArgs, device: &str, rows: Vec<Value>) -> Result<bool> {
     if rows.is_empty() {
         bail!("there is no problem of `{}` to verify on {device}", args.only.as_deref().unwrap_or("any op"));
     }
@@ -190,7 +190,7 @@ fn repeat(row: &mut Value, p: &Problem, device: &Device, count: usize, configs: 
 }
 
 /// Verifies one op in a process of its own, so that a hung kernel or a lost GPU context ends with that process.
-fn in_child(op: &Op, device: &str, args: &Args) -> Vec<Value> {
+fn in_child(op: &Op, device: &str, args: &VerifyArgs) -> Vec<Value> {
     let timeout = Duration::from_secs(args.timeout);
     let failed = |what: String| {
         let mut row = row(op.name);

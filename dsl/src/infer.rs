@@ -12,19 +12,19 @@ use atlas_vocabulary::Takes;
 /// Reads nothing but operand types, parameters, dims and tables, so it serves the builder, the
 /// parser and the verifier alike.
 pub fn infer(kernel: &Kernel, op: &Op, loc: Loc) -> Result<Vec<TileType>, Diagnostic> {
-    Rule { kernel, loc }.infer(op)
+    TypingRules { kernel, loc }.infer(op)
 }
 
 /// The rules for an operation at a place.
 #[derive(Clone, Copy)]
-struct Rule<'k> {
+struct TypingRules<'k> {
     kernel: &'k Kernel,
     loc: Loc,
 }
 
 type Typed<X> = Result<X, Diagnostic>;
 
-impl<'k> Rule<'k> {
+impl<'k> TypingRules<'k> {
     fn infer(self, op: &Op) -> Typed<Vec<TileType>> {
         let scalar_i32 = TileType::scalar(DType::I32);
         let one = match op {

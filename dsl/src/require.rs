@@ -48,7 +48,7 @@ impl Requirement {
 
     /// The text as written, with these names of the dims.
     pub fn text<'a>(&'a self, names: &'a [&'a str]) -> impl fmt::Display + 'a {
-        Written { what: self, names }
+        RequirementText { what: self, names }
     }
 }
 
@@ -136,12 +136,12 @@ impl Quantity {
     }
 }
 
-struct Written<'a> {
+struct RequirementText<'a> {
     what: &'a Requirement,
     names: &'a [&'a str],
 }
 
-impl fmt::Display for Written<'_> {
+impl fmt::Display for RequirementText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.what.left.write(self.names, false, f)?;
         write!(f, " {} ", self.what.is.text())?;

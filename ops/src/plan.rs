@@ -8,7 +8,7 @@ use atlas_dsl::DType;
 use atlas_runtime::{Device, Result};
 
 /// Sizes of a plan; 0 behind its last.
-pub(crate) type Sizes = [usize; 6];
+pub(crate) type PlanSizes = [usize; 6];
 
 /// Work that is ready to run: all of a plan's launches, queued on the device's default stream.
 pub type Work = Box<dyn FnMut() -> Result<()>>;
@@ -22,15 +22,15 @@ pub(crate) struct Steps {
     /// The bound on the relative error.
     pub(crate) bound: f64,
     /// Bytes that cannot but be moved.
-    pub(crate) bytes: fn(Sizes) -> f64,
+    pub(crate) bytes: fn(PlanSizes) -> f64,
     /// Floating-point operations.
-    pub(crate) flops: fn(Sizes) -> f64,
+    pub(crate) flops: fn(PlanSizes) -> f64,
     /// Sizes at which a CPU solves it in a moment.
-    pub(crate) small: fn(Sizes) -> Sizes,
+    pub(crate) small: fn(PlanSizes) -> PlanSizes,
     /// Makes what the launches work on.
-    pub(crate) start: fn(&Device, Sizes) -> Result<Work>,
+    pub(crate) start: fn(&Device, PlanSizes) -> Result<Work>,
     /// How far the launches are from the reference.
-    pub(crate) check: fn(&Device, Sizes) -> Result<Comparison>,
+    pub(crate) check: fn(&Device, PlanSizes) -> Result<Comparison>,
 }
 
 /// An op of several launches at one size.
@@ -39,7 +39,7 @@ pub struct Plan {
     /// The name in records.
     pub name: &'static str,
     steps: &'static Steps,
-    sizes: Sizes,
+    sizes: PlanSizes,
 }
 
 impl Plan {

@@ -2,7 +2,7 @@
 
 use atlas_dsl::DType;
 use atlas_ops::cases::model_problem;
-use atlas_ops::omega::check::{Case, Inputs};
+use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::problem::expected;
 use atlas_ops::omega::reference::{Gates, Sequence, State, mix, muon};
 use atlas_ops::omega::rounded::Arithmetic;
@@ -183,8 +183,8 @@ fn set(x: &mut [f32], at: impl Fn(usize) -> bool, to: f32) {
 
 #[test]
 fn gates_at_their_ends() {
-    type Edit = fn(&mut Inputs);
-    let edits: [(&str, Edit); 8] = [
+    type InputEdit = fn(&mut CaseInputs);
+    let edits: [(&str, InputEdit); 8] = [
         ("the memory is cleared inside a chunk", |x| set(&mut x.alpha, |i| i / 2 % 23 == 11, 0.0)),
         ("nothing is forgotten", |x| x.alpha.fill(1.0)),
         ("no momentum", |x| x.theta.fill(0.0)),
@@ -238,8 +238,8 @@ fn a_sequence_leaves_its_neighbours_alone() {
 
 #[test]
 fn mistakes_show() {
-    type Edit = fn(&mut atlas_ops::omega::reference::Sizes, &mut Inputs);
-    let mistakes: [(&str, Edit); 6] = [
+    type Mistake = fn(&mut atlas_ops::omega::reference::SequenceSizes, &mut CaseInputs);
+    let mistakes: [(&str, Mistake); 6] = [
         ("no halo", |s, _| s.k = s.l),
         ("the anchor of another chunk", |s, _| {
             s.l *= 2;

@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 const INF: f32 = f32::INFINITY;
 
 /// Columns of a row that are given a value.
-type Edit = fn(usize, usize) -> bool;
+type Columns = fn(usize, usize) -> bool;
 
 /// What rows may hold, the columns `at < count` that hold it, and what the logarithm of their sum of exponentials is then, if
 /// that is no usual number.
-const ROWS: [(&str, f32, Edit, Option<f64>); 12] = [
+const ROWS: [(&str, f32, Columns, Option<f64>); 12] = [
     ("usual numbers", 0.0, |_, _| false, None),
     ("-infinity first", -INF, |at, count| at + 1 < count, None),
     ("-infinity last", -INF, |at, _| at > 0, None),

@@ -348,7 +348,7 @@ fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<VerifiedK
 fn simulated(subject: &Subject, lowered: &VerifiedKernel<Lowered>) -> Option<String> {
     let kernel = subject.kernel();
     let image = atlas_codegen::emit(lowered).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
-    let trial = crate::exact::Trial::new(&kernel, subject.sizes);
+    let trial = crate::exact::ExactTrial::new(&kernel, subject.sizes);
     let wanted = trial.reference().unwrap_or_else(|e| panic!("{}: {e}", subject.name));
     match trial.simulate(&image, &trial.dims) {
         Err(fault) => Some(fault),

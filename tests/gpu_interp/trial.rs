@@ -30,12 +30,9 @@ pub(crate) struct Trial<'k> {
     after: Vec<Option<Tensor>>,
 }
 
-/// Sizes of dims by name.
-pub(crate) type Sizes<'s> = &'s [(&'s str, u64)];
-
 impl Trial<'_> {
     /// Draws arguments and runs the interpreter. Kernels that are meaningful in the ring are executed there.
-    pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: Sizes<'_>) -> Trial<'k> {
+    pub(crate) fn new<'k>(kernel: &'k Verified<Kernel>, sizes: &[(&str, u64)]) -> Trial<'k> {
         let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
         let dims = kernel.dims.values().map(|d| match d.size {
             DimSize::Const(n) => n,

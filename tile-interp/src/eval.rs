@@ -1,7 +1,7 @@
 //! Runs one program: its environment of tiles, and the match on operations.
 
 use crate::error::InterpError;
-use crate::stored::Stored;
+use crate::stored::PendingStore;
 use crate::tile::Tile;
 use crate::{Arg, Mode};
 use atlas_dsl::validity::Validity;
@@ -44,7 +44,7 @@ pub(crate) struct Program<'m> {
     pub(crate) launch: &'m LaunchState<'m>,
     tiles: Vec<Option<Arc<Tile>>>,
     /// The stores of the program so far, in order.
-    pub(crate) stores: Vec<Stored>,
+    pub(crate) stores: Vec<PendingStore>,
     /// The number of operations that were disturbed so far.
     pub(crate) disturbances: u64,
     /// Operations that are not yet added to the total.
@@ -57,7 +57,7 @@ impl<'m> Program<'m> {
     }
 
     /// Runs the kernel's body at these grid coordinates and returns what it stores.
-    pub(crate) fn run(mut self, coordinates: &[i32]) -> Result<Vec<Stored>, InterpError> {
+    pub(crate) fn run(mut self, coordinates: &[i32]) -> Result<Vec<PendingStore>, InterpError> {
         let kernel = self.launch.kernel;
         for (axis, &at) in kernel.grid.iter().zip(coordinates) {
             self.set(axis.coord, Arc::new(Tile::index(at)));

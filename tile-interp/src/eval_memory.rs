@@ -4,7 +4,7 @@ use crate::Arg;
 use crate::error::InterpError;
 use crate::eval::Program;
 use crate::memory::Region;
-use crate::stored::Stored;
+use crate::stored::PendingStore;
 use crate::tile::{Data, Tile, mismatch};
 use crate::walk::Walk;
 use atlas_dsl::ir::ParamKind;
@@ -108,7 +108,7 @@ impl Program<'_> {
             return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
         }
         let tile = if tile.is_valid() { tile } else { Arc::new(tile.with_zeros()?) };
-        self.stores.push(Stored { param: param.as_u32() as usize, region, tile });
+        self.stores.push(PendingStore { param: param.as_u32() as usize, region, tile });
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use crate::eval_control::deferred_transposes;
 use crate::noise::inexact;
 use crate::pool::Threads;
 use crate::ring::check_ring;
-use crate::stored::Stored;
+use crate::stored::PendingStore;
 use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
 use atlas_dsl::validity::Validity;
@@ -68,7 +68,7 @@ pub fn run_within(
             let run = |index| Program::new(&launch).run(&coordinates(&axes, dim_sizes, index));
             threads.map(first..last, run)?
         };
-        let bytes: u64 = stores.iter().flatten().map(Stored::bytes).sum();
+        let bytes: u64 = stores.iter().flatten().map(PendingStore::bytes).sum();
         for stored in stores.into_iter().flatten() {
             if let Some(Arg::Out(view)) = args.get_mut(stored.param) {
                 view.write(&stored.region, &stored.tile.data)?;

@@ -2,7 +2,7 @@
 
 use crate::error::InterpError;
 use crate::overlap::Span;
-use crate::storage::Stored;
+use crate::storage::MemoryElement;
 use crate::tile::Data;
 use crate::walk::{Row, Walk, dense_strides};
 use atlas_dsl::DType;
@@ -239,7 +239,7 @@ fn read(dtype: DType, bytes: &[u8], layout: &Layout, region: &Region, into: &mut
     Ok(())
 }
 
-fn read_rows<S: Stored<T>, T: Copy>(bytes: &[u8], walk: &Walk, into: &mut [T]) {
+fn read_rows<S: MemoryElement<T>, T: Copy>(bytes: &[u8], walk: &Walk, into: &mut [T]) {
     let Row { count, a: step_a, b: step_b } = walk.row;
     let size = S::BYTES;
     walk.rows(|a, b| {
@@ -255,7 +255,7 @@ fn read_rows<S: Stored<T>, T: Copy>(bytes: &[u8], walk: &Walk, into: &mut [T]) {
     });
 }
 
-fn write_rows<S: Stored<T>, T: Copy>(bytes: &mut [u8], walk: &Walk, from: &[T]) {
+fn write_rows<S: MemoryElement<T>, T: Copy>(bytes: &mut [u8], walk: &Walk, from: &[T]) {
     let Row { count, a: step_a, b: step_b } = walk.row;
     let size = S::BYTES;
     walk.rows(|a, b| {

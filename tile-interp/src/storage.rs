@@ -5,7 +5,7 @@ use crate::rounding::{to_bf16, to_f16};
 use half::{bf16, f16};
 
 /// An element type in memory from which a tile of `T` is loaded and to which it is stored.
-pub(crate) trait Stored<T> {
+pub(crate) trait MemoryElement<T> {
     /// Bytes of one element.
     const BYTES: usize;
     /// Reads an element from exactly this many bytes.
@@ -16,7 +16,7 @@ pub(crate) trait Stored<T> {
 
 macro_rules! stored {
     ($memory:ty, $bytes:literal as $tile:ty, |$m:ident| $get:expr, |$x:ident| $put:expr) => {
-        impl Stored<$tile> for $memory {
+        impl MemoryElement<$tile> for $memory {
             const BYTES: usize = $bytes;
             #[inline(always)]
             fn get(bytes: &[u8]) -> $tile {

@@ -5,7 +5,7 @@ use crate::tile::Tile;
 use std::sync::Arc;
 
 /// A tile on its way to a tensor.
-pub(crate) struct Stored {
+pub(crate) struct PendingStore {
     /// Index of the parameter.
     pub(crate) param: usize,
     /// The target of the tile. The part outside of the tensor is dropped.
@@ -14,7 +14,7 @@ pub(crate) struct Stored {
     pub(crate) tile: Arc<Tile>,
 }
 
-impl Stored {
+impl PendingStore {
     /// The memory that the tile takes.
     pub(crate) fn bytes(&self) -> u64 {
         self.tile.ty.elements() * 8

@@ -8,14 +8,14 @@ use std::time::Instant;
 
 /// The arguments of the task.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// Passed on to `atlas demo`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
 
 /// Sets up, builds and runs.
-pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &DemoArgs) -> Result<()> {
     let start = Instant::now();
     setup::llvm()?;
     // The demo runs without ptxas. Only the columns for registers and spills need it.

@@ -26,24 +26,24 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     /// Install what is missing: LLVM 22 and NVIDIA's assembler.
-    Setup(setup::Args),
+    Setup(setup::SetupArgs),
     /// Every check that needs no GPU. CI runs this.
-    Test(test::Args),
+    Test(test::TestArgs),
     /// Build the command line, then compile, run and check the shipped kernels.
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// Build the binary with LLVM linked in and compare its PTX with that of the test build.
-    Static(same_ptx::Args),
+    Static(same_ptx::SamePtxArgs),
     /// Check the source against the rules of ARCHITECTURE.md.
     Tidy,
     /// Assemble every shipped kernel and compare its resources with the committed table.
-    Validate(validate::Args),
+    Validate(validate::ValidateArgs),
     /// Write the pages about diagnostic codes, and the data of `atlas explain-error`, from the tests.
     Diagnostics,
     /// Render the book with mdbook.
     Book,
     /// Start a test binary and ask it for the time of each test: how `test` has cargo start them.
     #[command(name = timed::VERB, hide = true)]
-    StartTest(timed::Args),
+    StartTest(timed::TimedArgs),
 }
 
 fn main() -> ExitCode {

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// The arguments of the task.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SamePtxArgs {
     /// Compare with this binary instead of building one.
     #[arg(long, value_name = "ATLAS")]
     binary: Option<PathBuf>,
 }
 
 /// Builds both binaries and compares the PTX of every shipped kernel.
-pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &SamePtxArgs) -> Result<()> {
     let target = command::target_dir(root)?;
     let linked_in = match &args.binary {
         Some(path) => std::path::absolute(path).with_context(|| format!("no binary at {}", path.display()))?,

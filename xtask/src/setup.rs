@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// The arguments of the task.
 #[derive(clap::Args, Default)]
-pub(crate) struct Args {
+pub(crate) struct SetupArgs {
     /// Also fetch cuobjdump and nvdisasm, to look at machine code. Nothing here needs them.
     #[arg(long)]
     sass: bool,
@@ -32,7 +32,7 @@ const PACKAGES: [Package; 5] = [
 ];
 
 /// Installs both. Fails if either is still missing.
-pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &SetupArgs) -> Result<()> {
     let llvm = llvm();
     let assembler = ptxas(root);
     if args.sass {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The arguments of the task.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TestArgs {
     /// Stop at the first step that fails, instead of running the later ones too.
     #[arg(long)]
     fail_fast: bool,
@@ -29,7 +29,7 @@ struct Run<'r> {
     skipped: Option<String>,
 }
 
-type Check = fn(&mut Run<'_>) -> Result<()>;
+type StepFn = fn(&mut Run<'_>) -> Result<()>;
 
 /// Everything, including the parts that a user of the library does not build.
 const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/verify"];
@@ -52,8 +52,8 @@ const WITHOUT_LLVM: [(&str, &str); 3] = [
 const SLOWEST: usize = 10;
 
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, Check); 14] = [
-    ("setup", |run| setup::run(run.root, &setup::Args::default())),
+const STEPS: [(&str, StepFn); 14] = [
+    ("setup", |run| setup::run(run.root, &setup::SetupArgs::default())),
     ("tidy", |run| tidy::run(run.root)),
     ("fmt", |run| command::run(command::cargo(run.root).args(["fmt", "--all", "--check"]))),
     ("deny", deny),
@@ -79,7 +79,7 @@ const STEPS: [(&str, Check); 14] = [
         doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/verify,atlas-cli/jit"]);
         command::run(doc.env("RUSTDOCFLAGS", format!("{flags} -D warnings").trim()))
     }),
-    ("validate", |run| validate::run(run.root, &validate::Args::default())),
+    ("validate", |run| validate::run(run.root, &validate::ValidateArgs::default())),
 ];
 
 impl Run<'_> {
@@ -150,7 +150,7 @@ fn deny(run: &mut Run<'_>) -> Result<()> {
 }
 
 /// Runs every step. Fails if any step fails.
-pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| !STEPS.iter().any(|(step, _)| step == name)) {
         let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
         bail!("no step is called `{unknown}`; the steps are {}", known.join(", "));

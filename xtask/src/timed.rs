@@ -16,7 +16,7 @@ pub(crate) const VERB: &str = "start-test";
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct TimedArgs {
     /// The test binary and its arguments.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -64,7 +64,7 @@ fn passed(line: &str) -> Option<Option<Timed>> {
 }
 
 /// Starts a test binary as cargo would, and asks it for times.
-pub(crate) fn start(args: &Args) -> Result<()> {
+pub(crate) fn start(args: &TimedArgs) -> Result<()> {
     let (binary, rest) = args.command.split_first().context("no test binary is named")?;
     let mut test = Command::new(binary);
     test.args(rest);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The arguments of the task.
 #[derive(clap::Args, Default)]
-pub(crate) struct Args {
+pub(crate) struct ValidateArgs {
     /// Rewrite the table with what was measured. Refused for a row that got worse.
     #[arg(long)]
     bless: bool,
@@ -44,7 +44,7 @@ struct Job {
 }
 
 /// Compiles, assembles and compares.
-pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &ValidateArgs) -> Result<()> {
     let assembler = setup::ptxas(root)?;
     let folder = match &args.ptx {
         Some(dir) => dir.clone(),

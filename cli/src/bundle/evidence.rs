@@ -6,7 +6,7 @@ use super::super::input;
 use super::super::jobs::{Job, Scalars, scalars, scalars_text};
 use super::super::oracle::{Small, is_of_class, says_something, small};
 use super::super::print::{say, tell};
-use super::super::roundings::Verdict;
+use super::super::roundings::RoundingVerdict;
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use atlas_codegen::{Machine, Target};
@@ -32,7 +32,7 @@ const SCHEDULES: [(&str, Policy); 3] =
 const BUDGET: u64 = 20_000_000;
 
 /// One variant to try.
-struct Trial<'a> {
+struct VariantTrial<'a> {
     def: &'static KernelDef,
     spec: Specialization,
     class: usize,
@@ -62,7 +62,7 @@ pub(super) fn gather(
     entries: &[(&'static KernelDef, KernelEntry)],
     jobs: &[Job],
 ) -> Result<Vec<(&'static str, KernelEntry)>> {
-    let mut trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
+    let mut trials: Vec<VariantTrial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
     for trial in &mut trials {
         let of_kernel = || jobs.iter().filter(|j| j.def.name == trial.def.name);
         let work = |job: &&Job| job.dims.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
@@ -111,7 +111,7 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
             None => tell!("skipped: this program has no kernel `{}`", shown(&name)),
         }
     }
-    let trials: Vec<Trial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
+    let trials: Vec<VariantTrial<'_>> = entries.iter().flat_map(|(def, entry)| of_entry(def, entry)).collect();
     let found = run(&bundle, &trials);
     let rows: Vec<Value> = trials.iter().zip(found).map(|(trial, found)| row(trial, found)).collect();
     let failed = rows.iter().filter(|r| r["pass"] == false).count();
@@ -141,7 +141,7 @@ fn is_of(def: &'static KernelDef, entry: &KernelEntry) -> bool {
 }
 
 /// The result of a trial, compared with the bundle's evidence.
-fn row(trial: &Trial<'_>, found: Result<Vec<Evidence>, Lack>) -> Value {
+fn row(trial: &VariantTrial<'_>, found: Result<Vec<Evidence>, Lack>) -> Value {
     let claimed = &trial.of.evidence;
     let what = match &found {
         Err(Lack::Untried(why)) if claimed.is_empty() => format!("not tried: {why}"),
@@ -182,7 +182,7 @@ fn print(rows: &[Value]) {
 
 /// The variants of an entry, each with the usual GPU of its target, which has the most memory among the machines that
 /// it is compiled for.
-fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a>> {
+fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<VariantTrial<'a>> {
     let mut trials = Vec::new();
     for (at, class) in entry.classes.iter().enumerate() {
         let Some(spec) = class.spec(def) else { continue };
@@ -195,7 +195,7 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
             let claimed: Option<Vec<u64>> = def.dims.iter().map(size).collect();
             let claimed = claimed.filter(|dims| !of.evidence.is_empty() && is_of_class(def, &spec, dims));
             scalars.retain(|name, _| def.dims.iter().all(|d| d.name != name));
-            trials.push(Trial {
+            trials.push(VariantTrial {
                 def,
                 spec: spec.clone(),
                 class: at,
@@ -212,10 +212,10 @@ fn of_entry<'a>(def: &'static KernelDef, entry: &'a KernelEntry) -> Vec<Trial<'a
 }
 
 /// The result of each trial, or why there is none.
-fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>> {
+fn run(bundle: &Bundle, trials: &[VariantTrial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>> {
     let _paused = atlas_runtime::sizes::pause();
     let progress = Mutex::new(Progress::new(trials.len()));
-    let one = |trial: &Trial<'_>| {
+    let one = |trial: &VariantTrial<'_>| {
         let what = format!("{} {} {} in the simulator", trial.def.name, trial.of.target, trial.of.config);
         progress.lock().unwrap_or_else(PoisonError::into_inner).step(&what);
         attempt(bundle, trial).unwrap_or_else(|e| Err(Lack::Wrong(format!("{e:#}"))))
@@ -224,8 +224,8 @@ fn run(bundle: &Bundle, trials: &[Trial<'_>]) -> Vec<Result<Vec<Evidence>, Lack>
 }
 
 /// Any error counts against the variant, except the reasons for not trying it.
-fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, Lack>> {
-    let Trial { def, spec, of, scalars, .. } = trial;
+fn attempt(bundle: &Bundle, trial: &VariantTrial<'_>) -> Result<Result<Vec<Evidence>, Lack>> {
+    let VariantTrial { def, spec, of, scalars, .. } = trial;
     let untried = |why: String| Ok(Err(Lack::Untried(why)));
     let Some(machine) = trial.machine else {
         return untried(format!("this program knows no target `{}`", of.target));
@@ -275,7 +275,7 @@ fn attempt(bundle: &Bundle, trial: &Trial<'_>) -> Result<Result<Vec<Evidence>, L
         };
         let ran = device.simulated().context("nothing ran")?;
         ensure!(ran.image.ptx == image.ptx, "another kernel ran");
-        let Verdict { error, bound, doubt } = small.judge(values, &wanted, &found);
+        let RoundingVerdict { error, bound, doubt } = small.judge(values, &wanted, &found);
         if let Some(why) = doubt {
             return untried(format!("it cannot be judged at {sizes}: {why}"));
         }
@@ -289,7 +289,7 @@ fn is_too_long(e: &anyhow::Error) -> bool {
 }
 
 /// A bundle of only this variant, for its own target, so that nothing else can run.
-fn alone(bundle: &Bundle, trial: &Trial<'_>, machine: Machine) -> Result<Vec<u8>> {
+fn alone(bundle: &Bundle, trial: &VariantTrial<'_>, machine: Machine) -> Result<Vec<u8>> {
     let mut writer = BundleWriter::new();
     let mut class = ClassEntry::new(trial.def, &trial.spec);
     let image = writer.image(&bundle.image(trial.of)?);

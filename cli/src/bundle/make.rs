@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 const ROUNDS: usize = 8;
 
 /// The options of a bundle.
-pub(super) struct Recipe {
+pub(super) struct BundleOptions {
     pub(super) platforms: Vec<(Platform, Records)>,
     pub(super) variants: usize,
     pub(super) for_all_sizes: bool,
@@ -51,7 +51,7 @@ fn dropped(job: &Job, on: Platform, records: &Records, choices: &Choices) -> Opt
     Some(format!("the record of `{}` on {gpu} has `{config}`, which is left out: {why}", job.text()))
 }
 
-impl Recipe {
+impl BundleOptions {
     /// The bytes of the file.
     pub(super) fn make(&self, jobs: &[Job], warn: &mut dyn FnMut(&str)) -> Result<Vec<u8>> {
         if !stages::CAN_COMPILE {

@@ -13,7 +13,7 @@ mod variant;
 pub(super) use self::evidence::verify;
 pub(super) use self::variant::{Assembler, Compiled};
 
-use self::make::Recipe;
+use self::make::BundleOptions;
 use super::jobs;
 use super::{archs, input, ptxas};
 use anyhow::{Context, Result, bail};
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct BundleArgs {
     #[command(flatten)]
     asked: jobs::Asked,
     /// What to compile for: archs, whose code runs on later GPUs too, or targets such as sm_90a. An arch may name the
@@ -61,7 +61,7 @@ pub(super) struct Args {
 }
 
 /// Makes a bundle, or shows one.
-pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
+pub(super) fn run(args: &BundleArgs, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     if let Some(path) = &args.show {
         let bundle = Bundle::open(path)?;
         bundle.check()?;
@@ -76,20 +76,20 @@ pub(super) fn run(args: &Args, warn: &mut dyn FnMut(&str)) -> Result<bool> {
     }
     archs::once("--arch", &args.arch)?;
     let platforms = args.arch.iter().map(|text| platform(text, args.records.as_deref(), warn));
-    let recipe = Recipe {
+    let options = BundleOptions {
         platforms: platforms.collect::<Result<_>>()?,
         variants: args.variants,
         for_all_sizes: !args.only_these,
         assembler: Assembler { ptxas: ptxas::find(), cubin: args.cubin },
         evidence: !args.no_evidence,
     };
-    if args.cubin && recipe.assembler.ptxas.is_none() {
+    if args.cubin && options.assembler.ptxas.is_none() {
         bail!("--cubin needs NVIDIA's assembler, ptxas of CUDA 13, which is not here: {}", ptxas::missing());
     }
     files::check(&args.out).with_context(|| format!("--out: cannot write {}", args.out.display()))?;
     args.asked.spare("--out", &args.out)?;
     input::spare_records("--out", &args.out, args.records.as_deref())?;
-    let bytes = recipe.make(&args.asked.jobs()?, warn)?;
+    let bytes = options.make(&args.asked.jobs()?, warn)?;
     files::write(&args.out, &bytes).with_context(|| format!("cannot write {}", args.out.display()))?;
     let size = bytes.len() as u64;
     // The bytes are reused, because a pipe cannot be read again.

@@ -1,7 +1,7 @@
 //! One config of a class, compiled for a platform and added to a bundle.
 
 use super::super::ptxas;
-use super::super::stages::{self, Failure};
+use super::super::stages::{self, CompileFailure};
 use anyhow::Result;
 use atlas_codegen::{KernelImage, Platform};
 use atlas_dsl::{Config, KernelDef, Specialization};
@@ -40,8 +40,8 @@ impl Assembler {
         let tile_ir = tile_ir_hash(&kernel);
         let image = match stages::image(kernel.into_inner(), &config.schedule, on) {
             Ok(image) => image,
-            Err(Failure::Refused(_)) => return Ok(None),
-            Err(Failure::Other(e)) => return Err(e.context(format!("`{}` with `{config}` for {on}", def.name))),
+            Err(CompileFailure::Refused(_)) => return Ok(None),
+            Err(CompileFailure::Other(e)) => return Err(e.context(format!("`{}` with `{config}` for {on}", def.name))),
         };
         let arch = format!("sm_{}{}", on.machine.sm, if on.target.specific { "a" } else { "" });
         let (cubin, resources) = match (&self.ptxas, self.cubin) {

@@ -3,7 +3,7 @@
 use atlas_runtime::{Device, Result};
 
 /// A launch that returned no bytes.
-pub(super) struct Failure {
+pub(super) struct LaunchFailure {
     /// The driver's message.
     pub(super) what: String,
     /// True if this process can no longer use the GPU.
@@ -11,6 +11,6 @@ pub(super) struct Failure {
 }
 
 /// The bytes of a launch. A fault of a kernel corrupts the context, and every later call reports it.
-pub(super) fn outcome<T>(device: &Device, done: Result<T>) -> std::result::Result<T, Failure> {
-    done.map_err(|e| Failure { what: e.to_string(), fatal: device.synchronize().is_err() })
+pub(super) fn outcome<T>(device: &Device, done: Result<T>) -> std::result::Result<T, LaunchFailure> {
+    done.map_err(|e| LaunchFailure { what: e.to_string(), fatal: device.synchronize().is_err() })
 }

@@ -2,7 +2,7 @@
 
 use super::gpu;
 use super::verdict::Verdict;
-use super::{Row, Section};
+use super::{ComparisonRow, Section};
 use atlas_runtime::{Device, FormPrograms};
 use atlas_sim::forms::Case;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(super) fn run(device: &Device, programs: &FormPrograms) -> Section {
             Ok(output) => section.rows.push(compare(case, &output)),
             Err(failure) => {
                 let details = json!({ "error": failure.what });
-                section.rows.push(Row { name: case.name.clone(), verdict: Verdict::Disagrees, details });
+                section.rows.push(ComparisonRow { name: case.name.clone(), verdict: Verdict::Disagrees, details });
                 if failure.fatal {
                     section.stopped =
                         Some(format!("`{}` left the GPU's context unusable: {}", case.name, failure.what));
@@ -35,14 +35,14 @@ pub(super) fn run(device: &Device, programs: &FormPrograms) -> Section {
 }
 
 /// Compares an output with the simulator's arithmetic.
-fn compare(case: &Case, output: &[u8]) -> Row {
+fn compare(case: &Case, output: &[u8]) -> ComparisonRow {
     let name = case.name.clone();
     let bytes = case.result_bytes.max(1) as usize;
     let same = |expected: &u64, found: &[u8]| found == &expected.to_le_bytes()[..found.len().min(8)];
     let equal = case.expected.iter().zip(output.chunks_exact(bytes)).filter(|(e, f)| same(e, f)).count();
     let wrong = case.disagreements(output);
     let verdict = match (wrong.len(), case.count() - equal) {
-        (0, 0) => return Row { name, verdict: Verdict::Equal, details: Value::Null },
+        (0, 0) => return ComparisonRow { name, verdict: Verdict::Equal, details: Value::Null },
         (0, _) => Verdict::Within,
         _ => Verdict::Disagrees,
     };
@@ -66,7 +66,7 @@ fn compare(case: &Case, output: &[u8]) -> Row {
         "wrong": wrong.len(),
         "examples": shown,
     });
-    Row { name, verdict, details }
+    ComparisonRow { name, verdict, details }
 }
 
 /// A little-endian number.

@@ -3,7 +3,7 @@
 use super::super::print::tell;
 use super::gpu;
 use super::verdict::{self, Verdict};
-use super::{Row, Section};
+use super::{ComparisonRow, Section};
 use anyhow::{Context, Result, anyhow};
 use atlas_codegen::{Machine, Target};
 use atlas_dsl::ir::Access;
@@ -40,31 +40,32 @@ pub(super) fn problems() -> Vec<Problem> {
 }
 
 /// A kernel compiled for a problem, and the simulator's result.
-pub(super) struct Trial {
+pub(super) struct SimulatedKernel {
     name: String,
     bound: f64,
-    outcome: Result<Ready>,
+    outcome: Result<SimulatedLaunch>,
 }
 
-struct Ready {
+/// A compiled launch, with its buffers before and after the simulator ran it.
+struct SimulatedLaunch {
     compiled: CompiledLaunch,
     program: Program,
     /// One buffer per argument; empty for numbers.
     buffers: Vec<Vec<u8>>,
-    output: View,
+    output: ElementPositions,
     /// The output as the simulator leaves it.
     simulated: Vec<u8>,
 }
 
 /// The positions of an argument's elements in its buffer.
-struct View {
+struct ElementPositions {
     arg: usize,
     dtype: DType,
     offsets: Vec<usize>,
 }
 
 /// Compiles and simulates every problem, for each target that runs on the device and with several configs.
-pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
+pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<SimulatedKernel> {
     // The simulator uses the target's own machine, which is no larger than the device.
     let newest = device.target().map_or(0, |t| t.sm);
     let own = device.target().filter(|t| t.specific);
@@ -75,8 +76,8 @@ pub(super) fn trials(problems: &[Problem], device: &Device) -> Vec<Trial> {
     jobs.par_iter().flat_map_iter(|(p, machine)| trials_of(p, *machine)).collect()
 }
 
-fn trials_of(p: &Problem, machine: Machine) -> Vec<Trial> {
-    let trial = |outcome: Result<Ready>, config: &str| Trial {
+fn trials_of(p: &Problem, machine: Machine) -> Vec<SimulatedKernel> {
+    let trial = |outcome: Result<SimulatedLaunch>, config: &str| SimulatedKernel {
         name: format!("{p} {} {config}", machine.target()),
         bound: p.bound(),
         outcome,
@@ -98,7 +99,7 @@ fn configs(p: &Problem, machine: Machine) -> Result<Vec<Config>> {
     Ok([Some(first), last].into_iter().flatten().cloned().collect())
 }
 
-fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<Ready> {
+fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<SimulatedLaunch> {
     let bound = p.bind(&Device::cpu())?;
     let compiled = CompiledLaunch::new(&bound, config, machine)?;
     let image = compiled.image();
@@ -111,7 +112,7 @@ fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<Ready> {
                 let offsets = offsets(tensor);
                 let bytes = buffer(tensor, &offsets)?;
                 if *access == Access::Out {
-                    output = Some(View { arg, dtype: tensor.dtype(), offsets });
+                    output = Some(ElementPositions { arg, dtype: tensor.dtype(), offsets });
                 }
                 bytes
             }
@@ -119,7 +120,7 @@ fn ready(p: &Problem, machine: Machine, config: &Config) -> Result<Ready> {
     }
     let output = output.context("the kernel has no output")?;
     let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), Arithmetic::Ieee)?;
-    let mut ready = Ready { compiled, program, buffers, output, simulated: Vec::new() };
+    let mut ready = SimulatedLaunch { compiled, program, buffers, output, simulated: Vec::new() };
     ready.simulated = ready.simulate()?;
     Ok(ready)
 }
@@ -154,7 +155,7 @@ fn buffer(tensor: &Tensor, offsets: &[usize]) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl View {
+impl ElementPositions {
     /// The values of the elements in a buffer.
     fn values(&self, bytes: &[u8]) -> Vec<f64> {
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
@@ -180,7 +181,7 @@ impl View {
     }
 }
 
-impl Ready {
+impl SimulatedLaunch {
     fn simulate(&self) -> Result<Vec<u8>> {
         let (image, raw) = (self.compiled.image(), self.compiled.raw());
         let mut memory = Global::new();
@@ -227,12 +228,13 @@ impl Ready {
 }
 
 /// Runs every trial.
-pub(super) fn run(device: &Device, trials: &[Trial]) -> Section {
+pub(super) fn run(device: &Device, trials: &[SimulatedKernel]) -> Section {
     let mut section = Section::default();
     let mut progress = super::every(20, trials.len());
     for trial in trials {
         progress(&trial.name);
-        let mut push = |verdict, details| section.rows.push(Row { name: trial.name.clone(), verdict, details });
+        let mut push =
+            |verdict, details| section.rows.push(ComparisonRow { name: trial.name.clone(), verdict, details });
         let ready = match &trial.outcome {
             Ok(ready) => ready,
             Err(e) => {
@@ -262,7 +264,7 @@ pub(super) fn run(device: &Device, trials: &[Trial]) -> Section {
 mod tests {
     use super::*;
 
-    fn ready_of(kernel: &str, dtype: DType, dims: &[u64]) -> (Problem, Ready) {
+    fn ready_of(kernel: &str, dtype: DType, dims: &[u64]) -> (Problem, SimulatedLaunch) {
         let p = cases::problem(kernel, dtype, dims).unwrap();
         let machine: Machine = "sm_80".parse().unwrap();
         let config = configs(&p, machine).unwrap().swap_remove(0);

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use verdict::Verdict;
 
 /// One comparison and its result.
-struct Row {
+struct ComparisonRow {
     /// An instruction with its modifiers, or a kernel with its problem, target and config.
     name: String,
     verdict: Verdict,
@@ -32,20 +32,20 @@ struct Row {
 /// Rows, and why they ended early, if they did.
 #[derive(Default)]
 struct Section {
-    rows: Vec<Row>,
+    rows: Vec<ComparisonRow>,
     /// Why the rest was not run.
     stopped: Option<String>,
 }
 
 /// The items that `--only` selects.
-struct Chosen {
+struct SelectedItems {
     instructions: FormPrograms,
     kernels: Vec<Problem>,
 }
 
 /// Runs the comparison.
 pub(super) fn run(device: &str, only: Option<&str>, as_json: bool) -> Result<bool> {
-    let chosen = Chosen::new(only)?;
+    let chosen = SelectedItems::new(only)?;
     let device = super::input::device(device)?;
     if !matches!(device.id(), DeviceId::Cuda(_)) {
         bail!("--differential compares a GPU with the simulator, and `{device}` is no GPU; name one: --device cuda:0");
@@ -66,8 +66,8 @@ pub(super) fn run(device: &str, only: Option<&str>, as_json: bool) -> Result<boo
     Ok([&instructions, &kernels].into_iter().all(Section::agrees))
 }
 
-impl Chosen {
-    fn new(only: Option<&str>) -> Result<Chosen> {
+impl SelectedItems {
+    fn new(only: Option<&str>) -> Result<SelectedItems> {
         let instructions = FormPrograms::new(|case| match only {
             None | Some("instructions") => true,
             Some("kernels") => false,
@@ -86,7 +86,7 @@ impl Chosen {
                 only.unwrap_or_default()
             );
         }
-        Ok(Chosen { instructions, kernels })
+        Ok(SelectedItems { instructions, kernels })
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn names(only: Option<&str>) -> (usize, Vec<&'static str>) {
-        let chosen = Chosen::new(only).unwrap();
+        let chosen = SelectedItems::new(only).unwrap();
         let mut kernels: Vec<&str> = chosen.kernels.iter().map(|p| p.kernel.name).collect();
         kernels.dedup();
         (chosen.instructions.cases().len(), kernels)
@@ -179,13 +179,13 @@ mod tests {
         let (adds, kernels) = names(Some("add."));
         assert!(0 < adds && adds < all && kernels.is_empty());
         assert_eq!(names(Some("poly3")), (0, vec!["poly3"; 1]));
-        let Err(error) = Chosen::new(Some("gemm")) else { panic!("there is no gemm") };
+        let Err(error) = SelectedItems::new(Some("gemm")) else { panic!("there is no gemm") };
         assert!(error.to_string().contains("`gemm` begins no instruction's name"), "{error}");
     }
 
     #[test]
     fn the_report_counts_and_lists_what_is_not_equal() {
-        let row = |verdict, details: Value| Row { name: "add.u32".to_owned(), verdict, details };
+        let row = |verdict, details: Value| ComparisonRow { name: "add.u32".to_owned(), verdict, details };
         let rows = vec![
             row(Verdict::Equal, Value::Null),
             row(Verdict::Within, json!({ "elements": 3 })),

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct ExplainArgs {
     /// A kernel's name.
     kernel: String,
     /// The GPU, such as sm_86 (code is for the best target that runs on it and on later ones), or a target such as
@@ -51,7 +51,7 @@ pub(super) struct Args {
 }
 
 /// Explains and prints.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &ExplainArgs) -> Result<bool> {
     check_plot(args)?;
     let (on, card) = place(args)?;
     let def = input::kernel(&args.kernel)?;
@@ -155,7 +155,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 }
 
 /// Fails if the plot could not be written, before its data are computed.
-fn check_plot(args: &Args) -> Result<()> {
+fn check_plot(args: &ExplainArgs) -> Result<()> {
     let Some(file) = &args.plot else { return Ok(()) };
     files::check(file).with_context(|| format!("--plot: cannot write {}", file.display()))?;
     input::spare_records("--plot", file, None)
@@ -165,7 +165,7 @@ fn check_plot(args: &Args) -> Result<()> {
 const REGISTERS: &str = "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses";
 
 /// The platform of `--arch` or `--gpu`, and the card whose data sheet gives the bound.
-fn place(args: &Args) -> Result<(Platform, &'static Card)> {
+fn place(args: &ExplainArgs) -> Result<(Platform, &'static Card)> {
     let named = args.gpu.as_deref().and_then(Card::named);
     let on = match (&args.arch, named.and_then(Card::machine)) {
         (Some(arch), _) => archs::platform(arch)?,

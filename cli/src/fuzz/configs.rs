@@ -9,7 +9,7 @@
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
-use super::trial::{Failure, Kind, Passed, SCHEDULES, Trial};
+use super::trial::{Kind, Passed, SCHEDULES, Trial, TrialFailure};
 use atlas_codegen::Target;
 use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Schedule};
@@ -55,7 +55,7 @@ pub(super) fn draw(seed: u64, attempt: u64) -> Recipe {
     let schedule = Schedule { stages: 1 + rng.below(3) as u32, warps: rng.of(&[1, 1, 2, 4]), ..Schedule::default() };
     let (names, seed) = (grid.len(), rng.next());
     let recipe = Recipe { extents, dims, params: Vec::new(), grid, body: Vec::new(), schedule, seed };
-    let mut g = Generator { recipe, rng, names, index: None, budget: 24 };
+    let mut g = InvariantGenerator { recipe, rng, names, index: None, budget: 24 };
     g.body();
     g.recipe
 }
@@ -85,9 +85,9 @@ pub(super) fn others(recipe: &Recipe) -> Vec<Recipe> {
 
 /// Runs a kernel in all its configs. Each must agree with the interpreter, and all with each other. The error has the
 /// failing config.
-pub(super) fn run(recipe: &Recipe, target: Target) -> Result<Vec<Passed>, Box<(Recipe, Failure)>> {
+pub(super) fn run(recipe: &Recipe, target: Target) -> Result<Vec<Passed>, Box<(Recipe, TrialFailure)>> {
     let fail = |config: &Recipe, message: String| {
-        let failure = Failure { kind: Kind::Config, target, schedule: None, message };
+        let failure = TrialFailure { kind: Kind::Config, target, schedule: None, message };
         Box::new((config.clone(), failure))
     };
     let all: Vec<Recipe> = std::iter::once(recipe.clone()).chain(others(recipe)).collect();
@@ -107,7 +107,8 @@ pub(super) fn run(recipe: &Recipe, target: Target) -> Result<Vec<Passed>, Box<(R
     Ok(passed)
 }
 
-struct Generator {
+/// Draws a recipe whose meaning does not depend on the size of its tiles.
+struct InvariantGenerator {
     recipe: Recipe,
     rng: Rng,
     names: Name,
@@ -116,7 +117,7 @@ struct Generator {
     budget: usize,
 }
 
-impl Generator {
+impl InvariantGenerator {
     fn name(&mut self) -> Name {
         self.names += 1;
         self.names - 1

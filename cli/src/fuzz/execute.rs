@@ -37,27 +37,27 @@ pub(super) fn on_gpu(
 }
 
 /// A kernel ready to launch.
-pub(super) struct Ready<'a> {
+pub(super) struct DecodedLaunch<'a> {
     image: &'a KernelImage,
     program: Program,
     dims: &'a [u64],
     arguments: &'a [Argument],
 }
 
-impl<'a> Ready<'a> {
+impl<'a> DecodedLaunch<'a> {
     /// Decodes the PTX.
     pub(super) fn new(
         image: &'a KernelImage,
         dims: &'a [u64],
         arguments: &'a [Argument],
         arithmetic: Arithmetic,
-    ) -> Result<Ready<'a>, Fault> {
+    ) -> Result<DecodedLaunch<'a>, Fault> {
         let program = decode::compile(&syntax::parse(&image.ptx)?, Some(&image.entry), arithmetic)?;
         if program.params.len() != image.params.len() {
             let message = format!("the PTX has {} parameters, the image {}", program.params.len(), image.params.len());
             return Err(Fault::new(FaultKind::Launch, message));
         }
-        Ok(Ready { image, program, dims, arguments })
+        Ok(DecodedLaunch { image, program, dims, arguments })
     }
 
     /// The buffers after a launch in the simulator.

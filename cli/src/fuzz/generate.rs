@@ -11,7 +11,7 @@ use atlas_dsl::op::{BinaryOp, ReduceOp};
 use atlas_dsl::{DType, Schedule};
 
 /// A tensor that is written, and the position of the store.
-struct Output {
+struct OutputParam {
     param: usize,
     cuts: Vec<Cut>,
     shape: Vec<Ext>,
@@ -277,7 +277,7 @@ impl Generator {
     }
 
     /// A tensor to write: the dims of the grid and possibly others, in a random order.
-    fn output(&mut self, scope: &Scope) -> Output {
+    fn output(&mut self, scope: &Scope) -> OutputParam {
         let mut axes: Vec<(usize, Cut, Option<Ext>)> = Vec::new();
         for (coord, axis) in self.recipe.grid.clone().into_iter().enumerate() {
             match axis {
@@ -310,7 +310,7 @@ impl Generator {
         let dtype = if dtype.is_int() && self.rng.percent(60) { self.dtype } else { dtype };
         let param = self.tensor(dtype, axes.iter().map(|a| a.0).collect(), true);
         let shape = axes.iter().filter_map(|a| a.2).collect();
-        Output { param, cuts: axes.into_iter().map(|a| a.1).collect(), shape }
+        OutputParam { param, cuts: axes.into_iter().map(|a| a.1).collect(), shape }
     }
 
     fn dim_of_any(&mut self) -> usize {
@@ -337,7 +337,7 @@ impl Generator {
         Cut::Span(Expr::int(start), e)
     }
 
-    fn store(&mut self, scope: &Scope, to: &Output) -> Stmt {
+    fn store(&mut self, scope: &Scope, to: &OutputParam) -> Stmt {
         let dtype = match self.recipe.params[to.param] {
             ParamRecipe::Tensor { dtype, .. } | ParamRecipe::Scalar { dtype, .. } => dtype,
         };

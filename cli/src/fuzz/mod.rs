@@ -47,7 +47,7 @@ use report::{Found, Report};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use trial::{Failure, Passed, SCHEDULES, Trial};
+use trial::{Passed, SCHEDULES, Trial, TrialFailure};
 
 /// The error for a store that writes invalid elements.
 const WRITES_INVALID: Code = Code(227);
@@ -57,7 +57,7 @@ const ATTEMPTS: u64 = 16;
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct FuzzArgs {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -100,7 +100,7 @@ fn mutation(name: &str) -> std::result::Result<Mutation, String> {
 /// Draws a recipe from a seed and an attempt.
 type Draw = fn(u64, u64) -> Recipe;
 
-impl Args {
+impl FuzzArgs {
     /// The function that draws kernels.
     fn drawn(&self) -> Draw {
         if self.configs { configs::draw } else { generate::generate }
@@ -122,7 +122,7 @@ impl Args {
 }
 
 /// Runs the kernels of some seeds. Returns whether none fails.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &FuzzArgs) -> Result<bool> {
     let left = u64::MAX - args.seed;
     if args.count == 0 || args.count - 1 > left {
         let most = left.saturating_add(1);
@@ -251,7 +251,7 @@ fn in_configs(seed: u64, targets: &[Target], shrinks: bool) -> Report {
     report
 }
 
-fn found(seed: u64, recipe: Recipe, failure: Failure, shrinks: bool, configs: bool) -> Found {
+fn found(seed: u64, recipe: Recipe, failure: TrialFailure, shrinks: bool, configs: bool) -> Found {
     if !shrinks {
         return Found { seed, recipe, failure, configs };
     }

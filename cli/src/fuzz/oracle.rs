@@ -79,7 +79,7 @@ fn expected_of(recipe: &Recipe, dims: &[u64], arguments: &[Argument], halves: bo
             && is_judged(argument)
         {
             let values = placed.read(&after[param]);
-            outputs.push(Output {
+            outputs.push(NoisyOutput {
                 param,
                 dtype: placed.dtype,
                 exact: !plain.inexact[param],
@@ -100,10 +100,11 @@ fn expected_of(recipe: &Recipe, dims: &[u64], arguments: &[Argument], halves: bo
             }
         }
     }
-    Ok(outputs.into_iter().map(Output::bounded).collect())
+    Ok(outputs.into_iter().map(NoisyOutput::bounded).collect())
 }
 
-struct Output {
+/// An output, and how it comes out with noise in each rounding.
+struct NoisyOutput {
     param: usize,
     dtype: DType,
     exact: bool,
@@ -111,7 +112,7 @@ struct Output {
     noisy: Vec<Vec<f64>>,
 }
 
-impl Output {
+impl NoisyOutput {
     fn bounded(self) -> Expected {
         let bounds = if self.exact { vec![0.0; self.values.len()] } else { self.bounds() };
         Expected { param: self.param, values: self.values, bounds }

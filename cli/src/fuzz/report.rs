@@ -2,7 +2,7 @@
 
 use super::super::print::say;
 use super::recipe::{ParamRecipe, Recipe};
-use super::trial::{Failure, Trial};
+use super::trial::{Trial, TrialFailure};
 use atlas_codegen::Target;
 use atlas_sim::launch::Policy;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use std::fmt::Write;
 pub(super) struct Found {
     pub(super) seed: u64,
     pub(super) recipe: Recipe,
-    pub(super) failure: Failure,
+    pub(super) failure: TrialFailure,
     /// Whether it was found by comparing configs.
     pub(super) configs: bool,
 }
@@ -113,7 +113,7 @@ impl Found {
 
 impl std::fmt::Display for Found {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Failure { kind, target, schedule: at, message } = &self.failure;
+        let TrialFailure { kind, target, schedule: at, message } = &self.failure;
         writeln!(f, "seed {}: {kind:?} on {target}, schedule {}", self.seed, schedule(*at))?;
         writeln!(f, "  {}", message.replace('\n', "\n  "))?;
         writeln!(f, "{}again: {}", text(&self.recipe), self.command())

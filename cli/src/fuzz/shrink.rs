@@ -2,7 +2,7 @@
 
 use super::emit::emit;
 use super::recipe::{DimRecipe, Expr, Fill, Loop, ParamRecipe, Recipe, Stmt, View, visit_exprs};
-use super::trial::{Failure, Trial};
+use super::trial::{Trial, TrialFailure};
 use atlas_dsl::{DType, Schedule, TileType};
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ const TIME: Duration = Duration::from_secs(60);
 /// A kernel that fails, and how.
 pub(super) struct Shrunk {
     pub(super) recipe: Recipe,
-    pub(super) failure: Failure,
+    pub(super) failure: TrialFailure,
 }
 
 /// The smallest recipe found that fails in the same way.
-pub(super) fn shrink(recipe: Recipe, failure: Failure) -> Shrunk {
+pub(super) fn shrink(recipe: Recipe, failure: TrialFailure) -> Shrunk {
     let mut best = Shrinker { best: Shrunk { recipe, failure }, tries: 0, until: Instant::now() + TIME };
     loop {
         let before = best.best.recipe.clone();

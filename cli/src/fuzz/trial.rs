@@ -2,7 +2,7 @@
 //! oracle.
 
 use super::emit::emit;
-use super::execute::{self, Ready};
+use super::execute::{self, DecodedLaunch};
 use super::oracle::{self, Expected};
 use super::recipe::Recipe;
 use super::values::{Argument, arguments, ring_arguments};
@@ -46,7 +46,7 @@ pub(super) enum Kind {
 
 /// A failure and where it occurred.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct TrialFailure {
     pub(super) kind: Kind,
     pub(super) target: Target,
     pub(super) schedule: Option<(Policy, u64)>,
@@ -92,7 +92,7 @@ impl<'r> Trial<'r> {
         target: Target,
         schedules: &[(Policy, u64)],
         device: Option<&Device>,
-    ) -> Result<Passed, Failure> {
+    ) -> Result<Passed, TrialFailure> {
         let mut at = None;
         let ran = catch_unwind(AssertUnwindSafe(|| self.checked(target, schedules, device, &mut at)));
         let ran = ran.unwrap_or_else(|panic| {
@@ -100,7 +100,7 @@ impl<'r> Trial<'r> {
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()));
             Err((Kind::Panic, text.unwrap_or_default()))
         });
-        ran.map_err(|(kind, message)| Failure { kind, target, schedule: at, message })
+        ran.map_err(|(kind, message)| TrialFailure { kind, target, schedule: at, message })
     }
 
     fn checked(
@@ -113,14 +113,14 @@ impl<'r> Trial<'r> {
         let mut passed = Passed::default();
         let image = match stages::image((*self.kernel).clone(), &self.recipe.schedule, target.into()) {
             Ok(image) => image,
-            Err(stages::Failure::Refused(reason)) => {
+            Err(stages::CompileFailure::Refused(reason)) => {
                 passed.refused = Some(reason);
                 return Ok(passed);
             }
-            Err(stages::Failure::Other(e)) => return Err((Kind::Defect, format!("{e:#}"))),
+            Err(stages::CompileFailure::Other(e)) => return Err((Kind::Defect, format!("{e:#}"))),
         };
         self.expected().map_err(|e| (Kind::Oracle, e))?;
-        let ready = Ready::new(&image, &self.dims, &self.arguments, Arithmetic::Ieee);
+        let ready = DecodedLaunch::new(&image, &self.dims, &self.arguments, Arithmetic::Ieee);
         let ready = ready.map_err(|fault| (Kind::Fault(fault.kind), fault.to_string()))?;
         for &schedule in schedules {
             *at = Some(schedule);
@@ -206,7 +206,7 @@ impl<'r> Trial<'r> {
         let arguments = ring_arguments(self.recipe);
         let wanted = oracle::interpret(&self.kernel, &self.dims, &arguments, Mode::Ring);
         let wanted = wanted.map_err(|e| (Kind::Oracle, e.to_string()))?;
-        let ready = Ready::new(image, &self.dims, &arguments, Arithmetic::Exact);
+        let ready = DecodedLaunch::new(image, &self.dims, &arguments, Arithmetic::Exact);
         let found = ready.and_then(|r| r.simulate(Policy::RoundRobin, 0));
         let found = found.map_err(|fault| (Kind::Fault(fault.kind), format!("in the ring: {fault}")))?;
         let differing = found.iter().flatten().zip(wanted.iter().flatten()).filter(|(a, b)| a != b).count();

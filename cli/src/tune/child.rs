@@ -17,7 +17,7 @@ const LIMIT_VARIABLE: &str = "ATLAS_TUNE_LIMIT";
 const MARK: &str = "atlas-tune-worker answers ";
 
 /// A worker process, which is started by the first request.
-pub(super) struct Worker {
+pub(super) struct WorkerProcess {
     args: Vec<String>,
     limit: Duration,
     running: Option<Running>,
@@ -42,10 +42,10 @@ pub(super) enum Answer {
     Lost(String),
 }
 
-impl Worker {
-    pub(super) fn new(args: Vec<String>) -> Worker {
+impl WorkerProcess {
+    pub(super) fn new(args: Vec<String>) -> WorkerProcess {
         let limit = std::env::var(LIMIT_VARIABLE).ok().and_then(|t| t.parse().ok()).unwrap_or(LIMIT);
-        Worker { args, limit: Duration::from_secs(limit), running: None }
+        WorkerProcess { args, limit: Duration::from_secs(limit), running: None }
     }
 
     /// Sends a request, starting the process if there is none.
@@ -106,7 +106,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.end("");
     }
@@ -181,7 +181,7 @@ impl Pool {
         let (tasks, queue) = channel::<(Value, mpsc::Sender<Result<Answer>>)>();
         let queue = Arc::new(Mutex::new(queue));
         for _ in 0..workers {
-            let (queue, mut worker) = (queue.clone(), Worker::new(args.to_vec()));
+            let (queue, mut worker) = (queue.clone(), WorkerProcess::new(args.to_vec()));
             std::thread::spawn(move || {
                 loop {
                     let task = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();

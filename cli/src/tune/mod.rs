@@ -15,7 +15,7 @@ mod subject;
 mod tuner;
 mod worker;
 
-use self::child::{Pool, Worker};
+use self::child::{Pool, WorkerProcess};
 use self::pack::Task;
 use self::tuner::Tuner;
 use super::jobs::{self, Job};
@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) use self::worker::{Args as WorkerArgs, run as work};
+pub(super) use self::worker::{WorkerArgs, run as work};
 
 /// The most processes that compile, unless the user gives another number.
 const MOST_JOBS: usize = 8;
@@ -41,7 +41,7 @@ const LEAST: usize = 4;
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct TuneArgs {
     #[command(flatten)]
     asked: jobs::Asked,
     /// cuda:N. To try the search without a GPU, sim or sim:ARCH: there, warp instructions counted by the simulator
@@ -96,7 +96,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-impl Args {
+impl TuneArgs {
     /// Whether worker processes are started that measure.
     pub(super) fn has_workers(&self) -> bool {
         self.pack.is_none() && self.replay.is_none()
@@ -104,7 +104,7 @@ impl Args {
 }
 
 /// Runs the search, or one of the other modes.
-pub(super) fn run(args: &Args) -> Result<bool> {
+pub(super) fn run(args: &TuneArgs) -> Result<bool> {
     if !(args.share > 0.0 && args.share <= 1.0) {
         bail!("--share is more than 0 and at most 1");
     }
@@ -148,7 +148,7 @@ pub(super) fn run(args: &Args) -> Result<bool> {
 }
 
 /// The tuner for a device.
-fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
+fn tuner<'a>(args: &'a TuneArgs, device: &Device) -> Result<Tuner<'a>> {
     let machine = device.machine().with_context(|| {
         format!(
             "`tune` measures GPUs, and {device} is none: name one, such as --device cuda:0, of which `atlas doctor` says whether it is \
@@ -167,7 +167,7 @@ fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
         gpu: device.name().to_owned(),
         measured: measured_text(device),
         pool: Arc::new(Pool::new(workers(args.jobs, cores), &to_worker)),
-        worker: Worker::new(to_worker),
+        worker: WorkerProcess::new(to_worker),
         opened: None,
         busy: Duration::ZERO,
         is_gone: false,
@@ -175,7 +175,7 @@ fn tuner<'a>(args: &'a Args, device: &Device) -> Result<Tuner<'a>> {
     })
 }
 
-fn jobs(args: &Args) -> Result<Vec<Job>> {
+fn jobs(args: &TuneArgs) -> Result<Vec<Job>> {
     let jobs = args.asked.jobs()?;
     match args.draw {
         None => Ok(jobs),

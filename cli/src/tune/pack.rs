@@ -24,11 +24,11 @@ pub(super) struct Task {
 }
 
 /// The problems of one kernel and specialization, each with its candidates.
-struct SpecializationClass {
+struct ClassCandidates {
     of: Vec<(Job, Vec<Config>)>,
 }
 
-impl SpecializationClass {
+impl ClassCandidates {
     /// All candidates, each once.
     fn configs(&self) -> Vec<Config> {
         let mut all: Vec<Config> = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
         );
     }
     files::check(file).with_context(|| format!("--pack: cannot write {}", file.display()))?;
-    let mut classes: Vec<SpecializationClass> = Vec::new();
+    let mut classes: Vec<ClassCandidates> = Vec::new();
     for job in jobs {
         let candidates = match ranked(job, on.machine, records) {
             Ok(candidates) => candidates,
@@ -60,10 +60,10 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
             }
         };
         let first = candidates.iter().take(measured(candidates.len(), share)).map(|c| c.config.clone()).collect();
-        let same = |c: &&mut SpecializationClass| c.of[0].0.def.name == job.def.name && c.of[0].0.spec == job.spec;
+        let same = |c: &&mut ClassCandidates| c.of[0].0.def.name == job.def.name && c.of[0].0.spec == job.spec;
         match classes.iter_mut().find(same) {
             Some(class) => class.of.push((job.clone(), first)),
-            None => classes.push(SpecializationClass { of: vec![(job.clone(), first)] }),
+            None => classes.push(ClassCandidates { of: vec![(job.clone(), first)] }),
         }
     }
     let assembler = Assembler { ptxas: ptxas::find(), cubin: false };

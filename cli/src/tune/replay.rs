@@ -51,7 +51,7 @@ impl Regrets {
 
 /// The regrets of one kernel, or of all.
 #[derive(Default)]
-struct Row {
+struct KernelRegrets {
     tuned: Regrets,
     held_out: Regrets,
     model: Regrets,
@@ -89,7 +89,7 @@ impl Size {
 
 /// Replays all records of a folder.
 pub(super) fn run(folder: &Path, machine: Machine, share: f64, seed: u64, json: bool) -> Result<bool> {
-    let (mut rows, mut all) = (BTreeMap::new(), Row::default());
+    let (mut rows, mut all) = (BTreeMap::new(), KernelRegrets::default());
     for (_, record) in file::records(folder, "--replay")? {
         let record = record?;
         let row = replay(&record, machine, share, seed).with_context(|| record.kernel.clone())?;
@@ -106,12 +106,12 @@ pub(super) fn run(folder: &Path, machine: Machine, share: f64, seed: u64, json: 
     Ok(true)
 }
 
-fn replay(record: &Record, machine: Machine, share: f64, seed: u64) -> Result<Row> {
+fn replay(record: &Record, machine: Machine, share: f64, seed: u64) -> Result<KernelRegrets> {
     let machine = record.sizes.first().map_or(machine, |size| machine_of(size, machine));
     let mut sizes = record.sizes.iter().map(|s| size(record, s, machine)).collect::<Result<Vec<_>>>()?;
     sizes.shuffle(&mut StdRng::seed_from_u64(seed));
     let (tuned, held_out) = sizes.split_at((sizes.len() as f64 * TUNED) as usize);
-    let (mut records, mut row) = (Records::none(&record.gpu), Row::default());
+    let (mut records, mut row) = (Records::none(&record.gpu), KernelRegrets::default());
     let mut so_far = Record { sizes: Vec::new(), ..record.clone() };
     for s in tuned {
         let candidates = ranked(&s.job, machine, &records)?;
@@ -175,10 +175,10 @@ fn size(record: &Record, size: &TunedSize, machine: Machine) -> Result<Size> {
     Ok(Size { job, size: size.clone(), us })
 }
 
-fn print(rows: &BTreeMap<String, Row>, json: bool) {
-    let figures = |r: &Row| [&r.tuned, &r.held_out, &r.model, &r.bundled].map(Regrets::figures);
+fn print(rows: &BTreeMap<String, KernelRegrets>, json: bool) {
+    let figures = |r: &KernelRegrets| [&r.tuned, &r.held_out, &r.model, &r.bundled].map(Regrets::figures);
     if json {
-        let row = |(kernel, r): (&String, &Row)| {
+        let row = |(kernel, r): (&String, &KernelRegrets)| {
             let [tuned, held_out, model, bundled] = figures(r);
             json!({
                 "kernel": kernel, "tuned": r.tuned.0.len(), "held_out": r.held_out.0.len(),

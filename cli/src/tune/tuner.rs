@@ -3,10 +3,10 @@
 use super::super::gpu_lock;
 use super::super::jobs::Job;
 use super::super::print::{say, tell};
-use super::child::{Answer, Pool, Worker};
+use super::child::{Answer, Pool, WorkerProcess};
 use super::pack::Task;
 use super::search::{Times, halving};
-use super::{Args, build_request, file, measured, of_other_sizes, ranked, show};
+use super::{TuneArgs, build_request, file, measured, of_other_sizes, ranked, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::{Config, Kernel};
@@ -28,7 +28,7 @@ const AHEAD: usize = 3;
 const LAG: usize = AHEAD + 2;
 
 /// A size with compiled candidates.
-struct Ready {
+struct ReadyTask {
     job: Job,
     candidates: Vec<Candidate>,
     /// The indices of the candidates to measure, and of those that failed to compile.
@@ -55,14 +55,14 @@ enum End {
 
 /// The search on one GPU.
 pub(super) struct Tuner<'a> {
-    pub(super) args: &'a Args,
+    pub(super) args: &'a TuneArgs,
     pub(super) machine: Machine,
     pub(super) device: Device,
     pub(super) gpu: String,
     /// Date, driver, clocks and compiler.
     pub(super) measured: String,
     pub(super) pool: Arc<Pool>,
-    pub(super) worker: Worker,
+    pub(super) worker: WorkerProcess,
     /// The job whose tensors the worker holds, and the microseconds that a copy of the same number of bytes takes.
     pub(super) opened: Option<(String, f64)>,
     /// The total time that the measuring worker was busy.
@@ -167,7 +167,7 @@ impl Tuner<'_> {
         tasks: Vec<Task>,
         todo: Vec<usize>,
         done: Receiver<usize>,
-    ) -> (JoinHandle<()>, Receiver<(usize, Result<Ready>)>) {
+    ) -> (JoinHandle<()>, Receiver<(usize, Result<ReadyTask>)>) {
         let (sender, ready) = sync_channel(AHEAD);
         let (pool, machine, share) = (self.pool.clone(), self.machine, self.args.share);
         let (folder, gpu) = (self.args.records.clone(), self.gpu.clone());
@@ -220,8 +220,8 @@ impl Tuner<'_> {
     }
 
     /// Measures a size and records it. `None` if the time limit was reached before all its candidates were tried.
-    fn tune(&mut self, ready: &Ready) -> Result<Option<Tuned>> {
-        let Ready { job, candidates, first, failed } = ready;
+    fn tune(&mut self, ready: &ReadyTask) -> Result<Option<Tuned>> {
+        let ReadyTask { job, candidates, first, failed } = ready;
         let mut failed = failed.clone();
         let mut times: BTreeMap<usize, Times> = BTreeMap::new();
         match self.measure(job, candidates, first, &mut times, &mut failed)? {
@@ -447,7 +447,7 @@ pub(super) fn cost(c: &Candidate) -> Option<f64> {
 }
 
 /// Ranks a problem's configs and compiles those that are measured: a share of the first ones, or those of a pack.
-fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &Pool) -> Result<Ready> {
+fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &Pool) -> Result<ReadyTask> {
     let Task { job, only } = task;
     #[cfg(feature = "mutations")]
     assert!(std::env::var("ATLAS_TUNE_FAULT").as_deref() != Ok("unready"), "planted");
@@ -465,5 +465,5 @@ fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &
             Answer::Refused(why) => failed.push((candidates[at].config.to_string(), why)),
         }
     }
-    Ok(Ready { job, candidates, first, failed })
+    Ok(ReadyTask { job, candidates, first, failed })
 }

@@ -29,7 +29,7 @@ const COPIED: usize = 1 << 29;
 
 /// The arguments that the parent passes.
 #[derive(clap::Args)]
-pub(in super::super) struct Args {
+pub(in super::super) struct WorkerArgs {
     /// cuda:N.
     #[arg(long)]
     device: String,
@@ -40,7 +40,7 @@ pub(in super::super) struct Args {
 
 /// Serves requests until its input ends. If the device fails, the process exits, because no later answer would be
 /// reliable.
-pub(in super::super) fn run(args: &Args) -> Result<bool> {
+pub(in super::super) fn run(args: &WorkerArgs) -> Result<bool> {
     let mut worker = Worker::new(args)?;
     let mut out = std::io::stdout();
     for line in requests() {
@@ -90,7 +90,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(args: &Args) -> Result<Worker> {
+    fn new(args: &WorkerArgs) -> Result<Worker> {
         #[cfg(feature = "mutations")]
         if std::env::var("ATLAS_TUNE_FAULT").is_ok_and(|fault| fault == "closed") {
             bail!("the device is taken");
@@ -145,8 +145,8 @@ impl Worker {
         }
         match stages::image((*kernel).clone(), &config.schedule, self.machine.into()) {
             Ok(image) => Ok(self.store.put(&key, image)),
-            Err(stages::Failure::Refused(reason)) => bail!("{reason}"),
-            Err(stages::Failure::Other(e)) => Err(e),
+            Err(stages::CompileFailure::Refused(reason)) => bail!("{reason}"),
+            Err(stages::CompileFailure::Other(e)) => Err(e),
         }
     }
 

@@ -45,7 +45,7 @@ pub struct Rates {
 }
 
 /// One row per compute capability: what its GPUs hold, with the multiprocessors and the L2 cache of the usual one.
-struct Row {
+struct MachineRow {
     sm: u32,
     /// In KiB, of a CTA and of a multiprocessor.
     shared: (u32, u32),
@@ -65,23 +65,37 @@ const fn rates(tensor: u32, dram_tenths: u32, l2_bytes: u32, ctas: u32) -> Rates
 /// generation gets the share of its data sheet's DRAM bandwidth that Hopper gets of its own, for the clock and the number of
 /// multiprocessors that stand beside it. Kernels use no tensor core instruction of data centers that came after Hopper, so
 /// those count as Hopper's.
-const ROWS: [Row; 10] = [
-    Row { sm: 80, shared: (163, 164), threads: 2048, sms: 108, l2: 41_943_040, rates: rates(920, 120, 28, 32) },
+const ROWS: [MachineRow; 10] = [
+    MachineRow { sm: 80, shared: (163, 164), threads: 2048, sms: 108, l2: 41_943_040, rates: rates(920, 120, 28, 32) },
     // 600 GB/s for 72 at 1.70 GHz.
-    Row { sm: 86, shared: (99, 100), threads: 1536, sms: 72, l2: 6_291_456, rates: rates(460, 43, 16, 16) },
+    MachineRow { sm: 86, shared: (99, 100), threads: 1536, sms: 72, l2: 6_291_456, rates: rates(460, 43, 16, 16) },
     // 205 GB/s for 16 at 1.3 GHz.
-    Row { sm: 87, shared: (163, 164), threads: 1536, sms: 16, l2: 4_194_304, rates: rates(920, 80, 28, 16) },
-    Row { sm: 89, shared: (99, 100), threads: 1536, sms: 128, l2: 75_497_472, rates: rates(230, 30, 16, 24) },
-    Row { sm: 90, shared: (227, 228), threads: 2048, sms: 132, l2: 52_428_800, rates: rates(1600, 163, 60, 32) },
+    MachineRow { sm: 87, shared: (163, 164), threads: 1536, sms: 16, l2: 4_194_304, rates: rates(920, 80, 28, 16) },
+    MachineRow { sm: 89, shared: (99, 100), threads: 1536, sms: 128, l2: 75_497_472, rates: rates(230, 30, 16, 24) },
+    MachineRow { sm: 90, shared: (227, 228), threads: 2048, sms: 132, l2: 52_428_800, rates: rates(1600, 163, 60, 32) },
     // 8 TB/s for 148 at 1.97 GHz, and so the next.
-    Row { sm: 100, shared: (227, 228), threads: 2048, sms: 148, l2: 132_644_864, rates: rates(1600, 217, 60, 32) },
-    Row { sm: 103, shared: (227, 228), threads: 2048, sms: 148, l2: 132_644_864, rates: rates(1600, 217, 60, 32) },
+    MachineRow {
+        sm: 100,
+        shared: (227, 228),
+        threads: 2048,
+        sms: 148,
+        l2: 132_644_864,
+        rates: rates(1600, 217, 60, 32),
+    },
+    MachineRow {
+        sm: 103,
+        shared: (227, 228),
+        threads: 2048,
+        sms: 148,
+        l2: 132_644_864,
+        rates: rates(1600, 217, 60, 32),
+    },
     // 273 GB/s for 20 at 1.57 GHz.
-    Row { sm: 110, shared: (227, 228), threads: 2048, sms: 20, l2: 33_554_432, rates: rates(1600, 68, 60, 24) },
+    MachineRow { sm: 110, shared: (227, 228), threads: 2048, sms: 20, l2: 33_554_432, rates: rates(1600, 68, 60, 24) },
     // 1.79 TB/s for 170 at 2.41 GHz; half rate where sums are single precision, as on 89.
-    Row { sm: 120, shared: (99, 100), threads: 1536, sms: 170, l2: 100_663_296, rates: rates(230, 35, 16, 24) },
+    MachineRow { sm: 120, shared: (99, 100), threads: 1536, sms: 170, l2: 100_663_296, rates: rates(230, 35, 16, 24) },
     // 273 GB/s for 48 at 2.4 GHz.
-    Row { sm: 121, shared: (99, 100), threads: 1536, sms: 48, l2: 25_165_824, rates: rates(230, 19, 16, 24) },
+    MachineRow { sm: 121, shared: (99, 100), threads: 1536, sms: 48, l2: 25_165_824, rates: rates(230, 19, 16, 24) },
 ];
 
 /// 32-bit registers of a multiprocessor, in every generation so far.
@@ -90,13 +104,13 @@ const REGISTERS: u32 = 65536;
 impl Machine {
     /// The GPUs of the table.
     pub fn all() -> Vec<Machine> {
-        ROWS.iter().map(Row::machine).collect()
+        ROWS.iter().map(MachineRow::machine).collect()
     }
 
     /// The GPU of the table that is nearest to one of this compute capability (times ten): the latest that is not later.
     /// None if all are later.
     pub fn nearest(sm: u32) -> Option<Machine> {
-        ROWS.iter().rev().find(|r| r.sm <= sm).map(Row::machine)
+        ROWS.iter().rev().find(|r| r.sm <= sm).map(MachineRow::machine)
     }
 
     /// The most shared memory that one CTA has on any GPU that runs this target, in bytes: what code for it may use
@@ -121,7 +135,7 @@ impl Machine {
     }
 }
 
-impl Row {
+impl MachineRow {
     fn machine(&self) -> Machine {
         let target = Target::for_capability(self.sm / 10, self.sm % 10);
         Machine {

@@ -17,15 +17,15 @@ pub struct Target {
 
 /// What is known of a target.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct TargetRow {
     target: Target,
     /// Lowest PTX version that knows it.
     ptx: (u32, u32),
     has: Capabilities,
 }
 
-const fn row(sm: u32, specific: bool, ptx: (u32, u32), has: Capabilities) -> Row {
-    Row { target: Target { sm, specific }, ptx, has }
+const fn row(sm: u32, specific: bool, ptx: (u32, u32), has: Capabilities) -> TargetRow {
+    TargetRow { target: Target { sm, specific }, ptx, has }
 }
 
 const AMPERE: Capabilities = Capabilities::of(&[CpAsync, MmaHalf, MmaTf32]);
@@ -35,7 +35,7 @@ const HOPPER: Capabilities = AMPERE.and(&[MmaF64, Stmatrix, Clusters, Tma]);
 ///
 /// `wgmma` is in no target but `sm_90a`, `tcgen05` in that of data-center Blackwell alone: a later number is not a larger
 /// instruction set (PTX ISA 8.7, target notes of each instruction).
-const ROWS: [Row; 6] = [
+const ROWS: [TargetRow; 6] = [
     row(80, false, (7, 1), AMPERE),
     row(89, false, (7, 8), AMPERE),
     row(90, false, (7, 8), HOPPER),
@@ -102,19 +102,19 @@ impl Target {
         self.row().map(|r| r.ptx)
     }
 
-    fn row(self) -> Option<Row> {
+    fn row(self) -> Option<TargetRow> {
         rows().find(|r| r.target == self)
     }
 }
 
 #[cfg(not(test))]
-fn rows() -> impl Iterator<Item = Row> {
+fn rows() -> impl Iterator<Item = TargetRow> {
     ROWS.into_iter()
 }
 
 /// The table, and the row that a test makes up.
 #[cfg(test)]
-fn rows() -> impl Iterator<Item = Row> {
+fn rows() -> impl Iterator<Item = TargetRow> {
     ROWS.into_iter().chain(tests::MADE_UP.get())
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
     thread_local! {
         /// A target that no vendor has.
-        pub(super) static MADE_UP: Cell<Option<Row>> = const { Cell::new(None) };
+        pub(super) static MADE_UP: Cell<Option<TargetRow>> = const { Cell::new(None) };
     }
 
     #[test]

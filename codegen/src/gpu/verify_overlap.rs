@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a walk knows.
 #[derive(Default)]
-struct Walk {
+struct OverlapState {
     /// Ruined buffers, and which write did it.
     ruined: BTreeMap<Buffer, Buffer>,
     /// Every buffer seen.
@@ -43,7 +43,7 @@ impl Verifier<'_> {
         let k = self.kernel;
         let mut users: BTreeMap<Buffer, Role> = BTreeMap::new();
         for (role, data) in &k.roles {
-            let mut walk = Walk::default();
+            let mut walk = OverlapState::default();
             self.overlap_block(data.body, &mut walk, 0);
             for (line, column, read, written) in walk.errors {
                 let (read, written) = (&k.buffers[read].name, &k.buffers[written].name);
@@ -72,7 +72,7 @@ impl Verifier<'_> {
         matches!((range(a), range(b)), (Some(x), Some(y)) if x.0 < y.1 && y.0 < x.1)
     }
 
-    fn overlap_block(&self, block: Block, walk: &mut Walk, depth: u32) {
+    fn overlap_block(&self, block: Block, walk: &mut OverlapState, depth: u32) {
         let k = self.kernel;
         for &inst in &k.blocks[block].insts {
             let op = &k.insts[inst];

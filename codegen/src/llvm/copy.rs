@@ -1,7 +1,7 @@
 //! Copies of tiles from global to shared memory. Chunks of rows are distributed over the threads in turn.
 
 use super::coords::Masked;
-use super::global::{AxisStride, View};
+use super::global::{AxisStride, GlobalView};
 use super::{Emitter, R, element};
 use crate::error::CompileError;
 use crate::gpu::{BufferData, COPIED_AT_ONCE, Cache, CopyAtom, SharedRef, Slice};
@@ -19,7 +19,7 @@ struct Copy<'c> {
     /// Chunks of the tile.
     total: u32,
     buffer: BufferData,
-    view: View<'c>,
+    view: GlobalView<'c>,
     checks: Vec<(u8, Slice, Dim)>,
     to: SharedRef,
 }
@@ -63,7 +63,7 @@ impl Copy<'_> {
 }
 
 /// Chunks of a thread, whose addresses are computed from one another.
-struct Run<'c> {
+struct ChunkRun<'c> {
     /// Row and column of the first.
     row: Masked<'c>,
     col: Masked<'c>,
@@ -187,14 +187,14 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// The sources of the chunks from one on. Its number is at most `last`.
-    fn run(&self, c: &Copy<'c>, first: IntValue<'c>, last: u32) -> R<Run<'c>> {
+    fn run(&self, c: &Copy<'c>, first: IntValue<'c>, last: u32) -> R<ChunkRun<'c>> {
         let in_row = c.in_row();
         let row = self.b.build_int_unsigned_div(first, self.i32(i64::from(in_row)), "")?;
         let rest = self.b.build_int_unsigned_rem(first, self.i32(i64::from(in_row)), "")?;
         let col = self.b.build_int_mul(rest, self.i32(i64::from(c.per)), "")?;
         // The bits that a number below another may set.
         let below = |end: u32| end.checked_next_power_of_two().map_or(u32::MAX, |n| n - 1);
-        let run = Run {
+        let run = ChunkRun {
             row: Masked { value: row, bits: below(last / in_row + 1) },
             col: Masked { value: col, bits: below(in_row * c.per) & !(c.per - 1) },
             row_starts: (0, self.row_start(c, row, col)?),
@@ -215,7 +215,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// The chunk that is this many rows and columns after the first of a run.
-    fn chunk(&mut self, c: &Copy<'c>, run: &mut Run<'c>, (rows, cols): (u32, u32)) -> R<Chunk<'c>> {
+    fn chunk(&mut self, c: &Copy<'c>, run: &mut ChunkRun<'c>, (rows, cols): (u32, u32)) -> R<Chunk<'c>> {
         let layout = &c.buffer.layout;
         let moved = |e: &Self, at: Masked<'c>, by: u32| -> R<IntValue<'c>> {
             Ok(if by == 0 { at.value } else { e.b.build_int_add(at.value, e.i32(i64::from(by)), "")? })

@@ -37,7 +37,7 @@ pub(super) struct Masks<'c> {
 }
 
 /// The tensor side of an access.
-pub(super) struct View<'c> {
+pub(super) struct GlobalView<'c> {
     pub(super) dtype: DType,
     /// True if the kernel does not write the tensor.
     pub(super) read_only: bool,
@@ -89,7 +89,7 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    pub(super) fn view(&mut self, param: Param, slices: &[Slice]) -> R<View<'c>> {
+    pub(super) fn view(&mut self, param: Param, slices: &[Slice]) -> R<GlobalView<'c>> {
         let kind = self.k.params[param].kind.clone();
         let ParamKind::Tensor { dtype, strides, .. } = &kind else {
             return Err(CompileError::bug("a scalar has no elements"));
@@ -107,7 +107,7 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         let origin = self.offset_pointer(*dtype, base, offset)?;
-        Ok(View { dtype: *dtype, read_only: kind.is_read_only(), base, origin, strides: tile_strides })
+        Ok(GlobalView { dtype: *dtype, read_only: kind.is_read_only(), base, origin, strides: tile_strides })
     }
 
     pub(super) fn offset_pointer(
@@ -240,7 +240,7 @@ impl<'c> Emitter<'c, '_> {
     /// Address of a register's element.
     fn element_pointer(
         &mut self,
-        view: &View<'c>,
+        view: &GlobalView<'c>,
         layout: &Fragment,
         thread: PointerValue<'c>,
         reg: u32,
@@ -252,7 +252,7 @@ impl<'c> Emitter<'c, '_> {
     /// Address of a register's element, without a constant number of elements.
     fn element_address(
         &mut self,
-        view: &View<'c>,
+        view: &GlobalView<'c>,
         layout: &Fragment,
         thread: PointerValue<'c>,
         reg: u32,
@@ -281,7 +281,7 @@ impl<'c> Emitter<'c, '_> {
         Ok((at, fixed))
     }
 
-    fn thread_pointer(&mut self, view: &View<'c>, layout: &Fragment) -> R<PointerValue<'c>> {
+    fn thread_pointer(&mut self, view: &GlobalView<'c>, layout: &Fragment) -> R<PointerValue<'c>> {
         let mut sum = self.cx.i64_type().const_zero();
         for axis in 0..view.strides.len() {
             let c = self.thread_coord(layout, axis as u8)?;

@@ -12,14 +12,14 @@ use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 type Addresses<'c> = Vec<((IntValue<'c>, u32), (u32, PointerValue<'c>))>;
 
 /// The position of an operand `[outer, k]` in shared memory, where `outer` is M or N.
-struct Source<'r, 'c> {
+struct OperandSource<'r, 'c> {
     from: &'r SharedRef,
     side: Side,
     /// An offset in bytes.
     further: Option<IntValue<'c>>,
 }
 
-impl Source<'_, '_> {
+impl OperandSource<'_, '_> {
     /// True if K is the axis of the buffer's rows.
     fn is_k_contiguous(&self) -> bool {
         (self.side == Side::Left) != self.from.transposed
@@ -44,7 +44,7 @@ impl<'c> Emitter<'c, '_> {
         let result = result.ok_or_else(|| CompileError::bug("a load without a result"))?;
         let (dtype, layout) = self.k.tile(result);
         let layout = layout.clone();
-        let mut source = Source { from, side, further: None };
+        let mut source = OperandSource { from, side, further: None };
         if let Some((by, elements)) = further {
             let buffer = &self.k.buffers[from.buffer];
             let bytes = elements * if source.is_k_contiguous() { dtype.bytes() } else { buffer.layout.pitch };
@@ -64,13 +64,13 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// The number of positions along M or N in the buffer, from the rectangle's first on.
-    fn extent(&self, source: &Source<'_, 'c>) -> u32 {
+    fn extent(&self, source: &OperandSource<'_, 'c>) -> u32 {
         let l = &self.k.buffers[source.from.buffer].layout;
         if source.is_k_contiguous() { l.rows - source.from.origin.0 } else { l.cols - source.from.origin.1 }
     }
 
     /// Words of two elements, four for each 16 positions along M or N.
-    fn load_by_blocks(&mut self, source: &Source<'_, 'c>, layout: &Fragment) -> R<Regs<'c>> {
+    fn load_by_blocks(&mut self, source: &OperandSource<'_, 'c>, layout: &Fragment) -> R<Regs<'c>> {
         let outer = source.side.outer();
         let (warp, most) = self.warp_place(layout, outer)?;
         let extent = self.extent(source);
@@ -86,7 +86,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Elements, each read on its own.
-    fn load_by_elements(&mut self, source: &Source<'_, 'c>, layout: &Fragment) -> R<Regs<'c>> {
+    fn load_by_elements(&mut self, source: &OperandSource<'_, 'c>, layout: &Fragment) -> R<Regs<'c>> {
         let outer = source.side.outer();
         let (warp, most) = self.warp_place(layout, outer)?;
         let extent = self.extent(source);
@@ -139,7 +139,7 @@ impl<'c> Emitter<'c, '_> {
     fn load_blocks(
         &mut self,
         made: &mut Addresses<'c>,
-        source: &Source<'_, 'c>,
+        source: &OperandSource<'_, 'c>,
         outer: (Masked<'c>, u32),
     ) -> R<Vec<IntValue<'c>>> {
         let (k_contiguous, buffer) = (source.is_k_contiguous(), self.k.buffers[source.from.buffer].clone());

@@ -5,30 +5,30 @@ use atlas_dsl::op::UnaryOp;
 
 /// Instructions of a thread, and those of them that the unit for special functions does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct InstructionCount {
     /// All of them.
     pub instructions: u32,
     /// Exponentials, reciprocals and roots.
     pub special: u32,
 }
 
-impl Count {
+impl InstructionCount {
     /// A correctly rounded division or square root: an approximation, steps of Newton's method, and a test for the cases that
     /// these do not reach.
-    pub const ROUNDED: Count = Count { instructions: 9, special: 1 };
+    pub const ROUNDED: InstructionCount = InstructionCount { instructions: 9, special: 1 };
 
     /// The instructions of a function of f32, in its approximate form if it has one and `shortly` is set; 1 if it needs no
     /// expansion.
-    pub fn of(op: UnaryOp, shortly: bool) -> Count {
-        let mut count = Count::default();
+    pub fn of(op: UnaryOp, shortly: bool) -> InstructionCount {
+        let mut count = InstructionCount::default();
         let short = if shortly { approximate(&mut count, op, ()) } else { None };
         match short.or_else(|| precise(&mut count, op, ())) {
             Some(()) => count,
-            None => Count { instructions: 1, special: 0 },
+            None => InstructionCount { instructions: 1, special: 0 },
         }
     }
 
-    fn plus(&mut self, other: Count) {
+    fn plus(&mut self, other: InstructionCount) {
         self.instructions += other.instructions;
         self.special += other.special;
     }
@@ -43,12 +43,12 @@ macro_rules! count {
     };
 }
 
-const ONE: Count = Count { instructions: 1, special: 0 };
-const SPECIAL: Count = Count { instructions: 1, special: 1 };
+const ONE: InstructionCount = InstructionCount { instructions: 1, special: 0 };
+const SPECIAL: InstructionCount = InstructionCount { instructions: 1, special: 1 };
 /// A sign that is part of an instruction's operand.
-const FREE: Count = Count { instructions: 0, special: 0 };
+const FREE: InstructionCount = InstructionCount { instructions: 0, special: 0 };
 
-impl Arith for Count {
+impl Arith for InstructionCount {
     type F = ();
     type I = ();
     type B = ();
@@ -66,8 +66,8 @@ impl Arith for Count {
         sub(_x, _y) ONE;
         mul(_x, _y) ONE;
         fma(_x, _y, _z) ONE;
-        div(_x, _y) Count::ROUNDED;
-        sqrt(_x) Count::ROUNDED;
+        div(_x, _y) InstructionCount::ROUNDED;
+        sqrt(_x) InstructionCount::ROUNDED;
         neg(_x) FREE;
         abs(_x) FREE;
         copysign(_x, _sign) ONE;
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_function_costs_what_its_expansion_has() {
         let count = |op, shortly| {
-            let Count { instructions, special } = Count::of(op, shortly);
+            let InstructionCount { instructions, special } = InstructionCount::of(op, shortly);
             (instructions, special)
         };
         assert_eq!(count(UnaryOp::Exp, true), (2, 1));

@@ -20,7 +20,7 @@ mod host;
 mod precise;
 
 pub use approximate::{approximate, divides_approximately, has_approximate};
-pub use count::Count;
+pub use count::InstructionCount;
 pub use host::Host;
 pub use precise::{SIN_COS_DOMAIN, precise};
 

@@ -21,7 +21,7 @@ struct Life {
     span: Option<(u32, u32)>,
 }
 
-struct Walk {
+struct LifetimeWalk {
     position: u32,
     lives: SecondaryMap<Buffer, Life>,
 }
@@ -34,7 +34,7 @@ pub(super) fn buffers_of(k: &Kernel, op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
     }
 }
 
-impl Walk {
+impl LifetimeWalk {
     fn touch(&mut self, b: Buffer) {
         let at = self.position;
         let life = &mut self.lives[b];
@@ -48,7 +48,7 @@ impl Walk {
                 Op::Loop { body, .. } | Op::Programs(body) => {
                     let start = self.position;
                     let before = self.lives.clone();
-                    let mut inner = Walk { position: start, lives: SecondaryMap::new() };
+                    let mut inner = LifetimeWalk { position: start, lives: SecondaryMap::new() };
                     inner.block(k, *body);
                     self.position = inner.position + 1;
                     for b in k.buffers.keys() {
@@ -121,7 +121,7 @@ pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), 
 /// Places all buffers, largest first, each at the lowest offset that no live neighbour occupies.
 pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let machine = cx.machine;
-    let mut walk = Walk { position: 0, lives: SecondaryMap::new() };
+    let mut walk = LifetimeWalk { position: 0, lives: SecondaryMap::new() };
     for role in k.roles.values() {
         walk.block(k, role.body);
     }

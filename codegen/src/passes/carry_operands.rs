@@ -51,7 +51,7 @@ use std::collections::BTreeMap;
 pub fn carry_operands(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     for block in k.blocks.keys().collect::<Vec<_>>() {
         for inst in k.blocks[block].insts.clone() {
-            let Some(head) = Head::of(k, inst) else { continue };
+            let Some(head) = LoopHead::of(k, inst) else { continue };
             let has = registers_with_operands(k.threads, k.occupancy);
             let needs = peak_registers(k) + head.words(k);
             let loc = k.locs[inst];
@@ -68,7 +68,7 @@ pub fn carry_operands(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
 }
 
 /// The part of a loop before its first product.
-struct Head {
+struct LoopHead {
     body: Block,
     bounds: (Value, Value),
     wait: Inst,
@@ -82,8 +82,8 @@ struct Head {
     release: usize,
 }
 
-impl Head {
-    fn of(k: &Kernel, inst: Inst) -> Option<Head> {
+impl LoopHead {
+    fn of(k: &Kernel, inst: Inst) -> Option<LoopHead> {
         let Op::Loop { lo, hi, body, .. } = k.insts[inst] else { return None };
         let insts = &k.blocks[body].insts;
         // An asynchronous product still reads its stage when the instruction after it runs.
@@ -117,7 +117,7 @@ impl Head {
             .flat_map(|&i| k.insts[i].buffers().0)
             .all(|b| k.rings[ring].buffers.contains(&b) || !written(&b));
         let fits = k.rings[ring].stages > 1 && refilled && multiplies && kept && release >= free;
-        fits.then_some(Head { body, bounds: (lo, hi), wait: *wait, token, loads, len, free, release })
+        fits.then_some(LoopHead { body, bounds: (lo, hi), wait: *wait, token, loads, len, free, release })
     }
 
     /// Registers of a thread that the operands take.

@@ -91,7 +91,7 @@ enum Storage {
 
 /// An access not yet ordered by a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Access {
+struct UnorderedAccess {
     place: Storage,
     rect: Rect,
     write: bool,
@@ -105,11 +105,11 @@ struct Access {
 /// What is unordered at a point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct State {
-    open: BTreeSet<Access>,
+    open: BTreeSet<UnorderedAccess>,
 }
 
 /// The block that a block's operation stands in, and where.
-type Around = Option<(Block, usize)>;
+type ParentPosition = Option<(Block, usize)>;
 
 /// Inserts the barriers of every role.
 pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -165,7 +165,14 @@ fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
 }
 
 /// The state at the head of the body that a loop repeats, found by iterating up.
-fn repeated(k: &mut Kernel, inst: Inst, body: Block, around: Around, state: &State, known: &mut Known) -> Repeated {
+fn repeated(
+    k: &mut Kernel,
+    inst: Inst,
+    body: Block,
+    around: ParentPosition,
+    state: &State,
+    known: &mut Known,
+) -> Repeated {
     let key = (inst, state.clone());
     if let Some(found) = known.found.get(&key) {
         return found.clone();
@@ -185,7 +192,7 @@ fn repeated(k: &mut Kernel, inst: Inst, body: Block, around: Around, state: &Sta
 }
 
 /// Walks a block from a state; with `write`, inserts what it finds missing. How many barriers are missing, in the text.
-fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: bool, known: &mut Known) -> usize {
+fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, write: bool, known: &mut Known) -> usize {
     let mut missing = 0;
     let insts = k.blocks[b].insts.clone();
     let mut out: Vec<Inst> = Vec::with_capacity(insts.len());
@@ -239,8 +246,8 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
             Op::Acquire(ring, _) => {
                 let members = k.rings[*ring].buffers.clone();
                 let (several, by_engine) = (k.rings[*ring].stages > 1, k.rings[*ring].filled_by == Mover::Engine);
-                let is_member = |a: &Access| members.iter().any(|&m| Storage::Shared(m) == a.place);
-                let held = |a: &Access| (by_engine || several && a.held.is_some()) && is_member(a);
+                let is_member = |a: &UnorderedAccess| members.iter().any(|&m| Storage::Shared(m) == a.place);
+                let held = |a: &UnorderedAccess| (by_engine || several && a.held.is_some()) && is_member(a);
                 let conflict = state
                     .open
                     .iter()
@@ -252,7 +259,7 @@ fn block(k: &mut Kernel, b: Block, around: Around, state: &mut State, write: boo
             }
             Op::Release(token) => {
                 let open = std::mem::take(&mut state.open);
-                let free = |a: Access| Access { held: a.held.filter(|t| t != token), ..a };
+                let free = |a: UnorderedAccess| UnorderedAccess { held: a.held.filter(|t| t != token), ..a };
                 state.open = open.into_iter().map(free).collect();
             }
             Op::Barrier => state.open.clear(),
@@ -322,7 +329,7 @@ fn commits_within(k: &Kernel, inst: Inst) -> bool {
 
 /// How many commits may still be pending when the stage waited for must be complete: the n-th wait for a ring is for its
 /// n-th commit.
-fn younger_commits(k: &Kernel, around: Around, insts: &[Inst], at: usize, ring: Ring) -> u32 {
+fn younger_commits(k: &Kernel, around: ParentPosition, insts: &[Inst], at: usize, ring: Ring) -> u32 {
     let commits = |insts: &[Inst]| count(k, insts, |op| matches!(op, Op::Commit(r, _) if *r == ring));
     let waits = |insts: &[Inst]| count(k, insts, |op| matches!(op, Op::Wait(r, _) if *r == ring));
     // Of a pipelined ring so many are committed and not waited for at the head of an iteration, if each adds one.
@@ -348,7 +355,7 @@ fn count(k: &Kernel, insts: &[Inst], is: impl Fn(&Op) -> bool) -> u32 {
 
 /// The accesses that a barrier must order. Ring buffers are left to the ring's protocol when they are
 /// filled; reads of them are recorded, so that the next `acquire` sees them.
-fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
+fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<UnorderedAccess> {
     // Padding is read and written too: up to the atoms' blocks.
     let rect = |r: &SharedRef, rows: u32, cols: u32| {
         let (rows, cols) = if r.transposed { (cols, rows) } else { (rows, cols) };
@@ -370,7 +377,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(r.buffer),
             };
             let private = layout.filter(|_| !by_matrix).and_then(|l| private(l, r));
-            vec![Access { place: Storage::Shared(r.buffer), rect, write: false, private, held: r.token }]
+            vec![UnorderedAccess { place: Storage::Shared(r.buffer), rect, write: false, private, held: r.token }]
         }
         Op::StoreShared { to, value } => {
             let shape = &k.tile(*value).1.shape;
@@ -379,13 +386,19 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
                 _ => whole(to.buffer),
             };
             let private = if by_matrix { None } else { private(k.tile(*value).1, to) };
-            vec![Access { place: Storage::Shared(to.buffer), rect, write: true, private, held: None }]
+            vec![UnorderedAccess { place: Storage::Shared(to.buffer), rect, write: true, private, held: None }]
         }
         Op::ZeroShared(b) => {
-            vec![Access { place: Storage::Shared(*b), rect: whole(*b), write: true, private: None, held: None }]
+            vec![UnorderedAccess {
+                place: Storage::Shared(*b),
+                rect: whole(*b),
+                write: true,
+                private: None,
+                held: None,
+            }]
         }
         Op::LoadMatrix { from, .. } => {
-            vec![Access {
+            vec![UnorderedAccess {
                 place: Storage::Shared(from.buffer),
                 rect: rest(from),
                 write: false,
@@ -402,7 +415,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
         },
         Op::Mma { a, b, .. } => {
             let shared = |o: &Operand| match o {
-                Operand::Shared(r) => Some(Access {
+                Operand::Shared(r) => Some(UnorderedAccess {
                     place: Storage::Shared(r.buffer),
                     rect: rest(r),
                     write: false,
@@ -423,16 +436,16 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<Access> {
 }
 
 /// An access to a tensor that the kernel writes.
-fn tensor(k: &Kernel, param: Param, slices: &[Slice], tile: Option<Value>, write: bool) -> Vec<Access> {
+fn tensor(k: &Kernel, param: Param, slices: &[Slice], tile: Option<Value>, write: bool) -> Vec<UnorderedAccess> {
     let layout = tile.and_then(|v| k.values[v].ty.tile()).map(|(_, l)| l);
     // Tiles of one size are the same or lie apart; spans at an offset may overlap. Of threads that hold the same
     // element, the same one stores it.
     let apart = !slices.iter().any(|s| matches!(s, Slice::Span { .. }));
     let private = layout.filter(|l| apart && (write || is_own(l))).map(|l| format!("{} {slices:?}", l.canonical()));
-    vec![Access { place: Storage::Tensor(param), rect: (0, 0, 1, 1), write, private, held: None }]
+    vec![UnorderedAccess { place: Storage::Tensor(param), rect: (0, 0, 1, 1), write, private, held: None }]
 }
 
-/// The key of [`Access::private`]; `None` if some element belongs to several threads.
+/// The key of [`UnorderedAccess::private`]; `None` if some element belongs to several threads.
 fn private(layout: &Fragment, at: &SharedRef) -> Option<String> {
     is_own(layout).then(|| format!("{} {:?} {}", layout.canonical(), at.origin, at.transposed))
 }
@@ -452,7 +465,7 @@ fn shares_bytes(k: &Kernel, a: Storage, b: Storage) -> bool {
     }
 }
 
-fn conflicts(k: &Kernel, x: &Access, y: &Access) -> bool {
+fn conflicts(k: &Kernel, x: &UnorderedAccess, y: &UnorderedAccess) -> bool {
     if !x.write && !y.write {
         return false;
     }

@@ -52,7 +52,7 @@ pub fn lower_products(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError
         let mut out = Vec::new();
         let mut insts = std::mem::take(&mut k.blocks[block].insts).into_iter().peekable();
         while let Some(inst) = insts.next() {
-            let Some(product) = Product::of(k, inst) else {
+            let Some(product) = SynchronousProduct::of(k, inst) else {
                 out.push(inst);
                 continue;
             };
@@ -72,7 +72,7 @@ pub fn lower_products(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError
 }
 
 /// A product to be lowered.
-struct Product {
+struct SynchronousProduct {
     a: Operand,
     b: SharedRef,
     acc: Option<Value>,
@@ -83,15 +83,15 @@ struct Product {
     loc: Loc,
 }
 
-impl Product {
-    fn of(k: &Kernel, inst: Inst) -> Option<Product> {
+impl SynchronousProduct {
+    fn of(k: &Kernel, inst: Inst) -> Option<SynchronousProduct> {
         let Op::Mma { a, b: Operand::Shared(b), acc, atom, shape, accumulate: None } = k.insts[inst] else {
             return None;
         };
         let (dtype, layout) = k.values[k.results[inst][0]].ty.tile()?;
         let synchronous = atom.is_tensor_core() && !atom.row().asynchronous;
         let layout = layout.clone();
-        synchronous.then_some(Product { a, b, acc, atom, shape, dtype, layout, loc: k.locs[inst] })
+        synchronous.then_some(SynchronousProduct { a, b, acc, atom, shape, dtype, layout, loc: k.locs[inst] })
     }
 
     /// Appends the steps; returns the sum.

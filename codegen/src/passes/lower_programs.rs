@@ -41,9 +41,9 @@ pub fn lower_programs(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError
         let insts = std::mem::take(&mut k.blocks[body].insts);
         let loc = insts.first().map_or(Loc::default(), |&i| k.locs[i]);
         let map = k.index_map.clone();
-        let mut walk = Walk { k, map, loc, out: Vec::new(), counts: Vec::new(), values: BTreeMap::new() };
+        let mut walk = ProgramLowering { k, map, loc, out: Vec::new(), counts: Vec::new(), values: BTreeMap::new() };
         walk.role(insts, &coords);
-        let Walk { out, values, .. } = walk;
+        let ProgramLowering { out, values, .. } = walk;
         k.blocks[body].insts = out;
         replace(k, body, &values);
     }
@@ -60,7 +60,7 @@ fn replace(k: &mut Kernel, block: Block, values: &BTreeMap<Value, Value>) {
     }
 }
 
-struct Walk<'k> {
+struct ProgramLowering<'k> {
     k: &'k mut Kernel,
     map: IndexMap,
     loc: Loc,
@@ -72,7 +72,7 @@ struct Walk<'k> {
     values: BTreeMap<Value, Value>,
 }
 
-impl Walk<'_> {
+impl ProgramLowering<'_> {
     fn role(&mut self, insts: Vec<Inst>, coords: &[Value]) {
         if !coords.is_empty() {
             let number = self.int(Op::CtaNumber);

@@ -56,7 +56,7 @@ fn body_of_loop(op: &Op) -> Option<Block> {
 fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     // In a loop the fills of its own ring stand first, and what they wait for.
     let fixed = if in_loop { own_rings(k, &insts) } else { 0 };
-    let mut head = Head { k, insts: &insts, fixed, moved: Vec::new() };
+    let mut head = BlockHead { k, insts: &insts, fixed, moved: Vec::new() };
     // What stands behind a loop would be held through it.
     let end = insts.iter().position(|&i| body_of_loop(&k.insts[i]).is_some()).unwrap_or(insts.len());
     let (mut held, mut copied) = (0, 0);
@@ -87,7 +87,7 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
 }
 
 /// The instructions that go to the head of a block.
-struct Head<'k> {
+struct BlockHead<'k> {
     k: &'k Kernel,
     insts: &'k [Inst],
     /// The number of instructions that stay first in any case.
@@ -95,7 +95,7 @@ struct Head<'k> {
     moved: Vec<Inst>,
 }
 
-impl Head<'_> {
+impl BlockHead<'_> {
     /// Takes a unit, after the scalars that it needs, if it reads inputs at addresses that depend on scalars.
     fn take(&mut self, unit: &[Inst]) -> bool {
         let mut reads = Vec::new();

@@ -9,9 +9,9 @@ use syn::{Attribute, ExprPath, Visibility};
 /// One item of the macro's input.
 pub(crate) enum Item {
     /// `tile fn mean_square(z) { .. }`
-    TileFn(TileFn),
+    TileFn(TileFnSyntax),
     /// `kernel memory_read<T: Float>(..) tune { .. } { .. }`
-    Kernel(Kernel),
+    Kernel(KernelSyntax),
     /// `use math::{gelu2, silu as swish};`
     Use(Vec<Import>),
 }
@@ -47,12 +47,12 @@ pub(crate) fn path_key(path: &syn::Path) -> String {
 }
 
 /// A function of tiles.
-pub(crate) struct TileFn {
+pub(crate) struct TileFnSyntax {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) name: Ident,
     pub(crate) params: Vec<Ident>,
-    pub(crate) body: Vec<Stmt>,
+    pub(crate) body: Vec<StmtSyntax>,
     /// Its parameters and its body as they were written, for kernels of other modules.
     pub(crate) tokens: TokenStream,
     /// The body could not be read; it was reported.
@@ -60,16 +60,16 @@ pub(crate) struct TileFn {
 }
 
 /// A kernel.
-pub(crate) struct Kernel {
+pub(crate) struct KernelSyntax {
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) name: Ident,
     pub(crate) types: Vec<TypeParam>,
-    pub(crate) params: Vec<Param>,
+    pub(crate) params: Vec<ParamSyntax>,
     pub(crate) tune: Vec<Knob>,
     /// `require { H % J == 0 }`
-    pub(crate) requires: Vec<Expr>,
-    pub(crate) body: Vec<Stmt>,
+    pub(crate) requires: Vec<ExprSyntax>,
+    pub(crate) body: Vec<StmtSyntax>,
     /// The signature or the body could not be read, and that was reported.
     pub(crate) broken: bool,
 }
@@ -82,13 +82,13 @@ pub(crate) struct TypeParam {
 }
 
 /// A kernel parameter.
-pub(crate) struct Param {
+pub(crate) struct ParamSyntax {
     pub(crate) name: Ident,
-    pub(crate) kind: ParamKind,
+    pub(crate) kind: ParamSyntaxKind,
 }
 
 /// What a parameter is.
-pub(crate) enum ParamKind {
+pub(crate) enum ParamSyntaxKind {
     /// `&Tensor<T, [G, N]>`, or `&mut`.
     Tensor { writable: bool, dtype: Ident, dims: Vec<Ident> },
     /// `eps: f32`
@@ -102,44 +102,44 @@ pub(crate) struct Knob {
 }
 
 /// A statement.
-pub(crate) enum Stmt {
+pub(crate) enum StmtSyntax {
     /// `let [mut] name [= value];`
-    Let { mutable: bool, name: Ident, value: Option<Expr> },
+    Let { mutable: bool, name: Ident, value: Option<ExprSyntax> },
     /// `let (a, mut b) = f(..);`
-    LetMany { names: Vec<(bool, Ident)>, value: Expr },
+    LetMany { names: Vec<(bool, Ident)>, value: ExprSyntax },
     /// `(a, b) = f(..);`
-    AssignMany { names: Vec<Ident>, value: Expr },
+    AssignMany { names: Vec<Ident>, value: ExprSyntax },
     /// `name = value;`, `name += value;`
-    Assign { name: Ident, op: Option<BinaryOp>, op_span: Span, value: Expr },
+    Assign { name: Ident, op: Option<BinaryOp>, op_span: Span, value: ExprSyntax },
     /// `for (g, n) in grid(G, tiles(N, BN)) { .. }`
-    Grid { coords: Vec<Ident>, axes: Vec<Axis>, body: Vec<Stmt>, place: SourceRange },
+    Grid { coords: Vec<Ident>, axes: Vec<AxisSyntax>, body: Vec<StmtSyntax>, place: SourceRange },
     /// `for i in .. { .. }`
-    Loop { index: Ident, kind: LoopKind, range: Range, body: Vec<Stmt>, place: SourceRange },
+    Loop { index: Ident, kind: LoopKind, range: RangeSyntax, body: Vec<StmtSyntax>, place: SourceRange },
     /// An expression. Only `store(..)` has an effect. `last` is set if no semicolon follows.
-    Expr { value: Expr, last: bool },
+    Expr { value: ExprSyntax, last: bool },
 }
 
 /// One axis of the grid.
-pub(crate) enum Axis {
+pub(crate) enum AxisSyntax {
     /// `G`
     Points(Ident),
     /// `tiles(N, BN)`
-    Tiles { dim: Ident, size: Expr },
+    Tiles { dim: Ident, size: ExprSyntax },
     /// `pairs(tiles(N, BN))`, with two coordinates.
-    Pairs { dim: Ident, size: Expr },
+    Pairs { dim: Ident, size: ExprSyntax },
 }
 
 /// What a loop runs over.
-pub(crate) enum Range {
+pub(crate) enum RangeSyntax {
     /// `tiles(H, BH)`
-    Tiles { dim: Ident, size: Expr, span: Span },
+    Tiles { dim: Ident, size: ExprSyntax, span: Span },
     /// `lo..hi`
-    Between { lo: Expr, hi: Expr },
+    Between { lo: ExprSyntax, hi: ExprSyntax },
 }
 
 /// An expression.
-pub(crate) struct Expr {
-    pub(crate) kind: ExprKind,
+pub(crate) struct ExprSyntax {
+    pub(crate) kind: ExprSyntaxKind,
     /// All of its tokens, for messages.
     pub(crate) place: SourceRange,
     /// The token that names the operation, for source locations.
@@ -147,7 +147,7 @@ pub(crate) struct Expr {
 }
 
 /// What an expression is.
-pub(crate) enum ExprKind {
+pub(crate) enum ExprSyntaxKind {
     /// `0.5`, `1`
     Literal { value: f64, whole: bool },
     /// `xs`
@@ -155,29 +155,29 @@ pub(crate) enum ExprKind {
     /// `std::f32::consts::PI`, `<u32>::MAX`
     Path(ExprPath),
     /// `-x`, `!m`
-    Unary(&'static str, Box<Expr>),
+    Unary(&'static str, Box<ExprSyntax>),
     /// `a + b`
-    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    Binary(BinaryOp, Box<ExprSyntax>, Box<ExprSyntax>),
     /// `a < b`
-    Compare(Predicate, Box<Expr>, Box<Expr>),
+    Compare(Predicate, Box<ExprSyntax>, Box<ExprSyntax>),
     /// `zeros::<f32>([BN, D])`
-    Call { name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
+    Call { name: Ident, generics: Vec<Ident>, args: Vec<ExprSyntax> },
     /// `math::gelu2(x)`
-    CallPath { of: Called, generics: Vec<Ident>, args: Vec<Expr> },
+    CallPath { of: Called, generics: Vec<Ident>, args: Vec<ExprSyntax> },
     /// `grad(f)(x)` and `jvp(f)(x, dx)`: the function and what it is given.
-    Derivative { mode: Mode, of: Called, args: Vec<Expr> },
+    Derivative { mode: Mode, of: Called, args: Vec<ExprSyntax> },
     /// `(a, b)`, what a tile fn gives back.
-    Tuple(Vec<Expr>),
+    Tuple(Vec<ExprSyntax>),
     /// `x.cast::<f32>()`
-    Method { receiver: Box<Expr>, name: Ident, generics: Vec<Ident>, args: Vec<Expr> },
+    Method { receiver: Box<ExprSyntax>, name: Ident, generics: Vec<Ident>, args: Vec<ExprSyntax> },
     /// `x[g, n, ..]`
-    Index { base: Box<Expr>, index: Vec<Expr> },
+    Index { base: Box<ExprSyntax>, index: Vec<ExprSyntax> },
     /// `[BN, D]`
-    Array(Vec<Expr>),
+    Array(Vec<ExprSyntax>),
     /// `..`
     Whole,
     /// `axis = 1`, an argument with a name.
-    Named(Ident, Box<Expr>),
+    Named(Ident, Box<ExprSyntax>),
 }
 
 /// How a function is differentiated.

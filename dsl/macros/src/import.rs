@@ -6,7 +6,7 @@
 //! becomes a call of the second one's; and so on, until all texts are there. They are checked at each call like those of
 //! functions of the input itself. What is emitted calls the function, whose consts and helpers Rust resolves where it stands.
 
-use crate::ast::{Called, Expr, ExprKind, Import, Item, Range, Stmt, TileFn, path_key};
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, Import, Item, RangeSyntax, StmtSyntax, TileFnSyntax, path_key};
 use crate::error::Errors;
 use crate::parse::parse;
 use proc_macro2::{Group, Ident, TokenStream};
@@ -30,7 +30,7 @@ pub(crate) struct Imported {
     /// What its body calls, as indices into the package.
     pub(crate) uses: BTreeMap<String, usize>,
     /// Those under `cfg`s; none if it has mistakes.
-    pub(crate) versions: Vec<TileFn>,
+    pub(crate) versions: Vec<TileFnSyntax>,
 }
 
 /// What an input to `atlas_kernel_with!` holds.
@@ -96,17 +96,17 @@ pub(crate) fn calls(items: &[Item]) -> Vec<Called> {
     out
 }
 
-fn in_statements(stmts: &[Stmt], out: &mut Vec<Called>) {
+fn in_statements(stmts: &[StmtSyntax], out: &mut Vec<Called>) {
     for stmt in stmts {
         match stmt {
-            Stmt::Let { value, .. } => in_expressions(value, out),
-            Stmt::LetMany { value, .. }
-            | Stmt::AssignMany { value, .. }
-            | Stmt::Assign { value, .. }
-            | Stmt::Expr { value, .. } => in_expressions([value], out),
-            Stmt::Grid { body, .. } => in_statements(body, out),
-            Stmt::Loop { range, body, .. } => {
-                if let Range::Between { lo, hi } = range {
+            StmtSyntax::Let { value, .. } => in_expressions(value, out),
+            StmtSyntax::LetMany { value, .. }
+            | StmtSyntax::AssignMany { value, .. }
+            | StmtSyntax::Assign { value, .. }
+            | StmtSyntax::Expr { value, .. } => in_expressions([value], out),
+            StmtSyntax::Grid { body, .. } => in_statements(body, out),
+            StmtSyntax::Loop { range, body, .. } => {
+                if let RangeSyntax::Between { lo, hi } = range {
                     in_expressions([lo, hi], out);
                 }
                 in_statements(body, out);
@@ -115,23 +115,28 @@ fn in_statements(stmts: &[Stmt], out: &mut Vec<Called>) {
     }
 }
 
-fn in_expressions<'a>(list: impl IntoIterator<Item = &'a Expr>, out: &mut Vec<Called>) {
+fn in_expressions<'a>(list: impl IntoIterator<Item = &'a ExprSyntax>, out: &mut Vec<Called>) {
     for e in list {
         match &e.kind {
-            ExprKind::Call { name, args, .. } => {
+            ExprSyntaxKind::Call { name, args, .. } => {
                 out.push(Called::named(name));
                 in_expressions(args, out);
             }
-            ExprKind::CallPath { of, args, .. } | ExprKind::Derivative { of, args, .. } => {
+            ExprSyntaxKind::CallPath { of, args, .. } | ExprSyntaxKind::Derivative { of, args, .. } => {
                 out.push(Called { name: of.name.clone(), path: of.path.clone() });
                 in_expressions(args, out);
             }
-            ExprKind::Unary(_, x) | ExprKind::Named(_, x) => in_expressions([&**x], out),
-            ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => in_expressions([&**a, &**b], out),
-            ExprKind::Tuple(list) | ExprKind::Array(list) => in_expressions(list, out),
-            ExprKind::Method { receiver, args, .. } => in_expressions(std::iter::once(&**receiver).chain(args), out),
-            ExprKind::Index { base, index } => in_expressions(std::iter::once(&**base).chain(index), out),
-            ExprKind::Literal { .. } | ExprKind::Name(_) | ExprKind::Path(_) | ExprKind::Whole => {}
+            ExprSyntaxKind::Unary(_, x) | ExprSyntaxKind::Named(_, x) => in_expressions([&**x], out),
+            ExprSyntaxKind::Binary(_, a, b) | ExprSyntaxKind::Compare(_, a, b) => in_expressions([&**a, &**b], out),
+            ExprSyntaxKind::Tuple(list) | ExprSyntaxKind::Array(list) => in_expressions(list, out),
+            ExprSyntaxKind::Method { receiver, args, .. } => {
+                in_expressions(std::iter::once(&**receiver).chain(args), out)
+            }
+            ExprSyntaxKind::Index { base, index } => in_expressions(std::iter::once(&**base).chain(index), out),
+            ExprSyntaxKind::Literal { .. }
+            | ExprSyntaxKind::Name(_)
+            | ExprSyntaxKind::Path(_)
+            | ExprSyntaxKind::Whole => {}
         }
     }
 }

@@ -1,6 +1,9 @@
 //! From tokens to syntax, through `syn`. A mistake in one item does not affect the others.
 
-use crate::ast::{Called, Expr, ExprKind, Item, Kernel, Mode, Param, ParamKind, Stmt, TileFn, TypeParam};
+use crate::ast::{
+    Called, ExprSyntax, ExprSyntaxKind, Item, KernelSyntax, Mode, ParamSyntax, ParamSyntaxKind, StmtSyntax,
+    TileFnSyntax, TypeParam,
+};
 use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
@@ -115,7 +118,7 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
     }
     input.parse::<keyword::kernel>()?;
     let name: Ident = input.parse()?;
-    let mut kernel = Kernel {
+    let mut kernel = KernelSyntax {
         attrs,
         vis,
         name,
@@ -136,7 +139,12 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
     }
 }
 
-fn tile_fn(input: ParseStream<'_>, attrs: Vec<Attribute>, vis: Visibility, errors: &mut Errors) -> syn::Result<TileFn> {
+fn tile_fn(
+    input: ParseStream<'_>,
+    attrs: Vec<Attribute>,
+    vis: Visibility,
+    errors: &mut Errors,
+) -> syn::Result<TileFnSyntax> {
     let name = input.parse()?;
     let written = input.fork();
     let content;
@@ -147,10 +155,10 @@ fn tile_fn(input: ParseStream<'_>, attrs: Vec<Attribute>, vis: Visibility, error
     }
     let (body, broken) = block(input, errors)?;
     let tokens = [written.parse::<Group>()?, written.parse::<Group>()?].map(TokenTree::from).into_iter().collect();
-    Ok(TileFn { attrs, vis, name, params, body, tokens, broken })
+    Ok(TileFnSyntax { attrs, vis, name, params, body, tokens, broken })
 }
 
-fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors) -> syn::Result<()> {
+fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut Errors) -> syn::Result<()> {
     if input.peek(Token![<]) {
         input.parse::<Token![<]>()?;
         while !input.peek(Token![>]) {
@@ -200,7 +208,7 @@ fn kernel_rest(input: ParseStream<'_>, kernel: &mut Kernel, errors: &mut Errors)
     Ok(())
 }
 
-fn param(input: ParseStream<'_>) -> syn::Result<Param> {
+fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
     let name: Ident = input.parse()?;
     input.parse::<Token![:]>()?;
     if !input.peek(Token![&]) {
@@ -211,7 +219,7 @@ fn param(input: ParseStream<'_>) -> syn::Result<Param> {
                 format!("write `{name}: &Tensor<..>`, or `&mut` to store to it"),
             ));
         }
-        return Ok(Param { name, kind: ParamKind::Scalar { dtype } });
+        return Ok(ParamSyntax { name, kind: ParamSyntaxKind::Scalar { dtype } });
     }
     input.parse::<Token![&]>()?;
     let writable = input.parse::<Option<Token![mut]>>()?.is_some();
@@ -230,11 +238,11 @@ fn param(input: ParseStream<'_>) -> syn::Result<Param> {
     let dims = content.parse_terminated(dim, Token![,])?.into_iter().collect();
     input.parse::<Option<Token![,]>>()?;
     input.parse::<Token![>]>()?;
-    Ok(Param { name, kind: ParamKind::Tensor { writable, dtype, dims } })
+    Ok(ParamSyntax { name, kind: ParamSyntaxKind::Tensor { writable, dtype, dims } })
 }
 
 /// Reads a body. The flag is true if it could not be read in full.
-fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<Stmt>, bool)> {
+fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<StmtSyntax>, bool)> {
     let content;
     braced!(content in input);
     let tokens: TokenStream = content.parse()?;
@@ -250,11 +258,11 @@ fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<Stmt>,
     Ok((stmts, errors.count() > before))
 }
 
-pub(crate) fn statements(stmts: &[syn::Stmt], errors: &mut Errors) -> Vec<Stmt> {
+pub(crate) fn statements(stmts: &[syn::Stmt], errors: &mut Errors) -> Vec<StmtSyntax> {
     stmts.iter().filter_map(|s| statement(s, errors)).collect()
 }
 
-fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
+fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<StmtSyntax> {
     // A statement that a macro of the user's was given as an expression.
     if let syn::Stmt::Expr(syn::Expr::Group(g), semi) = stmt {
         return statement(&syn::Stmt::Expr((*g.expr).clone(), *semi), errors);
@@ -280,17 +288,17 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
             let syn::Expr::Tuple(left) = ungrouped(&a.left) else { return None };
             let names: Vec<Option<Ident>> = left.elems.iter().map(|e| assigned(e, errors)).collect();
             let value = expression(&a.right, errors)?;
-            Some(Stmt::AssignMany { names: names.into_iter().collect::<Option<_>>()?, value })
+            Some(StmtSyntax::AssignMany { names: names.into_iter().collect::<Option<_>>()?, value })
         }
         syn::Stmt::Expr(syn::Expr::Assign(a), _) => {
             let name = assigned(&a.left, errors)?;
-            Some(Stmt::Assign { name, op: None, op_span: a.eq_token.span, value: expression(&a.right, errors)? })
+            Some(StmtSyntax::Assign { name, op: None, op_span: a.eq_token.span, value: expression(&a.right, errors)? })
         }
         syn::Stmt::Expr(syn::Expr::Binary(b), _) if compound(&b.op).is_some() => {
             let (name, op) = (assigned(&b.left, errors)?, compound(&b.op));
-            Some(Stmt::Assign { name, op, op_span: b.op.span(), value: expression(&b.right, errors)? })
+            Some(StmtSyntax::Assign { name, op, op_span: b.op.span(), value: expression(&b.right, errors)? })
         }
-        syn::Stmt::Expr(e, semi) => Some(Stmt::Expr { value: expression(e, errors)?, last: semi.is_none() }),
+        syn::Stmt::Expr(e, semi) => Some(StmtSyntax::Expr { value: expression(e, errors)?, last: semi.is_none() }),
         syn::Stmt::Item(i) => {
             errors.push(20, SourceRange::of(i), "items are written outside the kernel");
             None
@@ -303,7 +311,7 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<Stmt> {
 }
 
 /// The names that a `let` binds: one, or one for each tile that a function gives.
-fn bound(pat: &syn::Pat, value: Option<Expr>, errors: &mut Errors) -> Option<Stmt> {
+fn bound(pat: &syn::Pat, value: Option<ExprSyntax>, errors: &mut Errors) -> Option<StmtSyntax> {
     let name = |pat: &syn::Pat| match pat {
         syn::Pat::Ident(p) if p.subpat.is_none() => Some((p.mutability.is_some(), p.ident.clone())),
         syn::Pat::Wild(w) => Some((false, Ident::new("_", w.underscore_token.span))),
@@ -311,10 +319,10 @@ fn bound(pat: &syn::Pat, value: Option<Expr>, errors: &mut Errors) -> Option<Stm
     };
     match (pat, value) {
         (syn::Pat::Ident(p), value) => {
-            Some(Stmt::Let { mutable: p.mutability.is_some(), name: p.ident.clone(), value })
+            Some(StmtSyntax::Let { mutable: p.mutability.is_some(), name: p.ident.clone(), value })
         }
         (syn::Pat::Tuple(t), Some(value)) if t.elems.iter().all(|e| name(e).is_some()) => {
-            Some(Stmt::LetMany { names: t.elems.iter().filter_map(name).collect(), value })
+            Some(StmtSyntax::LetMany { names: t.elems.iter().filter_map(name).collect(), value })
         }
         _ => {
             let message =
@@ -393,26 +401,26 @@ fn generics(args: &syn::AngleBracketedGenericArguments) -> Option<Vec<Ident>> {
     args.args.iter().map(ident).collect()
 }
 
-fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
-    let read: Vec<Option<Expr>> = list.into_iter().map(|e| nested(e, errors)).collect();
+fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<ExprSyntax>> {
+    let read: Vec<Option<ExprSyntax>> = list.into_iter().map(|e| nested(e, errors)).collect();
     read.into_iter().collect()
 }
 
 /// The arguments of a call: expressions, or `name = value`, which `syn` reads as an assignment.
-fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<Expr>> {
+fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<ExprSyntax>> {
     let argument = |e: &syn::Expr, errors: &mut Errors| match e {
         syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
             let (name, value) = (ident_of(&a.left)?, nested(&a.right, errors)?);
             let token = name.span();
-            Some(Expr { kind: ExprKind::Named(name, Box::new(value)), place: SourceRange::of(e), token })
+            Some(ExprSyntax { kind: ExprSyntaxKind::Named(name, Box::new(value)), place: SourceRange::of(e), token })
         }
         e => nested(e, errors),
     };
-    let read: Vec<Option<Expr>> = list.into_iter().map(|e| argument(e, errors)).collect();
+    let read: Vec<Option<ExprSyntax>> = list.into_iter().map(|e| argument(e, errors)).collect();
     read.into_iter().collect()
 }
 
-pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
+pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<ExprSyntax> {
     if let Some(place) = deep_expression(e) {
         let message = format!("an expression nests more than {DEEPEST} deep; give parts of it names with `let`");
         errors.push(6, place, message);
@@ -422,7 +430,7 @@ pub(crate) fn expression(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
 }
 
 /// Reads an expression inside another one, unless it nests deeper than a stack holds.
-fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
+fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<ExprSyntax> {
     let place = SourceRange::of(e);
     let mut token = place.start;
     let boxed = |e: &syn::Expr, errors: &mut Errors| nested(e, errors).map(Box::new);
@@ -431,8 +439,8 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
         syn::Expr::Group(g) => return nested(&g.expr, errors),
         syn::Expr::Lit(l) => literal(&l.lit, errors)?,
         syn::Expr::Path(p) => match p.path.get_ident() {
-            Some(name) => ExprKind::Name(name.clone()),
-            None => ExprKind::Path(p.clone()),
+            Some(name) => ExprSyntaxKind::Name(name.clone()),
+            None => ExprSyntaxKind::Path(p.clone()),
         },
         syn::Expr::Unary(u) => {
             let op = match u.op {
@@ -440,7 +448,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 syn::UnOp::Not(_) => "!",
                 _ => return unsupported(e, errors),
             };
-            ExprKind::Unary(op, boxed(&u.expr, errors)?)
+            ExprSyntaxKind::Unary(op, boxed(&u.expr, errors)?)
         }
         // `x ** 2`, as `syn` reads it.
         syn::Expr::Binary(syn::ExprBinary { left, op: op @ syn::BinOp::Mul(_), right, .. })
@@ -456,8 +464,8 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
             let (left, right) = (boxed(&b.left, errors), boxed(&b.right, errors));
             let (left, right) = (left?, right?);
             match (BinaryOp::from_text(&spelling), Predicate::from_text(&spelling)) {
-                (Some(op), _) => ExprKind::Binary(op, left, right),
-                (_, Some(p)) => ExprKind::Compare(p, left, right),
+                (Some(op), _) => ExprSyntaxKind::Binary(op, left, right),
+                (_, Some(p)) => ExprSyntaxKind::Compare(p, left, right),
                 _ => {
                     let hint = match spelling.as_str() {
                         "&" => "; of two `bool` write `&&`, and whole numbers have no bits here".to_owned(),
@@ -470,11 +478,11 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 }
             }
         }
-        syn::Expr::Tuple(t) if t.elems.len() > 1 => ExprKind::Tuple(expressions(&t.elems, errors)?),
+        syn::Expr::Tuple(t) if t.elems.len() > 1 => ExprSyntaxKind::Tuple(expressions(&t.elems, errors)?),
         syn::Expr::Call(c) => {
             if let Some((mode, of)) = derivative(&c.func) {
                 let args = arguments(&c.args, errors)?;
-                return Some(Expr { kind: ExprKind::Derivative { mode, of, args }, place, token });
+                return Some(ExprSyntax { kind: ExprSyntaxKind::Derivative { mode, of, args }, place, token });
             }
             let Some((of, generics)) = callee(&c.func) else {
                 errors.push(
@@ -486,10 +494,10 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
             };
             let args = arguments(&c.args, errors)?;
             if of.path.is_none() {
-                ExprKind::Call { name: of.name, generics, args }
+                ExprSyntaxKind::Call { name: of.name, generics, args }
             } else {
                 token = of.name.span();
-                ExprKind::CallPath { of, generics, args }
+                ExprSyntaxKind::CallPath { of, generics, args }
             }
         }
         syn::Expr::MethodCall(m) => {
@@ -503,7 +511,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 })?,
                 None => vec![],
             };
-            ExprKind::Method { receiver: receiver?, name: m.method.clone(), generics, args: args? }
+            ExprSyntaxKind::Method { receiver: receiver?, name: m.method.clone(), generics, args: args? }
         }
         syn::Expr::Index(i) => {
             let base = boxed(&i.expr, errors);
@@ -511,16 +519,16 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<Expr> {
                 syn::Expr::Tuple(t) => expressions(&t.elems, errors),
                 one => nested(one, errors).map(|e| vec![e]),
             };
-            ExprKind::Index { base: base?, index: index? }
+            ExprSyntaxKind::Index { base: base?, index: index? }
         }
-        syn::Expr::Array(a) => ExprKind::Array(expressions(&a.elems, errors)?),
-        syn::Expr::Range(r) if r.start.is_none() && r.end.is_none() => ExprKind::Whole,
+        syn::Expr::Array(a) => ExprSyntaxKind::Array(expressions(&a.elems, errors)?),
+        syn::Expr::Range(r) if r.start.is_none() && r.end.is_none() => ExprSyntaxKind::Whole,
         _ => return unsupported(e, errors),
     };
-    Some(Expr { kind, place, token })
+    Some(ExprSyntax { kind, place, token })
 }
 
-fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
+fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprSyntaxKind> {
     let (value, whole, suffix) = match lit {
         syn::Lit::Int(i) => {
             // Above it a float holds some whole numbers alone.
@@ -557,5 +565,5 @@ fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprKind> {
             format!("a literal takes the element type of what it meets; remove the suffix `{suffix}`"),
         );
     }
-    Some(ExprKind::Literal { value: value?, whole })
+    Some(ExprSyntaxKind::Literal { value: value?, whole })
 }

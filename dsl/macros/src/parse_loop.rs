@@ -1,12 +1,12 @@
 //! Loops, over the grid and inside it.
 
-use crate::ast::{Axis, Expr, Range, Stmt};
+use crate::ast::{AxisSyntax, ExprSyntax, RangeSyntax, StmtSyntax};
 use crate::error::{Errors, SourceRange};
 use crate::parse::{expression, ident_of, plain_callee, statements, strip};
 use atlas_vocabulary::LoopKind;
 use proc_macro2::Ident;
 
-pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt> {
+pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<StmtSyntax> {
     let place = SourceRange { start: f.for_token.span, end: SourceRange::of(&f.expr).end };
     let mut names = Vec::new();
     let mut pats = vec![&*f.pat];
@@ -27,8 +27,8 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
         _ => (None, vec![]),
     };
     if callee.as_ref().is_some_and(|c| c == "grid") {
-        let axes: Vec<Axis> = args.iter().filter_map(|a| grid_axis(a, errors)).collect();
-        return (axes.len() == args.len()).then_some(Stmt::Grid { coords: names, axes, body, place });
+        let axes: Vec<AxisSyntax> = args.iter().filter_map(|a| grid_axis(a, errors)).collect();
+        return (axes.len() == args.len()).then_some(StmtSyntax::Grid { coords: names, axes, body, place });
     }
     let (kind, range) = match callee {
         Some(c) if c == "pipeline" => match args[..] {
@@ -49,11 +49,11 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
         );
         return None;
     };
-    Some(Stmt::Loop { index: index.clone(), kind, range, body, place })
+    Some(StmtSyntax::Loop { index: index.clone(), kind, range, body, place })
 }
 
 /// `tiles(DIM, SIZE)` as its parts, if that is what the expression is.
-fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, Expr)>> {
+fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, ExprSyntax)>> {
     let syn::Expr::Call(c) = strip(e) else { return None };
     plain_callee(&c.func).filter(|name| name == "tiles")?;
     if c.args.len() != 2 {
@@ -71,9 +71,9 @@ fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, Expr)>> {
     Some(expression(&c.args[1], errors).map(|size| (dim, size)))
 }
 
-fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<Axis> {
+fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
     if let Some(parts) = tiles(e, errors) {
-        return parts.map(|(dim, size)| Axis::Tiles { dim, size });
+        return parts.map(|(dim, size)| AxisSyntax::Tiles { dim, size });
     }
     if let syn::Expr::Call(c) = strip(e)
         && plain_callee(&c.func).is_some_and(|name| name == "pairs")
@@ -82,7 +82,7 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<Axis> {
         if parts.is_none() {
             errors.push(26, SourceRange::of(e), "`pairs` is of tiles: `for (i, j) in grid(pairs(tiles(DIM, SIZE)))`");
         }
-        return parts?.map(|(dim, size)| Axis::Pairs { dim, size });
+        return parts?.map(|(dim, size)| AxisSyntax::Pairs { dim, size });
     }
     let dim = ident_of(e);
     if dim.is_none() {
@@ -92,17 +92,17 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<Axis> {
             "an axis of the grid is a dim, `tiles(DIM, SIZE)` or `pairs(tiles(DIM, SIZE))`",
         );
     }
-    dim.map(Axis::Points)
+    dim.map(AxisSyntax::Points)
 }
 
-fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<Range> {
+fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<RangeSyntax> {
     if let Some(parts) = tiles(e, errors) {
-        return parts.map(|(dim, size)| Range::Tiles { dim, size, span: SourceRange::of(e).start });
+        return parts.map(|(dim, size)| RangeSyntax::Tiles { dim, size, span: SourceRange::of(e).start });
     }
     if let syn::Expr::Range(r) = strip(e)
         && let (Some(lo), Some(hi), syn::RangeLimits::HalfOpen(_)) = (&r.start, &r.end, &r.limits)
     {
-        return Some(Range::Between { lo: expression(lo, errors)?, hi: expression(hi, errors)? });
+        return Some(RangeSyntax::Between { lo: expression(lo, errors)?, hi: expression(hi, errors)? });
     }
     errors.push(
         20,

@@ -1,19 +1,19 @@
 //! `require { H % J == 0 }`: conditions on the sizes of dims.
 
-use crate::ast::{Expr, ExprKind};
+use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::error::Errors;
 use crate::names::did_you_mean;
 use crate::tree::{Dim, Quantity, Requirement};
 use atlas_vocabulary::BinaryOp;
 
 /// A condition as written; `None` after a mistake that was reported.
-pub(crate) fn requirement(e: &Expr, dims: &[Dim], errors: &mut Errors) -> Option<Requirement> {
+pub(crate) fn requirement(e: &ExprSyntax, dims: &[Dim], errors: &mut Errors) -> Option<Requirement> {
     match &e.kind {
-        ExprKind::Compare(is, left, right) => {
+        ExprSyntaxKind::Compare(is, left, right) => {
             let (left, right) = (quantity(left, dims, errors), quantity(right, dims, errors));
             Some(Requirement { left: left?, is: *is, right: right? })
         }
-        ExprKind::Binary(BinaryOp::And, ..) => {
+        ExprSyntaxKind::Binary(BinaryOp::And, ..) => {
             errors.push(32, e.place, "each condition of `require` stands alone: write `,` for `&&`");
             None
         }
@@ -24,9 +24,9 @@ pub(crate) fn requirement(e: &Expr, dims: &[Dim], errors: &mut Errors) -> Option
     }
 }
 
-fn quantity(e: &Expr, dims: &[Dim], errors: &mut Errors) -> Option<Quantity> {
+fn quantity(e: &ExprSyntax, dims: &[Dim], errors: &mut Errors) -> Option<Quantity> {
     match &e.kind {
-        ExprKind::Name(name) => match dims.iter().position(|d| d.name == *name) {
+        ExprSyntaxKind::Name(name) => match dims.iter().position(|d| d.name == *name) {
             Some(dim) => Some(Quantity::Dim(dim)),
             None => {
                 let known: Vec<String> = dims.iter().map(|d| d.name.to_string()).collect();
@@ -36,14 +36,14 @@ fn quantity(e: &Expr, dims: &[Dim], errors: &mut Errors) -> Option<Quantity> {
                 None
             }
         },
-        ExprKind::Literal { value, whole: true } if (0.0..=f64::from(u32::MAX)).contains(value) => {
+        ExprSyntaxKind::Literal { value, whole: true } if (0.0..=f64::from(u32::MAX)).contains(value) => {
             Some(Quantity::Number(*value as u32))
         }
-        ExprKind::Binary(op, a, b) if !matches!(op, BinaryOp::And | BinaryOp::Or) => {
+        ExprSyntaxKind::Binary(op, a, b) if !matches!(op, BinaryOp::And | BinaryOp::Or) => {
             let (a, b) = (quantity(a, dims, errors), quantity(b, dims, errors));
             Some(Quantity::Of(*op, Box::new([a?, b?])))
         }
-        ExprKind::Call { name, generics, args } if generics.is_empty() => {
+        ExprSyntaxKind::Call { name, generics, args } if generics.is_empty() => {
             match (BinaryOp::from_text(&name.to_string()), &args[..]) {
                 (Some(op), [a, b]) => {
                     let (a, b) = (quantity(a, dims, errors), quantity(b, dims, errors));
@@ -57,7 +57,7 @@ fn quantity(e: &Expr, dims: &[Dim], errors: &mut Errors) -> Option<Quantity> {
     }
 }
 
-fn no_quantity(e: &Expr, errors: &mut Errors) -> Option<Quantity> {
+fn no_quantity(e: &ExprSyntax, errors: &mut Errors) -> Option<Quantity> {
     let message = "a quantity in `require` is a dim, a whole number, or `+ - * / % min max` of these";
     errors.push(32, e.place, message);
     None

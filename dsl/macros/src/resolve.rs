@@ -1,6 +1,6 @@
 //! Scopes and statements: resolves names to parameters, dims, knobs, coordinates, lets and tile fns.
 
-use crate::ast;
+use crate::ast::{self, AxisSyntax, ExprSyntax, ExprSyntaxKind, KernelSyntax, RangeSyntax, StmtSyntax, TileFnSyntax};
 use crate::error::{Errors, SourceRange};
 use crate::import::Package;
 use crate::names::did_you_mean;
@@ -43,7 +43,7 @@ pub(crate) fn resolve(items: Vec<ast::Item>, packages: Vec<(syn::Path, Option<Pa
     File { fns, kernels }
 }
 
-fn tile_fn(ast: ast::TileFn, group: usize, fns: &[FnSignature], scope: &Scope, errors: &mut Errors) -> TileFn {
+fn tile_fn(ast: TileFnSyntax, group: usize, fns: &[FnSignature], scope: &Scope, errors: &mut Errors) -> TileFn {
     let before = errors.count();
     let mut r = Resolver::new(fns, scope, errors);
     for (i, p) in ast.params.iter().enumerate() {
@@ -57,22 +57,22 @@ fn tile_fn(ast: ast::TileFn, group: usize, fns: &[FnSignature], scope: &Scope, e
     let count = ast.body.len();
     for (i, stmt) in ast.body.iter().enumerate() {
         match stmt {
-            ast::Stmt::Expr { value: ast::Expr { kind: ast::ExprKind::Tuple(list), .. }, last: true }
+            StmtSyntax::Expr { value: ExprSyntax { kind: ExprSyntaxKind::Tuple(list), .. }, last: true }
                 if i + 1 == count =>
             {
                 tail = Some(list.iter().map(|e| r.expr(e)).collect());
             }
-            ast::Stmt::Expr { value, last: true } if i + 1 == count => tail = Some(vec![r.expr(value)]),
-            ast::Stmt::Let { .. }
-            | ast::Stmt::LetMany { .. }
-            | ast::Stmt::Assign { .. }
-            | ast::Stmt::AssignMany { .. } => body.extend(r.statement(stmt)),
-            ast::Stmt::Grid { place, .. } | ast::Stmt::Loop { place, .. } => {
+            StmtSyntax::Expr { value, last: true } if i + 1 == count => tail = Some(vec![r.expr(value)]),
+            StmtSyntax::Let { .. }
+            | StmtSyntax::LetMany { .. }
+            | StmtSyntax::Assign { .. }
+            | StmtSyntax::AssignMany { .. } => body.extend(r.statement(stmt)),
+            StmtSyntax::Grid { place, .. } | StmtSyntax::Loop { place, .. } => {
                 r.errors.push(20, *place, "a tile fn has no loops; write the loop in the kernel");
             }
-            ast::Stmt::Expr { value, .. } => {
+            StmtSyntax::Expr { value, .. } => {
                 let message = match &value.kind {
-                    ast::ExprKind::Call { name, .. } if name == "store" => {
+                    ExprSyntaxKind::Call { name, .. } if name == "store" => {
                         "only a kernel can store; a tile fn gives a tile back"
                     }
                     _ => "the value of this expression is not used; a tile fn ends in an expression without `;`",
@@ -99,7 +99,7 @@ fn tile_fn(ast: ast::TileFn, group: usize, fns: &[FnSignature], scope: &Scope, e
     TileFn { ast, locals, body, tail, calls, uses, group, origin: None, broken }
 }
 
-fn kernel(ast: ast::Kernel, fns: &Signatures, errors: &mut Errors) -> Kernel {
+fn kernel(ast: KernelSyntax, fns: &Signatures, errors: &mut Errors) -> Kernel {
     let before = errors.count();
     check_tune(&ast, errors);
     let (params, dims) = signature(&ast, errors);
@@ -112,10 +112,10 @@ fn kernel(ast: ast::Kernel, fns: &Signatures, errors: &mut Errors) -> Kernel {
     r.knob_used = vec![false; ast.tune.len()];
     let (mut axes, mut body) = (Vec::new(), Vec::new());
     let mut grid: Option<SourceRange> = None;
-    let has_grid = ast.body.iter().any(|s| matches!(s, ast::Stmt::Grid { .. }));
+    let has_grid = ast.body.iter().any(|s| matches!(s, StmtSyntax::Grid { .. }));
     for stmt in &ast.body {
         match stmt {
-            ast::Stmt::Grid { coords, axes: written, body: stmts, place } => {
+            StmtSyntax::Grid { coords, axes: written, body: stmts, place } => {
                 if grid.is_some() {
                     let message =
                         format!("`{}` has a second grid loop; a kernel has one, so write two kernels", ast.name);
@@ -127,16 +127,16 @@ fn kernel(ast: ast::Kernel, fns: &Signatures, errors: &mut Errors) -> Kernel {
                 body = r.block(stmts);
             }
             _ if !has_grid => {}
-            ast::Stmt::Loop { place, .. } => {
+            StmtSyntax::Loop { place, .. } => {
                 r.errors.push(26, *place, "this loop stands outside the grid loop; move it inside")
             }
-            ast::Stmt::Let { name, .. } | ast::Stmt::Assign { name, .. } => {
+            StmtSyntax::Let { name, .. } | StmtSyntax::Assign { name, .. } => {
                 r.errors.push(26, name.span(), "this statement stands outside the grid loop; move it inside");
             }
-            ast::Stmt::LetMany { value, .. } | ast::Stmt::AssignMany { value, .. } => {
+            StmtSyntax::LetMany { value, .. } | StmtSyntax::AssignMany { value, .. } => {
                 r.errors.push(26, value.place, "this statement stands outside the grid loop; move it inside");
             }
-            ast::Stmt::Expr { value, .. } => {
+            StmtSyntax::Expr { value, .. } => {
                 r.errors.push(26, value.place, "this statement stands outside the grid loop; move it inside");
             }
         }
@@ -163,7 +163,7 @@ pub(crate) struct Resolver<'a> {
     /// What names and paths mean here.
     scope: &'a Scope,
     /// `None` in a tile fn.
-    pub(crate) kernel: Option<&'a ast::Kernel>,
+    pub(crate) kernel: Option<&'a KernelSyntax>,
     pub(crate) params: Vec<Param>,
     pub(crate) dims: Vec<Dim>,
     pub(crate) param_used: Vec<bool>,
@@ -256,8 +256,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn grid(&mut self, coords: &[Ident], written: &[ast::Axis], place: SourceRange) -> Vec<Axis> {
-        let of_pairs = |axis: &ast::Axis| matches!(axis, ast::Axis::Pairs { .. });
+    fn grid(&mut self, coords: &[Ident], written: &[AxisSyntax], place: SourceRange) -> Vec<Axis> {
+        let of_pairs = |axis: &AxisSyntax| matches!(axis, AxisSyntax::Pairs { .. });
         let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
         if coords.len() != wanted {
             let message = if wanted == written.len() {
@@ -275,8 +275,8 @@ impl<'a> Resolver<'a> {
         let mut coords = coords.iter();
         for axis in written {
             let (dim, size) = match axis {
-                ast::Axis::Points(dim) => (self.dim(dim), None),
-                ast::Axis::Tiles { dim, size } | ast::Axis::Pairs { dim, size } => {
+                AxisSyntax::Points(dim) => (self.dim(dim), None),
+                AxisSyntax::Tiles { dim, size } | AxisSyntax::Pairs { dim, size } => {
                     (self.dim(dim), Some(self.tile_size(size)))
                 }
             };
@@ -291,13 +291,13 @@ impl<'a> Resolver<'a> {
         axes
     }
 
-    fn block(&mut self, stmts: &[ast::Stmt]) -> Vec<Stmt> {
+    fn block(&mut self, stmts: &[StmtSyntax]) -> Vec<Stmt> {
         stmts.iter().filter_map(|s| self.statement(s)).collect()
     }
 
-    fn statement(&mut self, stmt: &ast::Stmt) -> Option<Stmt> {
+    fn statement(&mut self, stmt: &StmtSyntax) -> Option<Stmt> {
         match stmt {
-            ast::Stmt::Let { mutable, name, value } => {
+            StmtSyntax::Let { mutable, name, value } => {
                 let Some(value) = value else {
                     self.errors.push(20, name.span(), format!("`{name}` has no value; write `let {name} = ..;`"));
                     self.bind(name, LocalKind::Let { mutable: *mutable });
@@ -308,13 +308,13 @@ impl<'a> Resolver<'a> {
                 self.locals[local].hides = hides;
                 Some(Stmt::Let { local, value })
             }
-            ast::Stmt::LetMany { names, value } => {
+            StmtSyntax::LetMany { names, value } => {
                 let call = self.call_of_many(value, names.len());
                 let kind = |mutable| LocalKind::Let { mutable };
                 let locals = names.iter().map(|(mutable, name)| self.bind(name, kind(*mutable))).collect();
                 Some(Stmt::Many { locals, binds: true, call: call? })
             }
-            ast::Stmt::AssignMany { names, value } => {
+            StmtSyntax::AssignMany { names, value } => {
                 let call = self.call_of_many(value, names.len());
                 for (i, name) in names.iter().enumerate() {
                     if names[..i].contains(name) {
@@ -324,7 +324,7 @@ impl<'a> Resolver<'a> {
                 let locals: Vec<Option<LocalId>> = names.iter().map(|name| self.assigned(name)).collect();
                 Some(Stmt::Many { locals: locals.into_iter().collect::<Option<_>>()?, binds: false, call: call? })
             }
-            ast::Stmt::Assign { name, op, op_span, value } => {
+            StmtSyntax::Assign { name, op, op_span, value } => {
                 let value = self.expr(value);
                 let local = self.assigned(name)?;
                 if op.is_some() {
@@ -332,7 +332,7 @@ impl<'a> Resolver<'a> {
                 }
                 Some(Stmt::Assign { local, op: *op, value, token: *op_span })
             }
-            ast::Stmt::Grid { place, .. } => {
+            StmtSyntax::Grid { place, .. } => {
                 self.errors.push(
                     26,
                     *place,
@@ -340,13 +340,13 @@ impl<'a> Resolver<'a> {
                 );
                 None
             }
-            ast::Stmt::Loop { index, kind, range, body, place } => self.for_loop(index, *kind, range, body, *place),
-            ast::Stmt::Expr { value, .. } => self.expression_statement(value),
+            StmtSyntax::Loop { index, kind, range, body, place } => self.for_loop(index, *kind, range, body, *place),
+            StmtSyntax::Expr { value, .. } => self.expression_statement(value),
         }
     }
 
     /// The value of a `let`, and the local of the same name outside of the loop, if the value is computed from it.
-    fn let_value(&mut self, name: &Ident, value: &ast::Expr) -> (Expr, Option<LocalId>) {
+    fn let_value(&mut self, name: &Ident, value: &ExprSyntax) -> (Expr, Option<LocalId>) {
         let (Some(before), Some(&(first, _))) = (self.lookup(name), self.loops.last()) else {
             return (self.expr(value), None);
         };
@@ -407,16 +407,16 @@ impl<'a> Resolver<'a> {
         &mut self,
         index: &Ident,
         kind: LoopKind,
-        range: &ast::Range,
-        stmts: &[ast::Stmt],
+        range: &RangeSyntax,
+        stmts: &[StmtSyntax],
         place: SourceRange,
     ) -> Option<Stmt> {
         let range = match range {
-            ast::Range::Tiles { dim, size, span } => {
+            RangeSyntax::Tiles { dim, size, span } => {
                 let (dim, size) = (self.dim(dim), self.tile_size(size));
                 dim.map(|dim| Range::Tiles { dim, size, token: *span })
             }
-            ast::Range::Between { lo, hi } => Some(Range::Between { lo: self.expr(lo), hi: self.expr(hi) }),
+            RangeSyntax::Between { lo, hi } => Some(Range::Between { lo: self.expr(lo), hi: self.expr(hi) }),
         };
         self.scopes.push(BTreeMap::new());
         self.loops.push((self.locals.len(), vec![]));
@@ -453,12 +453,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// The size in `tiles(DIM, SIZE)`: a knob or a literal.
-    fn tile_size(&mut self, size: &ast::Expr) -> Extent {
+    fn tile_size(&mut self, size: &ExprSyntax) -> Extent {
         match &size.kind {
-            ast::ExprKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
+            ExprSyntaxKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
                 Extent::Number(*value as u32)
             }
-            ast::ExprKind::Name(name) => match self.knob(name) {
+            ExprSyntaxKind::Name(name) => match self.knob(name) {
                 Some(i) => Extent::Knob(i),
                 None => {
                     let knobs = self.kernel.map_or(&[][..], |k| &k.tune);

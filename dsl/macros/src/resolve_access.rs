@@ -1,6 +1,6 @@
 //! Brackets: slices of tensors and elements of tables.
 
-use crate::ast;
+use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::resolve_expr::{const_path, is_const_name};
@@ -8,12 +8,12 @@ use crate::tree::{Expr, ExprKind, Index, ParamKind};
 
 impl Resolver<'_> {
     /// The tensor and the indices of `x[g, n, ..]`.
-    pub(crate) fn access(&mut self, e: &ast::Expr, verb: &str) -> Option<(usize, Vec<Index>)> {
+    pub(crate) fn access(&mut self, e: &ExprSyntax, verb: &str) -> Option<(usize, Vec<Index>)> {
         let (base, index) = match &e.kind {
-            ast::ExprKind::Index { base, index } => (&**base, Some(index)),
+            ExprSyntaxKind::Index { base, index } => (&**base, Some(index)),
             _ => (e, None),
         };
-        let ast::ExprKind::Name(name) = &base.kind else {
+        let ExprSyntaxKind::Name(name) = &base.kind else {
             self.errors.push(
                 20,
                 e.place,
@@ -62,13 +62,13 @@ impl Resolver<'_> {
         Some((param, index))
     }
 
-    fn index(&mut self, e: &ast::Expr, dim: usize) -> Index {
+    fn index(&mut self, e: &ExprSyntax, dim: usize) -> Index {
         match &e.kind {
-            ast::ExprKind::Whole => {
+            ExprSyntaxKind::Whole => {
                 self.dims[dim].whole = true;
                 Index::Whole
             }
-            ast::ExprKind::Call { name, generics, args } if name == "span" => {
+            ExprSyntaxKind::Call { name, generics, args } if name == "span" => {
                 let _ = self.no_types(name, generics);
                 match self.arity(e, args, name, &["start", "LEN"]) {
                     Some(args) => Index::Span { start: self.expr(&args[0]), len: self.extent(&args[1]) },
@@ -87,17 +87,17 @@ impl Resolver<'_> {
     }
 
     /// `TABLE[i][j]`. Every other index is a mistake.
-    pub(crate) fn table(&mut self, base: &ast::Expr, index: &[ast::Expr]) -> Option<ExprKind> {
+    pub(crate) fn table(&mut self, base: &ExprSyntax, index: &[ExprSyntax]) -> Option<ExprKind> {
         let mut indices: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
         let mut base = base;
-        while let ast::ExprKind::Index { base: inner, index } = &base.kind {
+        while let ExprSyntaxKind::Index { base: inner, index } = &base.kind {
             let outer: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
             indices.splice(0..0, outer);
             base = inner;
         }
         let (name, message) = match &base.kind {
-            ast::ExprKind::Path(p) => return Some(ExprKind::Table { name: p.clone(), indices }),
-            ast::ExprKind::Name(name) => {
+            ExprSyntaxKind::Path(p) => return Some(ExprKind::Table { name: p.clone(), indices }),
+            ExprSyntaxKind::Name(name) => {
                 if let Some(i) = self.params.iter().position(|p| p.name == *name) {
                     self.param_used[i] = true;
                     (name, format!("`{name}[..]` is a place in a tensor; its tile is `load({name}[..])`"))

@@ -1,6 +1,6 @@
 //! Calls of tile fns: which function, how many arguments, how many tiles it gives.
 
-use crate::ast::{self, Called};
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::names::{did_you_mean, functions};
 use crate::resolve::Resolver;
 use crate::tree::{Expr, ExprKind};
@@ -12,7 +12,7 @@ fn plural(n: usize) -> &'static str {
 
 impl Resolver<'_> {
     /// A call of a tile fn, and how many tiles it gives.
-    pub(crate) fn call_fn(&mut self, e: &ast::Expr, of: &Called, args: &[ast::Expr]) -> Option<(ExprKind, usize)> {
+    pub(crate) fn call_fn(&mut self, e: &ExprSyntax, of: &Called, args: &[ExprSyntax]) -> Option<(ExprKind, usize)> {
         let index = self.called(of)?;
         let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
         self.arity(e, args, &of.name, &wanted)?;
@@ -36,7 +36,7 @@ impl Resolver<'_> {
     }
 
     /// What gives one tile, as an expression.
-    pub(crate) fn one_of(&mut self, kind: ExprKind, results: usize, e: &ast::Expr) -> Option<ExprKind> {
+    pub(crate) fn one_of(&mut self, kind: ExprKind, results: usize, e: &ExprSyntax) -> Option<ExprKind> {
         if results == 1 {
             return Some(kind);
         }
@@ -47,14 +47,14 @@ impl Resolver<'_> {
     }
 
     /// What gives as many tiles as names are bound to them.
-    pub(crate) fn call_of_many(&mut self, e: &ast::Expr, names: usize) -> Option<Expr> {
+    pub(crate) fn call_of_many(&mut self, e: &ExprSyntax, names: usize) -> Option<Expr> {
         let (kind, results) = match &e.kind {
-            ast::ExprKind::Derivative { .. } => self.derivative(e)?,
-            ast::ExprKind::Call { name, generics, args } if self.is_tile_fn(name) => {
+            ExprSyntaxKind::Derivative { .. } => self.derivative(e)?,
+            ExprSyntaxKind::Call { name, generics, args } if self.is_tile_fn(name) => {
                 self.no_types(name, generics)?;
                 self.call_fn(e, &Called::named(name), args)?
             }
-            ast::ExprKind::CallPath { of, generics, args } => {
+            ExprSyntaxKind::CallPath { of, generics, args } => {
                 self.no_types(&of.name, generics)?;
                 self.call_fn(e, of, args)?
             }

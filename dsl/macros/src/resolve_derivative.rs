@@ -1,6 +1,6 @@
 //! `grad(f)(x, y)` and `jvp(f)(x, y, dx, dy)`.
 
-use crate::ast::{self, Mode};
+use crate::ast::{ExprSyntax, ExprSyntaxKind, Mode};
 use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
 use crate::resolve_expr::unary_named;
@@ -8,8 +8,8 @@ use crate::tree::{Callee, Expr, ExprKind};
 
 impl Resolver<'_> {
     /// A derivative, and the number of tiles that it gives.
-    pub(crate) fn derivative(&mut self, e: &ast::Expr) -> Option<(ExprKind, usize)> {
-        let ast::ExprKind::Derivative { mode, of, args } = &e.kind else { return None };
+    pub(crate) fn derivative(&mut self, e: &ExprSyntax) -> Option<(ExprKind, usize)> {
+        let ExprSyntaxKind::Derivative { mode, of, args } = &e.kind else { return None };
         let (mode, name) = (*mode, mode.name());
         let function = of;
         let of = &of.name;

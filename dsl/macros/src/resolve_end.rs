@@ -1,6 +1,6 @@
 //! Checks at the end of a body: unused names, a missing grid loop, a missing store.
 
-use crate::ast;
+use crate::ast::{ExprSyntaxKind, KernelSyntax, ParamSyntaxKind, RangeSyntax, StmtSyntax};
 use crate::resolve::Resolver;
 use crate::signature::is_upper;
 use crate::tree::{Axis, LocalId, LocalKind, ParamKind};
@@ -71,9 +71,9 @@ impl Resolver<'_> {
     }
 
     /// Reports a body without a grid loop, and suggests one.
-    pub(crate) fn report_no_grid(&mut self, kernel: &ast::Kernel) {
+    pub(crate) fn report_no_grid(&mut self, kernel: &KernelSyntax) {
         let looped = kernel.body.iter().find_map(|s| match s {
-            ast::Stmt::Loop { index, range: ast::Range::Tiles { dim, size, .. }, .. } => Some((index, dim, size)),
+            StmtSyntax::Loop { index, range: RangeSyntax::Tiles { dim, size, .. }, .. } => Some((index, dim, size)),
             _ => None,
         });
         let stored = self.params.iter().find_map(|p| match &p.kind {
@@ -84,8 +84,8 @@ impl Resolver<'_> {
         let example = match (looped, stored.map(|&d| &self.dims[d].name)) {
             (Some((index, dim, size)), _) => {
                 let size = match &size.kind {
-                    ast::ExprKind::Literal { value, .. } => value.to_string(),
-                    ast::ExprKind::Name(name) => name.to_string(),
+                    ExprSyntaxKind::Literal { value, .. } => value.to_string(),
+                    ExprSyntaxKind::Name(name) => name.to_string(),
                     _ => "..".to_owned(),
                 };
                 format!("for {index} in grid(tiles({dim}, {size})) {{ .. }}")
@@ -102,7 +102,7 @@ impl Resolver<'_> {
     }
 
     /// Reports a body that stores nothing, and suggests a store.
-    pub(crate) fn report_no_store(&mut self, kernel: &ast::Kernel, axes: &[Axis]) {
+    pub(crate) fn report_no_store(&mut self, kernel: &KernelSyntax, axes: &[Axis]) {
         let place = |name: &str, dims: &[usize]| {
             let index = |d: &usize| {
                 let axis = axes.iter().find(|a| a.dim == *d);
@@ -122,7 +122,7 @@ impl Resolver<'_> {
             Some((p, false, dims)) => {
                 let written = kernel.params.iter().find(|q| q.name == p.name).map(|q| &q.kind);
                 let elem = match written {
-                    Some(ast::ParamKind::Tensor { dtype, .. }) => dtype.to_string(),
+                    Some(ParamSyntaxKind::Tensor { dtype, .. }) => dtype.to_string(),
                     _ => "f32".to_owned(),
                 };
                 let list: Vec<String> = dims.iter().map(|&d| self.dims[d].name.to_string()).collect();

@@ -1,6 +1,6 @@
 //! Expressions: resolves calls to operations, counts arguments, looks up names.
 
-use crate::ast::{self, Called};
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::SourceRange;
 use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
@@ -30,20 +30,20 @@ pub(crate) fn const_path(name: &Ident) -> ExprPath {
 
 impl Resolver<'_> {
     /// An expression. A mistake is reported and gives [`ExprKind::Bad`].
-    pub(crate) fn expr(&mut self, e: &ast::Expr) -> Expr {
+    pub(crate) fn expr(&mut self, e: &ExprSyntax) -> Expr {
         let kind = self.expr_kind(e).unwrap_or(ExprKind::Bad);
         Expr { kind, place: e.place, token: e.token }
     }
 
-    fn boxed(&mut self, e: &ast::Expr) -> Box<Expr> {
+    fn boxed(&mut self, e: &ExprSyntax) -> Box<Expr> {
         Box::new(self.expr(e))
     }
 
-    fn expr_kind(&mut self, e: &ast::Expr) -> Option<ExprKind> {
+    fn expr_kind(&mut self, e: &ExprSyntax) -> Option<ExprKind> {
         Some(match &e.kind {
-            ast::ExprKind::Literal { value, whole } => ExprKind::Literal { value: *value, whole: *whole },
-            ast::ExprKind::Name(name) => self.name(name)?,
-            ast::ExprKind::Path(path) => {
+            ExprSyntaxKind::Literal { value, whole } => ExprKind::Literal { value: *value, whole: *whole },
+            ExprSyntaxKind::Name(name) => self.name(name)?,
+            ExprSyntaxKind::Path(path) => {
                 if !path.path.segments.last().is_some_and(|s| is_const_name(&s.ident)) {
                     self.errors.push(
                         3,
@@ -54,7 +54,7 @@ impl Resolver<'_> {
                 }
                 ExprKind::Const(path.clone())
             }
-            ast::ExprKind::Unary(op, x) => {
+            ExprSyntaxKind::Unary(op, x) => {
                 let x = self.boxed(x);
                 // A negated literal stays a literal.
                 match (*op, &x.kind) {
@@ -63,28 +63,28 @@ impl Resolver<'_> {
                     _ => ExprKind::Unary(UnaryOp::Not, x),
                 }
             }
-            ast::ExprKind::Binary(op, a, b) => ExprKind::Binary(*op, self.boxed(a), self.boxed(b)),
-            ast::ExprKind::Compare(p, a, b) => ExprKind::Compare(*p, self.boxed(a), self.boxed(b)),
-            ast::ExprKind::Call { name, generics, args } => return self.call(e, name, generics, args),
-            ast::ExprKind::CallPath { of, generics, args } => {
+            ExprSyntaxKind::Binary(op, a, b) => ExprKind::Binary(*op, self.boxed(a), self.boxed(b)),
+            ExprSyntaxKind::Compare(p, a, b) => ExprKind::Compare(*p, self.boxed(a), self.boxed(b)),
+            ExprSyntaxKind::Call { name, generics, args } => return self.call(e, name, generics, args),
+            ExprSyntaxKind::CallPath { of, generics, args } => {
                 self.no_types(&of.name, generics)?;
                 let (kind, results) = self.call_fn(e, of, args)?;
                 return self.one_of(kind, results, e);
             }
-            ast::ExprKind::Method { receiver, name, generics, args } => {
+            ExprSyntaxKind::Method { receiver, name, generics, args } => {
                 return self.method(e, receiver, name, generics, args);
             }
-            ast::ExprKind::Derivative { .. } => {
+            ExprSyntaxKind::Derivative { .. } => {
                 let (kind, results) = self.derivative(e)?;
                 return self.one_of(kind, results, e);
             }
-            ast::ExprKind::Tuple(_) => {
+            ExprSyntaxKind::Tuple(_) => {
                 let message = "tuples have no meaning here; bind each tile with its own `let`";
                 self.errors.push(20, e.place, message);
                 return None;
             }
-            ast::ExprKind::Index { base, index } => return self.table(base, index),
-            ast::ExprKind::Array(_) => {
+            ExprSyntaxKind::Index { base, index } => return self.table(base, index),
+            ExprSyntaxKind::Array(_) => {
                 self.errors.push(
                     20,
                     e.place,
@@ -92,13 +92,13 @@ impl Resolver<'_> {
                 );
                 return None;
             }
-            ast::ExprKind::Named(name, _) => {
+            ExprSyntaxKind::Named(name, _) => {
                 let message =
                     format!("no argument is called `{name}` here; only a reduction has one: `sum(x, axis = 1)`");
                 self.errors.push(21, e.place, message);
                 return None;
             }
-            ast::ExprKind::Whole => {
+            ExprSyntaxKind::Whole => {
                 self.errors.push(20, e.place, "`..` is only written as an index, as in `load(x[g, ..])`");
                 return None;
             }
@@ -158,11 +158,11 @@ impl Resolver<'_> {
     /// Reports a wrong number of arguments.
     pub(crate) fn arity<'e>(
         &mut self,
-        e: &ast::Expr,
-        args: &'e [ast::Expr],
+        e: &ExprSyntax,
+        args: &'e [ExprSyntax],
         name: &Ident,
         wanted: &[&str],
-    ) -> Option<&'e [ast::Expr]> {
+    ) -> Option<&'e [ExprSyntax]> {
         if args.len() == wanted.len() {
             return Some(args);
         }
@@ -190,7 +190,7 @@ impl Resolver<'_> {
         None
     }
 
-    fn call(&mut self, e: &ast::Expr, name: &Ident, generics: &[Ident], args: &[ast::Expr]) -> Option<ExprKind> {
+    fn call(&mut self, e: &ExprSyntax, name: &Ident, generics: &[Ident], args: &[ExprSyntax]) -> Option<ExprKind> {
         let text = name.to_string();
         if !matches!(text.as_str(), "zeros" | "full") {
             self.no_types(name, generics)?;
@@ -244,7 +244,7 @@ impl Resolver<'_> {
             }
             "size" => {
                 self.arity(e, args, name, &["DIM"])?;
-                let ast::ExprKind::Name(dim) = &args[0].kind else {
+                let ExprSyntaxKind::Name(dim) = &args[0].kind else {
                     self.errors.push(27, args[0].place, "`size` takes a dim, as in `size(N)`");
                     return None;
                 };
@@ -286,23 +286,23 @@ impl Resolver<'_> {
         })
     }
 
-    fn misplaced(&mut self, e: &ast::Expr, message: &str) -> Option<ExprKind> {
+    fn misplaced(&mut self, e: &ExprSyntax, message: &str) -> Option<ExprKind> {
         self.errors.push(20, e.place, message);
         None
     }
 
     /// `sum(x)` and `sum(x, axis = 1)`; the same of `max` and `min`; and `max(x, y)`, which is element-wise.
-    fn reduce(&mut self, e: &ast::Expr, name: &Ident, args: &[ast::Expr]) -> Option<ExprKind> {
+    fn reduce(&mut self, e: &ExprSyntax, name: &Ident, args: &[ExprSyntax]) -> Option<ExprKind> {
         let op = ReduceOp::from_name(&name.to_string())?;
         match (args, op.row().elementwise) {
             ([value], _) => Some(ExprKind::Reduce { op, value: self.boxed(value), axis: None }),
-            ([value, ast::Expr { kind: ast::ExprKind::Named(what, axis), .. }], _) if what == "axis" => {
+            ([value, ExprSyntax { kind: ExprSyntaxKind::Named(what, axis), .. }], _) if what == "axis" => {
                 Some(ExprKind::Reduce { op, value: self.boxed(value), axis: Some(self.axis(axis)?) })
             }
             ([x, y], Some(op)) => Some(ExprKind::Binary(op, self.boxed(x), self.boxed(y))),
             ([_, axis], None) => {
                 let number = match axis.kind {
-                    ast::ExprKind::Literal { value, whole: true } => format!("{value}"),
+                    ExprSyntaxKind::Literal { value, whole: true } => format!("{value}"),
                     _ => "1".to_owned(),
                 };
                 let message = format!("the axis of a reduction is named: write `{name}(x, axis = {number})`");
@@ -321,9 +321,9 @@ impl Resolver<'_> {
         }
     }
 
-    fn axis(&mut self, e: &ast::Expr) -> Option<(u8, SourceRange)> {
+    fn axis(&mut self, e: &ExprSyntax) -> Option<(u8, SourceRange)> {
         match e.kind {
-            ast::ExprKind::Literal { value, whole: true } if value < 256.0 => Some((value as u8, e.place)),
+            ExprSyntaxKind::Literal { value, whole: true } if value < 256.0 => Some((value as u8, e.place)),
             _ => {
                 self.errors.push(101, e.place, "an axis is written as a whole number, such as 0 or 1");
                 None
@@ -333,11 +333,11 @@ impl Resolver<'_> {
 
     fn method(
         &mut self,
-        e: &ast::Expr,
-        receiver: &ast::Expr,
+        e: &ExprSyntax,
+        receiver: &ExprSyntax,
         name: &Ident,
         generics: &[Ident],
-        args: &[ast::Expr],
+        args: &[ExprSyntax],
     ) -> Option<ExprKind> {
         if name != "cast" {
             self.no_types(name, generics)?;
@@ -387,7 +387,7 @@ impl Resolver<'_> {
                     return None;
                 };
                 let named = match &args[0].kind {
-                    ast::ExprKind::Name(n) => Some(n.to_string()),
+                    ExprSyntaxKind::Name(n) => Some(n.to_string()),
                     _ => None,
                 };
                 let Some(precision) = named.as_deref().and_then(Precision::from_name) else {
@@ -415,7 +415,7 @@ impl Resolver<'_> {
         })
     }
 
-    fn one_dtype(&mut self, e: &ast::Expr, name: &Ident, generics: &[Ident]) -> Option<DTypeRef> {
+    fn one_dtype(&mut self, e: &ExprSyntax, name: &Ident, generics: &[Ident]) -> Option<DTypeRef> {
         let [dtype] = generics else {
             self.errors.push(22, e.place, format!("`{name}` needs one element type, as in `{name}::<f32>(..)`"));
             return None;
@@ -423,8 +423,8 @@ impl Resolver<'_> {
         dtype_ref(self.kernel, dtype, self.errors)
     }
 
-    fn extents(&mut self, e: &ast::Expr) -> Option<Vec<Extent>> {
-        let ast::ExprKind::Array(list) = &e.kind else {
+    fn extents(&mut self, e: &ExprSyntax) -> Option<Vec<Extent>> {
+        let ExprSyntaxKind::Array(list) = &e.kind else {
             self.errors.push(20, e.place, "extents are written in brackets, as in `[BN, D]`");
             return None;
         };
@@ -432,12 +432,12 @@ impl Resolver<'_> {
     }
 
     /// A tile size, a whole dim, a const, a number, or arithmetic of these.
-    pub(crate) fn extent(&mut self, e: &ast::Expr) -> Extent {
+    pub(crate) fn extent(&mut self, e: &ExprSyntax) -> Extent {
         match &e.kind {
-            ast::ExprKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
+            ExprSyntaxKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
                 Extent::Number(*value as u32)
             }
-            ast::ExprKind::Name(name) => {
+            ExprSyntaxKind::Name(name) => {
                 if let Some(i) = self.dims.iter().position(|d| d.name == *name) {
                     self.dims[i].whole = true;
                     return Extent::Dim(i);
@@ -457,8 +457,8 @@ impl Resolver<'_> {
                 }
                 self.bad_extent(e)
             }
-            ast::ExprKind::Path(p) => Extent::Const(p.clone()),
-            ast::ExprKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div), a, b) => {
+            ExprSyntaxKind::Path(p) => Extent::Const(p.clone()),
+            ExprSyntaxKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div), a, b) => {
                 let (a, b) = (self.extent(a), self.extent(b));
                 Extent::Combined(*op, Box::new(a), Box::new(b))
             }
@@ -466,14 +466,14 @@ impl Resolver<'_> {
         }
     }
 
-    fn bad_extent(&mut self, e: &ast::Expr) -> Extent {
+    fn bad_extent(&mut self, e: &ExprSyntax) -> Extent {
         self.errors.push(28, e.place, "an extent is a tile size of `tune`, a dim, a const or a whole number above 0");
         Extent::Bad
     }
 
     /// A statement that is an expression: `store(..)`, or a mistake.
-    pub(crate) fn expression_statement(&mut self, e: &ast::Expr) -> Option<Stmt> {
-        if let ast::ExprKind::Call { name, generics, args } = &e.kind
+    pub(crate) fn expression_statement(&mut self, e: &ExprSyntax) -> Option<Stmt> {
+        if let ExprSyntaxKind::Call { name, generics, args } = &e.kind
             && name == "store"
         {
             self.stores = true;

@@ -1,6 +1,6 @@
 //! Which tile fns there are: those of the input, and those of other modules that it calls.
 
-use crate::ast::{self, Import, path_key};
+use crate::ast::{self, ExprSyntax, ExprSyntaxKind, Import, StmtSyntax, TileFnSyntax, path_key};
 use crate::error::Errors;
 use crate::import::{Imported, Package, calls, imports};
 use crate::names::functions;
@@ -26,7 +26,7 @@ pub(crate) struct FnSignature {
 
 /// A tile fn of another module, and what its body's calls mean.
 pub(crate) struct Foreign {
-    pub(crate) ast: ast::TileFn,
+    pub(crate) ast: TileFnSyntax,
     pub(crate) scope: Scope,
     pub(crate) origin: Origin,
 }
@@ -56,7 +56,7 @@ impl Signatures {
                 errors.push(4, f.name.span(), message);
             }
             let results = match f.body.last() {
-                Some(ast::Stmt::Expr { value: ast::Expr { kind: ast::ExprKind::Tuple(list), .. }, last: true }) => {
+                Some(StmtSyntax::Expr { value: ExprSyntax { kind: ExprSyntaxKind::Tuple(list), .. }, last: true }) => {
                     list.len()
                 }
                 _ => 1,
@@ -135,9 +135,9 @@ fn names(params: &[Ident]) -> Vec<String> {
 }
 
 /// A tile fn that has a mistake where it is declared.
-fn without_body(name: &Ident, params: Vec<Ident>) -> ast::TileFn {
+fn without_body(name: &Ident, params: Vec<Ident>) -> TileFnSyntax {
     let (vis, tokens) = (Visibility::Inherited, TokenStream::new());
-    ast::TileFn { attrs: vec![], vis, name: name.clone(), params, body: vec![], tokens, broken: true }
+    TileFnSyntax { attrs: vec![], vis, name: name.clone(), params, body: vec![], tokens, broken: true }
 }
 
 /// Reports tile fns that call themselves.

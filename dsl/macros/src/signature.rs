@@ -1,6 +1,6 @@
 //! Signatures: parameters, dims, element types and knobs.
 
-use crate::ast;
+use crate::ast::{self, KernelSyntax, ParamSyntaxKind};
 use crate::error::Errors;
 use crate::names::did_you_mean;
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
@@ -18,7 +18,7 @@ pub(crate) fn is_upper(name: &Ident) -> bool {
 }
 
 /// Checks the knobs.
-pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
+pub(crate) fn check_tune(ast: &KernelSyntax, errors: &mut Errors) {
     for (i, knob) in ast.tune.iter().enumerate() {
         let (name, span) = (&knob.name, knob.name.span());
         if ast.tune[..i].iter().any(|k| k.name == *name) {
@@ -76,12 +76,12 @@ pub(crate) fn check_tune(ast: &ast::Kernel, errors: &mut Errors) {
 }
 
 /// The knob with a name.
-fn knob<'k>(ast: &'k ast::Kernel, name: &str) -> Option<&'k ast::Knob> {
+fn knob<'k>(ast: &'k KernelSyntax, name: &str) -> Option<&'k ast::Knob> {
     ast.tune.iter().find(|knob| knob.name == name)
 }
 
 /// Checks the order of programs against the axes of the grid.
-pub(crate) fn check_order(ast: &ast::Kernel, axes: usize, errors: &mut Errors) {
+pub(crate) fn check_order(ast: &KernelSyntax, axes: usize, errors: &mut Errors) {
     let Some(knob) = knob(ast, "order") else { return };
     let groups = |value: &&Setting| matches!(value, Setting::Order(Some(Order::Groups(_))));
     if let (Some(order), 1) = (knob.values.iter().find(groups), axes) {
@@ -92,7 +92,7 @@ pub(crate) fn check_order(ast: &ast::Kernel, axes: usize, errors: &mut Errors) {
 }
 
 /// The parameters and dims of a kernel.
-pub(crate) fn signature(ast: &ast::Kernel, errors: &mut Errors) -> (Vec<Param>, Vec<Dim>) {
+pub(crate) fn signature(ast: &KernelSyntax, errors: &mut Errors) -> (Vec<Param>, Vec<Dim>) {
     for (i, t) in ast.types.iter().enumerate() {
         if ast.types[..i].iter().any(|u| u.name == t.name) {
             errors.push(4, t.name.span(), format!("type parameter `{}` is declared twice", t.name));
@@ -121,8 +121,8 @@ pub(crate) fn signature(ast: &ast::Kernel, errors: &mut Errors) -> (Vec<Param>, 
             errors.push(4, p.name.span(), format!("parameter `{}` of `{}` is declared twice", p.name, ast.name));
         }
         let (dtype, kind) = match &p.kind {
-            ast::ParamKind::Scalar { dtype } => (dtype, ParamKind::Scalar),
-            ast::ParamKind::Tensor { writable, dtype, dims: names } => {
+            ParamSyntaxKind::Scalar { dtype } => (dtype, ParamKind::Scalar),
+            ParamSyntaxKind::Tensor { writable, dtype, dims: names } => {
                 let mut indices = Vec::new();
                 for name in names {
                     let known = dims.iter().position(|d| d.name == *name).unwrap_or_else(|| {
@@ -148,7 +148,7 @@ pub(crate) fn signature(ast: &ast::Kernel, errors: &mut Errors) -> (Vec<Param>, 
 }
 
 /// Reports a parameter with the name of a dim, a tile size or a type, because a body could mean either.
-fn shared_name(ast: &ast::Kernel, name: &Ident, dims: &[Dim], errors: &mut Errors) {
+fn shared_name(ast: &KernelSyntax, name: &Ident, dims: &[Dim], errors: &mut Errors) {
     let other = if dims.iter().any(|d| d.name == *name) {
         "a dim"
     } else if is_upper(name) && knob(ast, &name.to_string()).is_some() {
@@ -166,7 +166,7 @@ fn shared_name(ast: &ast::Kernel, name: &Ident, dims: &[Dim], errors: &mut Error
     );
 }
 
-fn new_dim(ast: &ast::Kernel, name: &Ident, errors: &mut Errors) {
+fn new_dim(ast: &KernelSyntax, name: &Ident, errors: &mut Errors) {
     if let Some(k) = ast.tune.iter().find(|k| k.name == *name) {
         errors.push(4, k.name.span(), format!("`{name}` names a dim and a knob; rename the knob, as in `B{name}`"));
     }
@@ -180,7 +180,7 @@ fn new_dim(ast: &ast::Kernel, name: &Ident, errors: &mut Errors) {
 }
 
 /// The dtype with a name. Reports a name that is not a dtype.
-pub(crate) fn dtype_ref(kernel: Option<&ast::Kernel>, name: &Ident, errors: &mut Errors) -> Option<DTypeRef> {
+pub(crate) fn dtype_ref(kernel: Option<&KernelSyntax>, name: &Ident, errors: &mut Errors) -> Option<DTypeRef> {
     let types = kernel.map_or(&[][..], |k| &k.types);
     if let Some(i) = types.iter().position(|t| t.name == *name) {
         return Some(DTypeRef::Generic(i));

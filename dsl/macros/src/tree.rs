@@ -1,6 +1,6 @@
 //! Resolved kernels: every name is replaced by what it refers to. `check` and `expand` read them.
 
-use crate::ast;
+use crate::ast::{self, KernelSyntax, TileFnSyntax};
 use crate::error::SourceRange;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
@@ -16,7 +16,7 @@ pub(crate) struct File {
 
 /// A tile fn.
 pub(crate) struct TileFn {
-    pub(crate) ast: ast::TileFn,
+    pub(crate) ast: TileFnSyntax,
     /// The locals. The first ones are the parameters.
     pub(crate) locals: Vec<Local>,
     pub(crate) body: Vec<Stmt>,
@@ -51,7 +51,7 @@ impl TileFn {
 
 /// A kernel.
 pub(crate) struct Kernel {
-    pub(crate) ast: ast::Kernel,
+    pub(crate) ast: KernelSyntax,
     pub(crate) params: Vec<Param>,
     pub(crate) dims: Vec<Dim>,
     pub(crate) locals: Vec<Local>,
@@ -277,7 +277,7 @@ pub(crate) enum ExprKind {
         mode: ast::Mode,
         of: Callee,
         args: Vec<Expr>,
-        /// The tangents of [`Mode::Forward`], one for each argument.
+        /// The tangents of [`ast::Mode::Forward`], one for each argument.
         tangents: Vec<Expr>,
     },
     /// A mistake that was reported.

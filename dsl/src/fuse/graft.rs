@@ -57,7 +57,7 @@ pub(super) fn graft(plan: &Plan, spec: &Specialization, config: &Config) -> Graf
 }
 
 /// A part as it is written for one tile, and what its names mean in the fused kernel.
-struct Written {
+struct WrittenPart {
     part: usize,
     kernel: Rc<Kernel>,
     values: SecondaryMap<Value, PackedOption<Value>>,
@@ -110,7 +110,7 @@ impl<'p> Graft<'p> {
             .iter()
             .map(|&d| self.kernel.push_grid_axis(GridExtent::Points(Dim::from_u32(d as u32))))
             .collect();
-        let mut written = Written {
+        let mut written = WrittenPart {
             part,
             kernel: kernel.clone(),
             values: SecondaryMap::new(),
@@ -127,7 +127,7 @@ impl<'p> Graft<'p> {
     }
 
     /// Writes a block's operations. With `until`, stops at that store and returns the value that it stores.
-    fn block(&mut self, written: &mut Written, block: Block, until: Option<Inst>) -> Grafted<Option<Value>> {
+    fn block(&mut self, written: &mut WrittenPart, block: Block, until: Option<Inst>) -> Grafted<Option<Value>> {
         let kernel = written.kernel.clone();
         for &inst in &kernel.blocks[block].insts {
             let loc = self.loc(written.part, &kernel, inst);
@@ -185,7 +185,7 @@ impl<'p> Graft<'p> {
     }
 
     /// Writes a loop of a part, unless an equal one exists where its results may be read.
-    fn loop_(&mut self, written: &mut Written, inst: Inst, loc: Loc) -> Grafted<Vec<Value>> {
+    fn loop_(&mut self, written: &mut WrittenPart, inst: Inst, loc: Loc) -> Grafted<Vec<Value>> {
         let kernel = written.kernel.clone();
         let Op::Loop { kind, lo, hi, inits, body } = &kernel.insts[inst] else { return Ok(Vec::new()) };
         let inits = inits.iter().map(|&v| self.value(written, v)).collect::<Grafted<Vec<_>>>()?;
@@ -230,7 +230,7 @@ impl<'p> Graft<'p> {
 
     /// Writes an operation of a part. Those of the last part keep their places. Those of a maker are written once where their
     /// results may be read.
-    fn put(&mut self, written: &Written, inst: Inst, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
+    fn put(&mut self, written: &WrittenPart, inst: Inst, op: Op, loc: Loc) -> Grafted<Vec<Value>> {
         let is_last = written.part + 1 == self.links().parts.len();
         if is_last || matches!(op, Op::Yield(_)) {
             return self.push_all(op, loc);
@@ -273,7 +273,7 @@ impl<'p> Graft<'p> {
     }
 
     /// An operation with the fused kernel's values, dims, parameters and tables.
-    fn operation(&mut self, written: &mut Written, op: Op, loc: Loc) -> Grafted<Op> {
+    fn operation(&mut self, written: &mut WrittenPart, op: Op, loc: Loc) -> Grafted<Op> {
         let mut failed = None;
         let mut op = op.map_operands(|v| match self.value(written, v) {
             Ok(v) => v,
@@ -322,7 +322,7 @@ impl<'p> Graft<'p> {
     }
 
     /// A value in the fused kernel. A coordinate that is always 0 is created where it is used.
-    fn value(&mut self, written: &mut Written, v: Value) -> Grafted<Value> {
+    fn value(&mut self, written: &mut WrittenPart, v: Value) -> Grafted<Value> {
         if let Some(known) = written.values[v].expand() {
             return Ok(known);
         }
@@ -338,7 +338,7 @@ impl<'p> Graft<'p> {
     }
 
     /// A tensor's slices in the fused kernel, after the axes over which it is lifted.
-    fn slices(&mut self, written: &mut Written, param: Param, slices: &[Slice]) -> Grafted<Vec<Slice>> {
+    fn slices(&mut self, written: &mut WrittenPart, param: Param, slices: &[Slice]) -> Grafted<Vec<Slice>> {
         let part = &self.links().parts[written.part];
         let lifted = part.is_lifted(param.as_u32() as usize);
         let mut out: Vec<Slice> =
@@ -440,7 +440,8 @@ impl<'p> Graft<'p> {
         self.shared.count(self.links(), part, &self.kernel, loc)?;
         let base = moved.chain(lift.iter().copied()).map(|v| self.depth[v] as usize).max().unwrap_or(0);
         let inner = self.open.split_off(base + 1);
-        let mut written = Written { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, astray, lift };
+        let mut written =
+            WrittenPart { part, kernel: kernel.clone(), values: SecondaryMap::new(), places, astray, lift };
         let made = self.block(&mut written, kernel.body, Some(store))?;
         let tile = match made {
             Some(tile) => self.tile(tile, &edges, &axes_read(&slices, stored), loc)?,

@@ -52,7 +52,7 @@ mod share;
 mod signature;
 mod widen;
 
-pub use rules::{RULES, Role, Rule};
+pub use rules::{FusionRule, RULES, Role};
 
 use crate::config::Config;
 use crate::def::{Declared, KernelDef, Removed};

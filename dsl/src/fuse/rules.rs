@@ -32,7 +32,7 @@ impl fmt::Display for Role {
 
 /// A rule of fusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct FusionRule {
     /// The name, such as `prologue`.
     pub name: &'static str,
     /// How the tile is made.
@@ -44,44 +44,69 @@ pub struct Rule {
 }
 
 /// Every rule. `t` is the eliminated tensor, and `[i]` one tile of it.
-pub const RULES: [Rule; 9] = [
+pub const RULES: [FusionRule; 9] = [
     // g(t)[i] where t[i] = f(x[i]): one pass over x, and t is neither written nor read.
-    Rule { name: "map_map", maker: Role::Map, reader: Role::Map, algebra: "g(f(x))[i] = (g . f)(x[i])" },
+    FusionRule { name: "map_map", maker: Role::Map, reader: Role::Map, algebra: "g(f(x))[i] = (g . f)(x[i])" },
     // A product's operand is made where it is read: feature maps, casts, gathers.
-    Rule {
+    FusionRule {
         name: "prologue",
         maker: Role::Map,
         reader: Role::Dot,
         algebra: "sum_k f(x)[i,k] w[k] = sum_k f(x[i,k]) w[k]",
     },
     // What follows a product is done to its accumulator: bias, activation, residual.
-    Rule { name: "epilogue", maker: Role::Dot, reader: Role::Map, algebra: "g(x w)[i,j] = g(sum_k x[i,k] w[k,j])" },
+    FusionRule {
+        name: "epilogue",
+        maker: Role::Dot,
+        reader: Role::Map,
+        algebra: "g(x w)[i,j] = g(sum_k x[i,k] w[k,j])",
+    },
     // A reduction of computed elements: the norm of features, the loss of a read-out.
-    Rule { name: "map_reduce", maker: Role::Map, reader: Role::Reduce, algebra: "fold_k f(x)[i,k] = fold_k f(x[i,k])" },
+    FusionRule {
+        name: "map_reduce",
+        maker: Role::Map,
+        reader: Role::Reduce,
+        algebra: "fold_k f(x)[i,k] = fold_k f(x[i,k])",
+    },
     // Rows that a reduction scaled go on in registers: a norm before a gate.
-    Rule { name: "reduce_map", maker: Role::Reduce, reader: Role::Map, algebra: "g(x / |x|)[i] = g(x[i] / |x[i]|)" },
+    FusionRule {
+        name: "reduce_map",
+        maker: Role::Reduce,
+        reader: Role::Map,
+        algebra: "g(x / |x|)[i] = g(x[i] / |x[i]|)",
+    },
     // A norm before a product.
-    Rule { name: "reduce_dot", maker: Role::Reduce, reader: Role::Dot, algebra: "(x / |x|)[i] w = (x[i] / |x[i]|) w" },
+    FusionRule {
+        name: "reduce_dot",
+        maker: Role::Reduce,
+        reader: Role::Dot,
+        algebra: "(x / |x|)[i] w = (x[i] / |x[i]|) w",
+    },
     // A norm behind a product: whole rows of the accumulator.
-    Rule {
+    FusionRule {
         name: "dot_reduce",
         maker: Role::Dot,
         reader: Role::Reduce,
         algebra: "fold_j (x w)[i,j] = fold_j sum_k x[i,k] w[k,j]",
     },
     // Two norms, a softmax of a norm.
-    Rule {
+    FusionRule {
         name: "reduce_reduce",
         maker: Role::Reduce,
         reader: Role::Reduce,
         algebra: "reduce (reduce x)[i] = reduce (reduce x[i])",
     },
     // Two products with what lies between: a layer and the next, whose hidden tile never leaves the program.
-    Rule { name: "dot_map_dot", maker: Role::Dot, reader: Role::Dot, algebra: "f(x v)[i] w = f(sum_k x[i,k] v[k]) w" },
+    FusionRule {
+        name: "dot_map_dot",
+        maker: Role::Dot,
+        reader: Role::Dot,
+        algebra: "f(x v)[i] w = f(sum_k x[i,k] v[k]) w",
+    },
 ];
 
 /// The rule for how a tile is made and how it is used.
-pub(super) fn rule(maker: Role, reader: Role) -> &'static Rule {
+pub(super) fn rule(maker: Role, reader: Role) -> &'static FusionRule {
     RULES.iter().find(|r| (r.maker, r.reader) == (maker, reader)).unwrap_or(&RULES[0])
 }
 

@@ -32,7 +32,7 @@ type Entry = (For, Block, Vec<Value>);
 
 /// A maker, which of its tensors was wanted in which way, and the result. Kernels are kept alive so that each has an address of
 /// its own.
-struct Known {
+struct FittedMaker {
     kernel: Rc<Kernel>,
     param: usize,
     fits: Vec<Option<Fit>>,
@@ -44,7 +44,7 @@ struct Known {
 pub(super) struct Shared {
     /// By kernel and operation.
     entries: BTreeMap<(usize, Inst), Vec<Entry>>,
-    fitted: Vec<Known>,
+    fitted: Vec<FittedMaker>,
     /// The number of tiles for which each part was written.
     tiles: BTreeMap<usize, usize>,
 }
@@ -68,12 +68,12 @@ impl Shared {
         param: usize,
         fits: Vec<Option<Fit>>,
     ) -> Result<Fitted, String> {
-        let is_it = |f: &&Known| Rc::ptr_eq(&f.kernel, &kernel) && f.param == param && f.fits == fits;
+        let is_it = |f: &&FittedMaker| Rc::ptr_eq(&f.kernel, &kernel) && f.param == param && f.fits == fits;
         if let Some(known) = self.fitted.iter().find(is_it) {
             return Ok(known.made.clone());
         }
         let made = fitted(kernel.clone(), param, &fits)?;
-        self.fitted.push(Known { kernel, param, fits, made: made.clone() });
+        self.fitted.push(FittedMaker { kernel, param, fits, made: made.clone() });
         Ok(made)
     }
 

@@ -27,7 +27,7 @@ mod compact;
 mod rules;
 
 pub(crate) use compact::compact;
-pub use rules::{RULES, Rewrite, Rule};
+pub use rules::{RULES, Rewrite, RewriteRule};
 
 use crate::entity::{Block, Inst, Value};
 use crate::ir::Kernel;
@@ -49,7 +49,7 @@ pub fn simplify(kernel: &mut Kernel) -> Applied {
 }
 
 /// Rewrites by the given rules.
-pub fn rewrite(kernel: &mut Kernel, rules: &[Rule]) -> Applied {
+pub fn rewrite(kernel: &mut Kernel, rules: &[RewriteRule]) -> Applied {
     let mut applied = Applied::new();
     for _ in 0..MOST_ROUNDS {
         let mut round = Round {
@@ -109,7 +109,7 @@ struct Round<'r> {
     seen: HashMap<Key, Vec<Inst>>,
     /// The entries of `seen` in the order of the text.
     order: Vec<Key>,
-    rules: &'r [Rule],
+    rules: &'r [RewriteRule],
     applied: &'r mut Applied,
     changed: bool,
 }

@@ -18,7 +18,7 @@ pub enum Rewrite {
 
 /// A rule: pattern, condition and replacement.
 #[derive(Clone, Copy)]
-pub struct Rule {
+pub struct RewriteRule {
     /// The name, such as `cast_back`.
     pub name: &'static str,
     /// The equality.
@@ -29,18 +29,22 @@ pub struct Rule {
 
 /// Every rule, in the order they are tried. Two rules need to see more than one operation, so the engine has them: `again`
 /// merges equal operations, and `unused` removes operations that nothing needs.
-pub const RULES: [Rule; 11] = [
-    Rule { name: "constant", algebra: "f(1, 2) = 3, if every device agrees on it", apply: fold_constant },
-    Rule { name: "neutral", algebra: "x * 1 = x; x / 1 = x; i + 0 = i", apply: neutral },
-    Rule { name: "cast_same", algebra: "cast<T>(x: T) = x", apply: cast_same },
-    Rule { name: "cast_back", algebra: "cast<T>(cast<W>(x: T)) = x, if W holds every T", apply: cast_back },
-    Rule { name: "select_same", algebra: "select(c, x, x) = x", apply: select_same },
-    Rule { name: "reshape_twice", algebra: "reshape(reshape(x)) = reshape(x)", apply: reshape_twice },
-    Rule { name: "broadcast_twice", algebra: "broadcast(broadcast(x)) = broadcast(x)", apply: broadcast_twice },
-    Rule { name: "shape_same", algebra: "reshape(x) = broadcast(x) = x, if its extents stay", apply: shape_same },
-    Rule { name: "transpose_twice", algebra: "x.t().t() = x", apply: transpose_twice },
-    Rule { name: "refill", algebra: "x.or(c) = x, if every element is valid", apply: refill },
-    Rule {
+pub const RULES: [RewriteRule; 11] = [
+    RewriteRule { name: "constant", algebra: "f(1, 2) = 3, if every device agrees on it", apply: fold_constant },
+    RewriteRule { name: "neutral", algebra: "x * 1 = x; x / 1 = x; i + 0 = i", apply: neutral },
+    RewriteRule { name: "cast_same", algebra: "cast<T>(x: T) = x", apply: cast_same },
+    RewriteRule { name: "cast_back", algebra: "cast<T>(cast<W>(x: T)) = x, if W holds every T", apply: cast_back },
+    RewriteRule { name: "select_same", algebra: "select(c, x, x) = x", apply: select_same },
+    RewriteRule { name: "reshape_twice", algebra: "reshape(reshape(x)) = reshape(x)", apply: reshape_twice },
+    RewriteRule { name: "broadcast_twice", algebra: "broadcast(broadcast(x)) = broadcast(x)", apply: broadcast_twice },
+    RewriteRule {
+        name: "shape_same",
+        algebra: "reshape(x) = broadcast(x) = x, if its extents stay",
+        apply: shape_same,
+    },
+    RewriteRule { name: "transpose_twice", algebra: "x.t().t() = x", apply: transpose_twice },
+    RewriteRule { name: "refill", algebra: "x.or(c) = x, if every element is valid", apply: refill },
+    RewriteRule {
         name: "carried_unchanged",
         algebra: "what each iteration hands on as it came is what it began as",
         apply: unchanged,

@@ -17,7 +17,7 @@ mod plans;
 mod reference;
 
 #[cfg(feature = "verify")]
-pub use reference::{Sizes, join, parts};
+pub use reference::{DecodeSizes, join, parts};
 
 use atlas_macros::atlas_kernel;
 use atlas_runtime::Chain;

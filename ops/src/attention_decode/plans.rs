@@ -2,7 +2,7 @@
 
 use super::ATTENTION_DECODE;
 use crate::compare::Comparison;
-use crate::plan::{Plan, Sizes, Steps, Work};
+use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor, Workspace, args};
@@ -24,7 +24,7 @@ static DECODE: Steps = Steps {
 /// One token of each sequence, and the cache that it attends to.
 struct Decode {
     device: Device,
-    sizes: Sizes,
+    sizes: PlanSizes,
     /// q `[S, J, R, D]`, k and v `[S, W, J, D]`.
     inputs: [Tensor; 3],
     tokens: Tensor,
@@ -33,7 +33,7 @@ struct Decode {
     space: Workspace,
 }
 
-fn decode(device: &Device, sizes: Sizes) -> Result<Decode> {
+fn decode(device: &Device, sizes: PlanSizes) -> Result<Decode> {
     let [s, j, r, d, w, x] = sizes;
     let of = |name: &str, sizes: &[usize]| plan_tensor(device, DType::Bf16, name, (0.0, 1.0), sizes);
     let dims = [("S", s), ("J", j), ("X", x), ("R", r), ("D", d)];
@@ -66,7 +66,7 @@ impl Decode {
     fn check(mut self) -> Result<Comparison> {
         self.launch()?;
         let [s, j, r, d, w, x] = self.sizes;
-        let sizes = super::Sizes { s, j, r, d, w, x };
+        let sizes = super::DecodeSizes { s, j, r, d, w, x };
         let [q, k, v] = &self.inputs;
         let (q, k, v, tokens) = (q.to_f64_vec()?, k.to_f64_vec()?, v.to_f64_vec()?, vec![w as f64; s]);
         let parts = super::parts([&q, &k, &v], &tokens, f64::from(self.scale()), sizes);

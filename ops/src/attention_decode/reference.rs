@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 /// Sizes of a problem.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct DecodeSizes {
     /// Sequences.
     pub s: usize,
     /// Heads of keys.
@@ -22,7 +22,7 @@ pub struct Sizes {
 }
 
 /// What each part gives, `[S, J, X, R, D]`, and its sums and maxima, `[S, J, X, R]`; `scale` as the kernel takes it.
-pub fn parts([q, k, v]: [&[f64]; 3], tokens: &[f64], scale: f64, z: Sizes) -> [Vec<f64>; 3] {
+pub fn parts([q, k, v]: [&[f64]; 3], tokens: &[f64], scale: f64, z: DecodeSizes) -> [Vec<f64>; 3] {
     let each = z.w.div_ceil(z.x);
     let row = |at: usize| {
         let (r, x, j, s) = (at % z.r, at / z.r % z.x, at / z.r / z.x % z.j, at / z.r / z.x / z.j);
@@ -47,7 +47,7 @@ pub fn parts([q, k, v]: [&[f64]; 3], tokens: &[f64], scale: f64, z: Sizes) -> [V
 }
 
 /// What the parts give together, `[S, J, R, D]`, and its natural log-sum-exp, `[S, J, R]`.
-pub fn join([part, totals, tops]: [&[f64]; 3], z: Sizes) -> [Vec<f64>; 2] {
+pub fn join([part, totals, tops]: [&[f64]; 3], z: DecodeSizes) -> [Vec<f64>; 2] {
     let (mut o, mut lse) = (Vec::new(), Vec::new());
     for at in 0..z.s * z.j * z.r {
         let (r, sj) = (at % z.r, at / z.r);
@@ -67,7 +67,7 @@ pub fn join([part, totals, tops]: [&[f64]; 3], z: Sizes) -> [Vec<f64>; 2] {
 /// The reference of a problem of one of the kernels.
 pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let [s, j, r, d, w, x] = ["S", "J", "R", "D", "W", "X"].map(|dim| p.dim(dim));
-    let z = Sizes { s, j, r, d, w, x };
+    let z = DecodeSizes { s, j, r, d, w, x };
     let names = if p.kernel.name == "decode_parts" { ["q", "k", "v"] } else { ["part", "totals", "tops"] };
     let tensors = names.map(|name| inputs.get(name));
     let tensors = tensors.each_ref().map(Vec::as_slice);

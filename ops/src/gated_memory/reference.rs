@@ -5,7 +5,7 @@ use crate::problem::{Inputs, Problem};
 use rayon::prelude::*;
 
 /// One token's way through a memory: `Z`, `U` (of ones, if it has no gate) and `W1 (A U)`.
-struct Pass {
+struct GatedActivations {
     z: Vec<f64>,
     u: Vec<f64>,
     m: Vec<f64>,
@@ -15,11 +15,11 @@ fn rows(w: &[f64], x: &[f64]) -> Vec<f64> {
     w.chunks(x.len().max(1)).map(|row| row.iter().zip(x).map(|(a, b)| a * b).sum()).collect()
 }
 
-fn pass(x: &[f64], w2: &[f64], w3: &[f64], w1: &[f64]) -> Pass {
+fn pass(x: &[f64], w2: &[f64], w3: &[f64], w1: &[f64]) -> GatedActivations {
     let z = rows(w2, x);
     let u = if w3.is_empty() { vec![1.0; z.len()] } else { rows(w3, x) };
     let hidden: Vec<f64> = z.iter().zip(&u).map(|(&z, u)| gelu(z) * u).collect();
-    Pass { m: rows(w1, &hidden), z, u }
+    GatedActivations { m: rows(w1, &hidden), z, u }
 }
 
 /// The formulas at the head of the file, group by group.

@@ -1,7 +1,7 @@
 //! The whole layer in f64, from the references of its parts.
 
 use super::{Combine, LayerRule, LayerSizes};
-use crate::omega::reference::{Gates, Sequence, Sizes, State, of_head, recurrence};
+use crate::omega::reference::{Gates, Sequence, SequenceSizes, State, of_head, recurrence};
 use crate::problem::{Inputs, Problem};
 use crate::windowed_attention;
 use rayon::prelude::*;
@@ -39,7 +39,7 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
     let m = norm(&memory(sizes, rule, x, t), &x.norms[0]);
     let attend = |q: &[f64], k: &[f64], v: &[f64]| {
         let prefix = x.prefix[0].len() / (h * d).max(1);
-        let s = windowed_attention::Sizes { b, m: t, n: t, h, j: h, d, s: prefix };
+        let s = windowed_attention::WindowedAttentionSizes { b, m: t, n: t, h, j: h, d, s: prefix };
         let scale = std::f64::consts::LOG2_E / (d as f64).sqrt();
         let [o, _] = windowed_attention::reference(
             [q, k, v, &x.prefix[0], &x.prefix[1]],
@@ -64,7 +64,7 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
 fn memory(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, t: usize) -> Vec<f64> {
     let (b, h, d, m) = (sizes.sequences, sizes.heads, sizes.width, sizes.hidden);
     let c = rule.chunking;
-    let of = Sizes { n: t, p: t, h, d, e: d, m, l: c.chunk, w: c.window, k: c.keys() };
+    let of = SequenceSizes { n: t, p: t, h, d, e: d, m, l: c.chunk, w: c.window, k: c.keys() };
     let [a1, a2, a3] = rule.features.map(f64::from);
     let phi = |x: &[f64]| x.iter().map(|x| x * (a1 + x * (a2 + x * a3))).collect::<Vec<f64>>();
     let heads: Vec<Vec<f64>> = (0..b * h)

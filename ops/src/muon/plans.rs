@@ -2,7 +2,7 @@
 
 use super::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
 use crate::compare::Comparison;
-use crate::plan::{Plan, Sizes, Steps, Work};
+use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
 use crate::usual::unit;
 use atlas_dsl::DType;
@@ -54,7 +54,7 @@ fn by_gram() -> Muon {
     Muon { iteration: usual.iteration.gram(), dtype: DType::F16, ..usual }
 }
 
-fn matrices(device: &Device, [count, m, n, ..]: Sizes) -> Result<Vec<[Tensor; 3]>> {
+fn matrices(device: &Device, [count, m, n, ..]: PlanSizes) -> Result<Vec<[Tensor; 3]>> {
     let of = |i: usize| {
         let make = |name: &str, sd: f64| plan_tensor(device, DType::F32, &format!("{name} {i}"), (0.0, sd), &[m, n]);
         Ok([make("w", unit(n))?, make("buf", 0.1)?, make("g", 1.0)?])
@@ -62,7 +62,7 @@ fn matrices(device: &Device, [count, m, n, ..]: Sizes) -> Result<Vec<[Tensor; 3]
     (0..count).map(of).collect()
 }
 
-fn muon(device: &Device, of: Muon, sizes: Sizes) -> Result<Work> {
+fn muon(device: &Device, of: Muon, sizes: PlanSizes) -> Result<Work> {
     let mut tensors = matrices(device, sizes)?;
     let (mut spaces, stream) = (MuonSpaces::default(), Stream::default_of(device));
     Ok(Box::new(move || {
@@ -71,7 +71,7 @@ fn muon(device: &Device, of: Muon, sizes: Sizes) -> Result<Work> {
     }))
 }
 
-fn check_muon(device: &Device, of: Muon, sizes: Sizes) -> Result<Comparison> {
+fn check_muon(device: &Device, of: Muon, sizes: PlanSizes) -> Result<Comparison> {
     let [_, m, n, ..] = sizes;
     let mut tensors = matrices(device, sizes)?;
     let stream = Stream::default_of(device);

@@ -1,6 +1,6 @@
 //! Runs the chains of the Omega rule on a device, whole or in parts, and compares them with the rule as it is defined.
 
-use super::reference::{Gates, Sequence, Sizes, State, muon, of_head, recurrence};
+use super::reference::{Gates, Sequence, SequenceSizes, State, muon, of_head, recurrence};
 use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON};
 use crate::compare::Comparison;
 use crate::problem::{HostTensor, normal, round};
@@ -27,12 +27,12 @@ pub struct Case {
     /// with the next part, from its start, and the memory does not go on before it is whole.
     pub parts: Vec<usize>,
     /// What is done to the gates and tokens.
-    pub edit: fn(&mut Inputs),
+    pub edit: fn(&mut CaseInputs),
 }
 
 /// Numbers of a case, `[B, T, H, ..]`, exact in their element types.
 #[derive(Clone, Debug)]
-pub struct Inputs {
+pub struct CaseInputs {
     /// Sequences, tokens, heads.
     pub batch: [usize; 3],
     /// Queries and keys, `[B, T, H, D]`.
@@ -62,13 +62,13 @@ impl Case {
     }
 
     /// Its sizes.
-    pub fn sizes(&self) -> Sizes {
+    pub fn sizes(&self) -> SequenceSizes {
         let ([_, n, h], [d, e, m], c) = (self.batch, self.memory, self.chunking);
-        Sizes { n, p: n, h, d, e, m, l: c.chunk, w: c.window, k: c.keys() }
+        SequenceSizes { n, p: n, h, d, e, m, l: c.chunk, w: c.window, k: c.keys() }
     }
 
     /// The inputs: unit keys, gates that forget slowly, small steps.
-    pub fn inputs(&self) -> Inputs {
+    pub fn inputs(&self) -> CaseInputs {
         let ([b, n, h], [d, e, m]) = (self.batch, self.memory);
         let tokens = b * n * h;
         let seed = |name: &str| format!("omega {:?} {:?} {name}", self.batch, self.memory);
@@ -82,7 +82,7 @@ impl Case {
         // Longer steps diverge: a gradient is as large as the hidden row is long, and momentum adds up five of a window.
         let step = 0.3 / (self.chunking.window as f64 * (1.0 + m as f64 / 4.0));
         let gate = |x: Vec<f32>| x.into_iter().map(|v| v.clamp(0.0, 1.0)).collect::<Vec<f32>>();
-        let mut inputs = Inputs {
+        let mut inputs = CaseInputs {
             batch: self.batch,
             q: rounded(make("q", 0.0, unit(d), tokens * d)),
             k: rounded(make("k", 0.0, unit(d), tokens * d)),
@@ -99,7 +99,7 @@ impl Case {
     }
 
     /// The rule by definition: what is read, `[B, T, H, E]`, and the memories and momenta after it.
-    pub fn expected(&self, x: &Inputs, sizes: &Sizes) -> Vec<Vec<f64>> {
+    pub fn expected(&self, x: &CaseInputs, sizes: &SequenceSizes) -> Vec<Vec<f64>> {
         let [b, n, h] = self.batch;
         let [d, e, _] = self.memory;
         let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
@@ -153,7 +153,7 @@ impl Case {
     ///
     /// # Errors
     /// Those of making tensors and of launches.
-    pub fn run(&self, device: &Device, x: &Inputs) -> Result<Vec<Vec<f64>>> {
+    pub fn run(&self, device: &Device, x: &CaseInputs) -> Result<Vec<Vec<f64>>> {
         let [b, n, h] = self.batch;
         let [d, e, m] = self.memory;
         let tensor = |dtype: DType, values: &[f32], sizes: &[usize]| {
@@ -228,7 +228,11 @@ impl Case {
     ///
     /// # Errors
     /// As [`Case::run`].
-    pub fn check_against(&self, device: &Device, edit: impl Fn(&mut Sizes, &mut Inputs)) -> Result<Comparison> {
+    pub fn check_against(
+        &self,
+        device: &Device,
+        edit: impl Fn(&mut SequenceSizes, &mut CaseInputs),
+    ) -> Result<Comparison> {
         let (inputs, mut sizes) = (self.inputs(), self.sizes());
         let mut other = inputs.clone();
         edit(&mut sizes, &mut other);

@@ -5,7 +5,7 @@ use super::reference::{self, State};
 use super::rounded::Arithmetic;
 use super::{Chunking, OMEGA_MLP, fused_optimization};
 use crate::compare::Comparison;
-use crate::plan::{Plan, Sizes, Steps, Work};
+use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
 use crate::usual::unit;
 use atlas_dsl::DType;
@@ -51,7 +51,7 @@ static OPTIMIZATION: Steps = Steps {
 };
 
 /// The chain of the Omega rule; the memory goes on from run to run, with steps so short that it stays as it is.
-fn omega(device: &Device, [g, t, d, m, l, w]: Sizes) -> Result<Work> {
+fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
     let (heads, chunking) = (g.min(16), Chunking::new(l, w));
     let b = g / heads;
     let of = |dtype, name: &str, fill, sizes: &[usize]| plan_tensor(device, dtype, name, fill, sizes);
@@ -103,7 +103,7 @@ pub(crate) struct Window {
     pub(crate) w2: Tensor,
 }
 
-pub(crate) fn window(device: &Device, [g, n, d, m, ..]: Sizes) -> Result<Window> {
+pub(crate) fn window(device: &Device, [g, n, d, m, ..]: PlanSizes) -> Result<Window> {
     let of = |dtype, name: &str, fill, sizes: &[usize]| plan_tensor(device, dtype, name, fill, sizes);
     Ok(Window {
         device: device.clone(),
@@ -158,7 +158,7 @@ impl Window {
     /// Weights and momenta after one step of f64, group by group.
     pub(crate) fn expected(&self, start: [&[f64]; 4], gates: [f64; 3], count: usize) -> Result<[Vec<f64>; 4]> {
         let [g, n, d, m] = self.sizes;
-        let s = reference::Sizes { n, p: n, h: 1, d, e: d, m, l: n, w: 1, k: n };
+        let s = reference::SequenceSizes { n, p: n, h: 1, d, e: d, m, l: n, w: 1, k: n };
         let [x, v, c] = [&self.x, &self.v, &self.c].map(Tensor::to_f64_vec);
         let (x, v, c) = (x?, v?, c?);
         let mut after: [Vec<f64>; 4] = Default::default();

@@ -1,6 +1,6 @@
 //! The kernels of the Omega rule one by one: how their inputs are made, and their references.
 
-use super::reference::{Gates, Mixed, Sequence, Sizes, State, chunks, mix, of_head};
+use super::reference::{Gates, Mixed, Sequence, SequenceSizes, State, chunks, mix, of_head};
 use super::rounded::Arithmetic;
 use crate::problem::{Fill, Inputs, Problem};
 use atlas_dsl::DType;
@@ -32,9 +32,9 @@ pub(crate) fn fill(p: &Problem, name: &str) -> Fill {
 }
 
 /// Sizes of a kernel's problem; a memory without hidden elements is linear.
-fn sizes(p: &Problem, hidden: usize) -> Sizes {
+fn sizes(p: &Problem, hidden: usize) -> SequenceSizes {
     let past = p.kernel.dims.iter().any(|d| d.name == "P");
-    Sizes {
+    SequenceSizes {
         n: p.dim("N"),
         p: p.dim(if past { "P" } else { "N" }),
         h: p.dim("H"),
@@ -170,7 +170,7 @@ fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
 
 /// The reference of the rule with Muon by tokens.
 fn by_tokens(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64>> {
-    let s = Sizes { l: (p.scalar("chunk") as usize).clamp(1, p.dim("K")), ..sizes(p, p.dim("M")) };
+    let s = SequenceSizes { l: (p.scalar("chunk") as usize).clamp(1, p.dim("K")), ..sizes(p, p.dim("M")) };
     let (heads, before) = (s.h, p.scalar("before") > 0.0);
     let names = ["q", "k", "v", "rq", "rk", "alpha", "theta", "eta", "gamma"].map(|name| inputs.get(name));
     let matrices = ["w1", "w2", "s1", "s2"].map(|name| inputs.get(name));
@@ -214,7 +214,7 @@ fn by_tokens(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f
 /// The reference of one step of a memory on a window.
 fn stepped(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64>> {
     let [n, d, e, m] = ["N", "D", "E", "M"].map(|dim| p.dim(dim));
-    let s = Sizes { n, p: n, h: 1, d, e, m, l: n, w: 1, k: n };
+    let s = SequenceSizes { n, p: n, h: 1, d, e, m, l: n, w: 1, k: n };
     let [x, v, r, c] = ["x", "v", "r", "c"].map(|name| inputs.get(name));
     let gates = ["alpha", "theta", "eta"].map(|name| inputs.get(name));
     let matrices = ["w1", "w2", "s1", "s2"].map(|name| inputs.get(name));

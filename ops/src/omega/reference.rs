@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 /// Sizes of one sequence.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct SequenceSizes {
     /// Tokens.
     pub n: usize,
     /// Tokens of the keys: those before the first chunk come first.
@@ -30,7 +30,7 @@ pub struct Sizes {
     pub k: usize,
 }
 
-impl Sizes {
+impl SequenceSizes {
     /// Chunks.
     pub fn chunks(&self) -> usize {
         self.n.div_ceil(self.l)
@@ -115,14 +115,14 @@ pub(crate) fn add_outer(c: &mut [f64], factor: f64, a: &[f64], b: &[f64]) {
 }
 
 /// What a memory makes of a row of features and a residual.
-pub fn read(s: &Sizes, w: &[Vec<f64>; 2], x: &[f64], r: &[f64]) -> Vec<f64> {
+pub fn read(s: &SequenceSizes, w: &[Vec<f64>; 2], x: &[f64], r: &[f64]) -> Vec<f64> {
     let inner = hidden(s, w, x).1;
     let out = times_transposed(&inner, &w[0], inner.len());
     out.iter().zip(r).map(|(y, r)| y + r).collect()
 }
 
 /// The hidden row before and after gelu; the row itself for a linear memory.
-fn hidden(s: &Sizes, w: &[Vec<f64>; 2], x: &[f64]) -> (Vec<f64>, Vec<f64>) {
+fn hidden(s: &SequenceSizes, w: &[Vec<f64>; 2], x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     if s.m == 0 {
         return (vec![], x.to_vec());
     }
@@ -141,7 +141,7 @@ struct Factors {
 
 impl Factors {
     /// At the weights `w`, for the loss `scale/2 |M(x) - v|^2`.
-    fn of(s: &Sizes, w: &[Vec<f64>; 2], [x, v, r]: [&[f64]; 3], scale: f64) -> Factors {
+    fn of(s: &SequenceSizes, w: &[Vec<f64>; 2], [x, v, r]: [&[f64]; 3], scale: f64) -> Factors {
         let (z, a) = hidden(s, w, x);
         let y = read(s, w, x, r);
         let e: Vec<f64> = y.iter().zip(v).map(|(y, v)| scale * (y - v)).collect();
@@ -159,7 +159,7 @@ impl Factors {
 }
 
 /// One head, token by token, by definition. A token of weight 0 is not looked at. Returns what is read, `[N, E]`.
-pub fn recurrence(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64, before: bool) -> Vec<f64> {
+pub fn recurrence(s: &SequenceSizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64, before: bool) -> Vec<f64> {
     let past = s.p - s.n;
     let mut anchor = state.w.clone();
     let mut out = Vec::new();
@@ -197,7 +197,7 @@ pub fn recurrence(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: 
 
 /// One head with Muon by chunks, by definition: a chunk is read at the weights before it, the momentum takes its tokens one by
 /// one, and the weights take one step along the orthogonalised momentum. `W2` and its momentum are `[D, M]`.
-pub fn muon(s: &Sizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64) -> Vec<f64> {
+pub fn muon(s: &SequenceSizes, x: &Sequence, g: &Gates, state: &mut State, scale: f64) -> Vec<f64> {
     let past = s.p - s.n;
     let row = |m: &[f64], t: usize, width: usize| m[t * width..][..width].to_vec();
     let mut out = Vec::new();
@@ -255,7 +255,7 @@ pub struct Mixed {
 }
 
 /// The mixing weights, by sums over the paths of a gradient and not by a recurrence over rows.
-pub fn mix(s: &Sizes, g: &Gates, before: bool, commit: usize) -> Mixed {
+pub fn mix(s: &SequenceSizes, g: &Gates, before: bool, commit: usize) -> Mixed {
     let mut m = Mixed::default();
     for c in 0..s.chunks() {
         let tokens: Vec<usize> = (0..s.l).map(|n| c * s.l + n).collect();
@@ -307,7 +307,7 @@ pub fn mix(s: &Sizes, g: &Gates, before: bool, commit: usize) -> Mixed {
 }
 
 /// The gradients' factors of the keys that a chunk sees, at the weights `w`; zeros for what nothing weighs.
-fn factors(s: &Sizes, x: &Sequence, m: &Mixed, w: &[Vec<f64>; 2], scale: f64, c: usize) -> Vec<Factors> {
+fn factors(s: &SequenceSizes, x: &Sequence, m: &Mixed, w: &[Vec<f64>; 2], scale: f64, c: usize) -> Vec<Factors> {
     let oldest = (c * s.l + s.p - s.n + s.l) as isize - s.k as isize;
     let factor = |i: usize| {
         let t = usize::try_from(oldest + i as isize).ok().filter(|&t| t < s.p && m.live[c * s.k + i] > 0.0);
@@ -319,7 +319,7 @@ fn factors(s: &Sizes, x: &Sequence, m: &Mixed, w: &[Vec<f64>; 2], scale: f64, c:
 }
 
 /// One head, chunk by chunk, from its mixing weights. Returns what is read, `[N, E]`.
-pub fn chunks(s: &Sizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
+pub fn chunks(s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
     let mut out = Vec::new();
     for c in 0..s.chunks() {
         let factors = factors(s, x, m, &state.w, scale, c);

@@ -7,7 +7,7 @@
 //! type, what tensors keep to theirs, and everything else in f64. In f64 nothing is rounded, and this is the rule as
 //! [`reference`](super::reference) defines it, which a test shows.
 
-use super::reference::{Gates, Mixed, Sequence, Sizes, State, add_outer, times, times_transposed, turned};
+use super::reference::{Gates, Mixed, Sequence, SequenceSizes, State, add_outer, times, times_transposed, turned};
 use crate::memory::{gelu, gelu_slope};
 use crate::newton_schulz_small::{CENTRES, CLASSIC, EPS, SCALE, UNSCALE};
 use crate::problem::round;
@@ -23,7 +23,7 @@ pub struct Arithmetic {
 }
 
 /// A memory's pass over rows of features.
-struct Pass {
+struct Activations {
     /// Before gelu.
     z: Vec<f64>,
     /// Behind it, as the second product takes it.
@@ -61,22 +61,22 @@ impl Arithmetic {
     }
 
     /// Of weights as products take them, `[E, M]` and `[D, M]`.
-    fn pass(&self, s: &Sizes, [w1, w2]: &[Vec<f64>; 2], x: &[f64]) -> Pass {
+    fn pass(&self, s: &SequenceSizes, [w1, w2]: &[Vec<f64>; 2], x: &[f64]) -> Activations {
         let z = times(x, w2, s.d, s.m);
         let a: Vec<f64> = z.iter().map(|&z| self.operand(gelu(z))).collect();
         let y = times_transposed(&a, w1, s.m);
-        Pass { z, a, y }
+        Activations { z, a, y }
     }
 
     /// What is read of a row, rounded.
-    fn read(&self, s: &Sizes, w: &[Vec<f64>; 2], x: &[f64], r: &[f64]) -> Vec<f64> {
+    fn read(&self, s: &SequenceSizes, w: &[Vec<f64>; 2], x: &[f64], r: &[f64]) -> Vec<f64> {
         let y = self.pass(s, w, x).y;
         y.iter().zip(r).map(|(y, r)| self.operand(y + r)).collect()
     }
 
     /// Of tokens `x`, `v` and `r` at the weights `w`, for the loss `scale/2 |M(x) - v|^2`.
-    fn parts(&self, s: &Sizes, w: &[Vec<f64>; 2], [x, v, r]: [Vec<f64>; 3], scale: f64) -> Parts {
-        let Pass { z, a, y } = self.pass(s, w, &x);
+    fn parts(&self, s: &SequenceSizes, w: &[Vec<f64>; 2], [x, v, r]: [Vec<f64>; 3], scale: f64) -> Parts {
+        let Activations { z, a, y } = self.pass(s, w, &x);
         let errors: Vec<f64> = y.iter().zip(&r).zip(&v).map(|((y, r), v)| scale * (y + r - v)).collect();
         let back = times(&self.operands(&errors), &w[0], s.e, s.m);
         let delta = back.iter().zip(&z).map(|(b, &z)| b * gelu_slope(z)).collect();
@@ -93,7 +93,14 @@ impl Arithmetic {
     }
 
     /// `W <- held W - step NS(S)` of both matrices; `iterate` is the iteration of one of so many rows.
-    fn descend(&self, s: &Sizes, state: &mut State, held: f64, step: f64, iterate: impl Fn(&[f64], usize) -> Vec<f64>) {
+    fn descend(
+        &self,
+        s: &SequenceSizes,
+        state: &mut State,
+        held: f64,
+        step: f64,
+        iterate: impl Fn(&[f64], usize) -> Vec<f64>,
+    ) {
         for (i, rows) in [s.e, s.d].into_iter().enumerate() {
             let along = iterate(&state.s[i], rows);
             state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = self.kept(held * *w - step * o));
@@ -146,7 +153,7 @@ impl Arithmetic {
 
     /// One head of `omega_muon`, chunk by chunk, from its mixing weights; `W2` and its momentum are `[D, M]`. Returns what is
     /// read.
-    pub fn chunks(&self, s: &Sizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
+    pub fn chunks(&self, s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
         let mut out = Vec::new();
         for c in 0..s.chunks() {
             let w = self.weights(state);
@@ -171,7 +178,7 @@ impl Arithmetic {
     /// chunk's gradients are made of: `errors` `[K, E]`, `act` and `delta` `[K, M]`.
     pub fn tokens(
         &self,
-        s: &Sizes,
+        s: &SequenceSizes,
         x: &Sequence,
         g: &Gates,
         state: &mut State,
@@ -217,7 +224,7 @@ impl Arithmetic {
     /// steps of the iteration, or along the momentum itself.
     pub fn step(
         &self,
-        s: &Sizes,
+        s: &SequenceSizes,
         tokens: [&[f64]; 3],
         weights: &[f64],
         [alpha, theta, eta]: [f64; 3],
@@ -246,7 +253,7 @@ impl Arithmetic {
 }
 
 /// Keys, values and residuals that a chunk sees, from the `oldest` on; zeros for what is no token or has no weight.
-fn tokens(s: &Sizes, x: &Sequence, oldest: i64, seen: impl Fn(usize) -> bool) -> [Vec<f64>; 3] {
+fn tokens(s: &SequenceSizes, x: &Sequence, oldest: i64, seen: impl Fn(usize) -> bool) -> [Vec<f64>; 3] {
     let at = |i: usize| usize::try_from(oldest + i as i64).ok().filter(|&t| t < s.p && seen(i));
     let rows = |of: &[f64], width: usize| -> Vec<f64> {
         let row = |i: usize| at(i).map_or(vec![0.0; width], |t| of[t * width..][..width].to_vec());

@@ -2,7 +2,7 @@
 
 use super::WINDOW_LOSS;
 use crate::compare::Comparison;
-use crate::plan::{Plan, Sizes, Steps, Work};
+use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor, Workspace, args};
@@ -24,14 +24,14 @@ static LOSS: Steps = Steps {
 /// Tokens and what was wanted of them.
 struct Losses {
     device: Device,
-    sizes: Sizes,
+    sizes: PlanSizes,
     p: Tensor,
     v: Tensor,
     y: Tensor,
     space: Workspace,
 }
 
-fn losses(device: &Device, sizes: Sizes) -> Result<Losses> {
+fn losses(device: &Device, sizes: PlanSizes) -> Result<Losses> {
     let [b, n, d, ..] = sizes;
     let of = |name: &str| plan_tensor(device, DType::Bf16, name, (0.0, 1.0), &[b, n, d]);
     let space = WINDOW_LOSS.workspace(device, &[], &[("B", b), ("N", n)])?;

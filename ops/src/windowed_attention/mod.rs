@@ -19,7 +19,7 @@ pub(crate) mod cases;
 mod reference;
 
 #[cfg(feature = "verify")]
-pub use reference::{Sizes, reference};
+pub use reference::{WindowedAttentionSizes, reference};
 
 use atlas_macros::atlas_kernel;
 

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 /// Sizes of a problem.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct WindowedAttentionSizes {
     /// Sequences.
     pub b: usize,
     /// Queries of each.
@@ -24,7 +24,13 @@ pub struct Sizes {
 }
 
 /// What each query sees, softmax over it, and its log-sum-exp; `scale` as the kernel takes it.
-pub fn reference([q, k, v, pk, pv]: [&[f64]; 5], first: &[f64], window: i64, scale: f64, s: Sizes) -> [Vec<f64>; 2] {
+pub fn reference(
+    [q, k, v, pk, pv]: [&[f64]; 5],
+    first: &[f64],
+    window: i64,
+    scale: f64,
+    s: WindowedAttentionSizes,
+) -> [Vec<f64>; 2] {
     let scale = scale / std::f64::consts::LOG2_E;
     let row = |at: usize| {
         let (i, h, b) = (at % s.m, at / s.m % s.h, at / s.m / s.h);
@@ -51,7 +57,7 @@ pub fn reference([q, k, v, pk, pv]: [&[f64]; 5], first: &[f64], window: i64, sca
 
 /// The reference of a problem.
 pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
-    let s = Sizes {
+    let s = WindowedAttentionSizes {
         b: p.dim("B"),
         m: p.dim("M"),
         n: p.dim("N"),

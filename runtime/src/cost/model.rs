@@ -29,7 +29,7 @@
 
 use atlas_codegen::Machine;
 use atlas_codegen::arch::Rates;
-use atlas_codegen::gpu::analysis::{Counts, Prefetched, Read, Sample, Work};
+use atlas_codegen::gpu::analysis::{Counts, Prefetched, Sample, TensorReads, Work};
 use atlas_dsl::ir::GridExtent;
 
 /// The version of the cost model. Records correct the model by its error, so cycles of another version are useless.
@@ -253,7 +253,7 @@ fn data(work: &Work, machine: &Machine, rates: &Rates, ctas_per_sm: u64) -> f64 
     let parts = |(sector, line): (f64, f64)| sector * work.total.sectors + line * work.total.lines;
     let dram = dram.sum::<f64>() / programs + work.written + parts(PARTS_OF_DRAM);
     // A small tensor that every program reads stays in L1, unless its copies bypass L1.
-    let again = |r: &&Read| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
+    let again = |r: &&TensorReads| r.tensor <= L1_BYTES && r.bytes * programs > r.tensor * sms as f64;
     let near = work.reads.iter().filter(again).map(|r| r.bytes - r.past_l1).sum::<f64>();
     let l2 = work.total.global - near + parts(PARTS_OF_L2);
     let passes = work.reads.iter().filter(|r| r.past_l1 * programs > r.tensor).map(|r| r.past_l1 / r.tensor.max(1.0));
@@ -282,7 +282,7 @@ mod tests {
             registers: 88,
             total,
             samples: vec![Sample { total, prefetched: Vec::new() }],
-            reads: vec![Read { bytes: 16384.0, tensor: 16384.0 * programs as f64, past_l1: 0.0 }],
+            reads: vec![TensorReads { bytes: 16384.0, tensor: 16384.0 * programs as f64, past_l1: 0.0 }],
             written: 16384.0,
         }
     }
@@ -345,7 +345,7 @@ mod tests {
         let base = rows(10_000);
         let with = |tensor: f64| {
             let mut work = base.clone();
-            work.reads.push(Read { bytes: 16384.0, tensor, past_l1: 0.0 });
+            work.reads.push(TensorReads { bytes: 16384.0, tensor, past_l1: 0.0 });
             estimate(&work, &hopper()).cycles
         };
         assert!(with(16384.0) < 1.01 * estimate(&base, &hopper()).cycles);

@@ -226,7 +226,7 @@ pub(crate) fn best(terms: &[(usize, Terms)]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atlas_codegen::gpu::analysis::{Counts, Read, Sample, Work};
+    use atlas_codegen::gpu::analysis::{Counts, Sample, TensorReads, Work};
     use proptest::prelude::*;
 
     fn work() -> impl Strategy<Value = Work> {
@@ -248,7 +248,7 @@ mod tests {
                 registers,
                 total,
                 samples: vec![Sample { total, prefetched: Vec::new() }],
-                reads: vec![Read { bytes: total.global, tensor: 1e9, past_l1: 0.0 }],
+                reads: vec![TensorReads { bytes: total.global, tensor: 1e9, past_l1: 0.0 }],
                 ..Work::default()
             }
         })

@@ -15,7 +15,7 @@ fn power(exponent: f64) -> f64 {
 
 /// An approximate function of one argument: its opcode, the words before the type, the type, the function with and without
 /// rounding, and the ISA's bound (a kind of bound, and its power of two or its count).
-type Row = (&'static str, &'static str, Type, AluFn, fn(f64) -> f64, fn(f64) -> Bound, f64);
+type ApproximateFunction = (&'static str, &'static str, Type, AluFn, fn(f64) -> f64, fn(f64) -> Bound, f64);
 
 const ULP: fn(f64) -> Bound = Bound::Ulp;
 const RELATIVE: fn(f64) -> Bound = |p| Bound::Relative(power(p));
@@ -26,7 +26,7 @@ use Type::{Bf16, Bf16x2, F16, F16x2};
 const SINGLE: Type = Type::F32;
 const DOUBLE: Type = Type::F64;
 
-static FUNCTIONS: &[Row] = &[
+static FUNCTIONS: &[ApproximateFunction] = &[
     ("rcp", "approx", SINGLE, |a, _, _, _| single::<false>(a, reciprocal), reciprocal, ULP, 1.0),
     ("rcp", "approx.ftz", SINGLE, |a, _, _, _| single::<true>(a, reciprocal), reciprocal, ULP, 1.0),
     ("rcp", "approx.ftz", DOUBLE, |a, _, _, _| upper(a, reciprocal), reciprocal, RELATIVE, -19.0),
@@ -116,7 +116,7 @@ pub fn error_bound(opcode: &str, modifiers: &[&str]) -> Option<Bound> {
     Some(bound(*size))
 }
 
-fn row(opcode: &str, spelling: &str, ty: Type) -> Option<&'static Row> {
+fn row(opcode: &str, spelling: &str, ty: Type) -> Option<&'static ApproximateFunction> {
     FUNCTIONS.iter().find(|(o, w, t, ..)| *o == opcode && *w == spelling && *t == ty)
 }
 

@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn results_reach_the_bound_and_stay_within() {
-        type Case = (&'static str, &'static [&'static str], fn(f64) -> f64);
-        let cases: [Case; 7] = [
+        type ApproximationCase = (&'static str, &'static [&'static str], fn(f64) -> f64);
+        let cases: [ApproximationCase; 7] = [
             ("ex2", &["approx", "ftz", "f32"], libm::exp2),
             ("rcp", &["approx", "ftz", "f32"], |x| 1.0 / x),
             ("rsqrt", &["approx", "ftz", "f32"], |x| 1.0 / x.sqrt()),

@@ -37,7 +37,7 @@ pub(super) fn element(c: &mut Cursor<'_>) -> Result<MmaType> {
 }
 
 /// The numbers of `m16n8k16`.
-pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
+pub(super) fn shape(c: &mut Cursor<'_>) -> Result<MmaShape> {
     let word = c.word("the shape")?;
     let split = || {
         let (m, rest) = word.strip_prefix('m')?.split_once('n')?;
@@ -49,7 +49,7 @@ pub(super) fn shape(c: &mut Cursor<'_>) -> Result<Shape> {
 
 /// The kinds of product that share their shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Family {
+enum ProductKind {
     Half,
     Brain,
     Tf32,
@@ -59,26 +59,26 @@ enum Family {
 }
 
 /// m, n, k.
-type Shape = (u16, u16, u16);
+type MmaShape = (u16, u16, u16);
 
-const SHAPES: &[(Family, &[Shape])] = &[
-    (Family::Half, &[(16, 8, 8), (16, 8, 16)]),
-    (Family::Brain, &[(16, 8, 8), (16, 8, 16)]),
-    (Family::Tf32, &[(16, 8, 4), (16, 8, 8)]),
-    (Family::Eight, &[(16, 8, 16), (16, 8, 32)]),
-    (Family::Integer, &[(8, 8, 16), (16, 8, 16), (16, 8, 32)]),
-    (Family::Double, &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)]),
+const SHAPES: &[(ProductKind, &[MmaShape])] = &[
+    (ProductKind::Half, &[(16, 8, 8), (16, 8, 16)]),
+    (ProductKind::Brain, &[(16, 8, 8), (16, 8, 16)]),
+    (ProductKind::Tf32, &[(16, 8, 4), (16, 8, 8)]),
+    (ProductKind::Eight, &[(16, 8, 16), (16, 8, 32)]),
+    (ProductKind::Integer, &[(8, 8, 16), (16, 8, 16), (16, 8, 32)]),
+    (ProductKind::Double, &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)]),
 ];
 
-fn family(d: MmaType, a: MmaType, b: MmaType, c: MmaType) -> Option<Family> {
+fn family(d: MmaType, a: MmaType, b: MmaType, c: MmaType) -> Option<ProductKind> {
     use MmaType::{Bf16, E4m3, E5m2, F16, F32, F64, S8, S32, Tf32, U8};
     Some(match (a, b, d, c) {
-        (F16, F16, F16 | F32, F16 | F32) if c == d => Family::Half,
-        (Bf16, Bf16, F32, F32) => Family::Brain,
-        (Tf32, Tf32, F32, F32) => Family::Tf32,
-        (E4m3 | E5m2, E4m3 | E5m2, F16 | F32, F16 | F32) if c == d => Family::Eight,
-        (S8 | U8, S8 | U8, S32, S32) => Family::Integer,
-        (F64, F64, F64, F64) => Family::Double,
+        (F16, F16, F16 | F32, F16 | F32) if c == d => ProductKind::Half,
+        (Bf16, Bf16, F32, F32) => ProductKind::Brain,
+        (Tf32, Tf32, F32, F32) => ProductKind::Tf32,
+        (E4m3 | E5m2, E4m3 | E5m2, F16 | F32, F16 | F32) if c == d => ProductKind::Eight,
+        (S8 | U8, S8 | U8, S32, S32) => ProductKind::Integer,
+        (F64, F64, F64, F64) => ProductKind::Double,
         _ => return None,
     })
 }
@@ -93,10 +93,10 @@ pub(super) fn mma(c: &mut Cursor<'_>) -> Result<Op> {
     let (b_type, c_type) = (element(c)?, element(c)?);
     let family = family(d_type, a_type, b_type, c_type).ok_or_else(|| c.unknown())?;
     let known = SHAPES.iter().any(|(f, shapes)| *f == family && shapes.contains(&(m, n, k)));
-    if !known || (saturate && family != Family::Integer) {
+    if !known || (saturate && family != ProductKind::Integer) {
         return Err(c.unknown());
     }
-    let register = if family == Family::Double { 64 } else { 32 };
+    let register = if family == ProductKind::Double { 64 } else { 32 };
     let ty = if register == 64 { Type::F64 } else { Type::B32 };
     let of = |rows: u16, columns: u16, element: MmaType| {
         usize::from(rows) * usize::from(columns) * bits(element) / 32 / register as usize

@@ -55,10 +55,10 @@ fn select<'m>(module: &'m Module, entry: Option<&str>) -> Result<&'m Function> {
 }
 
 /// Decodes one family of instructions.
-type Family = fn(&mut Cursor<'_>) -> Result<Op>;
+type FamilyDecoder = fn(&mut Cursor<'_>) -> Result<Op>;
 
 /// Families by their opcode.
-const FAMILIES: &[(&str, Family)] = &[
+const FAMILIES: &[(&str, FamilyDecoder)] = &[
     ("mov", arith::mov),
     ("addc", arith::carry),
     ("subc", arith::carry),
@@ -109,7 +109,7 @@ const FAMILIES: &[(&str, Family)] = &[
 ];
 
 /// The family of an instruction.
-fn family(opcode: &str, modifiers: &[String]) -> Family {
+fn family(opcode: &str, modifiers: &[String]) -> FamilyDecoder {
     let has = |word: &str| modifiers.iter().any(|m| m == word);
     match opcode {
         "mov" | "and" | "or" | "xor" | "not" if has("pred") => predicate::logic,

@@ -19,7 +19,7 @@ pub(super) enum Entity {
 
 /// A `{ .. }`.
 #[derive(Debug, Default)]
-struct Scope {
+struct NameScope {
     parent: Option<usize>,
     names: BTreeMap<String, Entity>,
     /// `%r<10>`: prefix, count, type.
@@ -31,7 +31,7 @@ struct Scope {
 /// All scopes of an entry, and the current one.
 #[derive(Debug)]
 pub(super) struct Names {
-    scopes: Vec<Scope>,
+    scopes: Vec<NameScope>,
     current: usize,
     /// Bits of each row of the register file.
     regs: Vec<u8>,
@@ -40,7 +40,7 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new() -> Names {
-        Names { scopes: vec![Scope::default()], current: 0, regs: Vec::new(), preds: 0 }
+        Names { scopes: vec![NameScope::default()], current: 0, regs: Vec::new(), preds: 0 }
     }
 
     /// Bits of the used rows of the register file, and the number of rows of the predicate file.
@@ -55,7 +55,7 @@ impl Names {
 
     /// Opens a scope inside the current one.
     pub(super) fn open(&mut self) {
-        self.scopes.push(Scope { parent: Some(self.current), ..Scope::default() });
+        self.scopes.push(NameScope { parent: Some(self.current), ..NameScope::default() });
         self.current = self.scopes.len() - 1;
     }
 
@@ -64,7 +64,7 @@ impl Names {
         self.current = scope;
     }
 
-    fn here(&mut self) -> &mut Scope {
+    fn here(&mut self) -> &mut NameScope {
         &mut self.scopes[self.current]
     }
 
@@ -168,7 +168,7 @@ impl Names {
         list.iter().map(|label| self.target(scope, label, line)).collect()
     }
 
-    fn outward<'n, T>(&'n self, scope: usize, get: impl Fn(&'n Scope) -> Option<&'n T>) -> Option<&'n T> {
+    fn outward<'n, T>(&'n self, scope: usize, get: impl Fn(&'n NameScope) -> Option<&'n T>) -> Option<&'n T> {
         let mut at = self.scopes.get(scope);
         while let Some(scope) = at {
             if let Some(found) = get(scope) {

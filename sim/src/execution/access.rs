@@ -5,7 +5,7 @@ use super::cta::{Cluster, Cta};
 use super::warp::{LANES, lanes};
 use super::{At, Execution, Flow};
 use crate::fault::{Fault, FaultKind, Result};
-use crate::memory::{Actor, Global, Region, Row, Word};
+use crate::memory::{Actor, Global, LaneOffsets, Region, Word};
 use crate::program::{Access, Extend, Order, Reg, Src};
 use crate::race::{Clocks, ThreadId};
 
@@ -168,7 +168,7 @@ impl Execution<'_> {
         if by.order == Order::Weak
             && let Some(all) = self.together(at, exec, places, bytes as u64)
         {
-            let row = Row { lanes: exec, offsets: &all.offsets, bytes: bytes as u64 };
+            let row = LaneOffsets { lanes: exec, offsets: &all.offsets, bytes: bytes as u64 };
             let (done, name) = (all.region.load_row(&row, by, all.clocks, data), all.name);
             return done.map_err(|(lane, violation)| self.refuse(at, lane, name, &violation));
         }
@@ -193,7 +193,7 @@ impl Execution<'_> {
         if by.order == Order::Weak
             && let Some(all) = self.together(at, exec, places, bytes as u64)
         {
-            let row = Row { lanes: exec, offsets: &all.offsets, bytes: bytes as u64 };
+            let row = LaneOffsets { lanes: exec, offsets: &all.offsets, bytes: bytes as u64 };
             let (done, name) = (all.region.store_row(&row, by, all.clocks, data), all.name);
             return done.map_err(|(lane, violation)| self.refuse(at, lane, name, &violation));
         }

@@ -1,13 +1,14 @@
 //! Instructions that touch only the registers of a warp.
 
 use super::address;
-use super::warp::{ALL, Coordinates, LANES, Row, Warp, lanes};
+use super::warp::{ALL, Coordinates, LANES, Warp, lanes};
 use crate::program::{AluFn, BoolOp, CarryOp, CompareFn, Instr, Op, PredSrc, Reg, Special, Src};
+use crate::tensor::WarpRegister;
 
 /// Room to spread a constant operand over the lanes.
-type Room = Option<Row>;
+type Room = Option<WarpRegister>;
 const EMPTY: Room = None;
-static NOTHING: Row = [0; LANES];
+static NOTHING: WarpRegister = [0; LANES];
 
 /// A Boolean operation on all lanes.
 pub(crate) fn combine(op: BoolOp, a: u32, b: u32) -> u32 {
@@ -146,7 +147,7 @@ impl Warp {
 
     /// A source without a copy: registers in place, constants in `room`.
     #[inline]
-    fn source<'r>(&'r self, src: Src, room: &'r mut Room) -> &'r Row {
+    fn source<'r>(&'r self, src: Src, room: &'r mut Room) -> &'r WarpRegister {
         match src {
             Src::Reg(r) => self.regs.get(r.0 as usize).unwrap_or(&NOTHING),
             Src::Imm(0) => &NOTHING,
@@ -182,7 +183,7 @@ impl Warp {
         }
     }
 
-    fn special(&self, special: Special, clock: u64) -> Row {
+    fn special(&self, special: Special, clock: u64) -> WarpRegister {
         let at = &self.at;
         let axis = |v: &[u32; 3], i: u8| u64::from(v.get(usize::from(i)).copied().unwrap_or(0));
         let count = |v: &[u32; 3]| v.iter().map(|&n| u64::from(n)).product::<u64>();

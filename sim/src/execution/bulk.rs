@@ -33,7 +33,7 @@ pub(crate) struct Outgoings {
 }
 
 /// The copy of one lane.
-struct Copy {
+struct BulkCopy {
     /// The ranges of the CTA's own side, then those of the other side.
     moves: Vec<(u32, Option<u64>, u32)>,
     fill: Vec<u8>,
@@ -99,7 +99,7 @@ impl Execution<'_> {
     }
 
     /// The copy of a lane, with its own shared side at `base`.
-    fn copied(&mut self, at: At, lane: usize, spec: &Bulk, base: u32) -> Result<Copy> {
+    fn copied(&mut self, at: At, lane: usize, spec: &Bulk, base: u32) -> Result<BulkCopy> {
         let mut flight = Flight::new(self.next_id());
         let Some(warp) = self.warp(at) else { return Err(Fault::new(FaultKind::Illegal, "no warp")) };
         match &spec.remote {
@@ -107,7 +107,7 @@ impl Execution<'_> {
                 let (remote, bytes) = (warp.address(addr, lane), warp.value(*bytes, lane) as u32);
                 flat::check(u64::from(base), remote, bytes)?;
                 let moves = if bytes == 0 { Vec::new() } else { vec![(base, Some(remote), bytes)] };
-                Ok(Copy { moves, fill: Vec::new(), bytes: u64::from(bytes), element: None, flight })
+                Ok(BulkCopy { moves, fill: Vec::new(), bytes: u64::from(bytes), element: None, flight })
             }
             BulkRemote::Tensor { im2col: Some(_), .. } => {
                 Err(Fault::new(FaultKind::Syntax, "im2col copies are not simulated"))
@@ -119,13 +119,13 @@ impl Execution<'_> {
                 let moves = pieces(&map, &coordinates, base)?;
                 let moves = moves.iter().map(|p| (p.shared, p.global, p.bytes)).collect();
                 let bytes = u64::from(map.box_bytes());
-                Ok(Copy { moves, fill: map.fill_bytes(), bytes, element: Some(map.element), flight })
+                Ok(BulkCopy { moves, fill: map.fill_bytes(), bytes, element: Some(map.element), flight })
             }
         }
     }
 
     /// The chunks of shared memory that a copy touches, in the order of the copy.
-    fn chunks(copy: &Copy, all: bool) -> Vec<u32> {
+    fn chunks(copy: &BulkCopy, all: bool) -> Vec<u32> {
         const CHUNK: u32 = crate::tensor::layout::CHUNK;
         let mut chunks: Vec<u32> = Vec::new();
         for &(start, _, bytes) in copy.moves.iter().filter(|m| all || m.1.is_some()) {
@@ -176,12 +176,12 @@ impl Execution<'_> {
         out
     }
 
-    fn shared_side(copy: &Copy, all: bool) -> Vec<(u64, u64)> {
+    fn shared_side(copy: &BulkCopy, all: bool) -> Vec<(u64, u64)> {
         let moved = copy.moves.iter().filter(|m| all || m.1.is_some());
         Self::joined(moved.map(|m| (u64::from(m.0), u64::from(m.2))).collect())
     }
 
-    fn global_side(copy: &Copy) -> Vec<(u64, u64)> {
+    fn global_side(copy: &BulkCopy) -> Vec<(u64, u64)> {
         Self::joined(copy.moves.iter().filter_map(|m| Some((m.1?, u64::from(m.2)))).collect())
     }
 
@@ -190,7 +190,7 @@ impl Execution<'_> {
         &mut self,
         at: At,
         lane: usize,
-        copy: &Copy,
+        copy: &BulkCopy,
         mut flight: Flight,
         slot: usize,
         key: (usize, u32),
@@ -212,7 +212,7 @@ impl Execution<'_> {
     }
 
     /// From the CTA's shared memory to that of another CTA of the cluster.
-    fn across(&mut self, at: At, lane: usize, copy: &Copy, slot: usize, key: (usize, u32)) -> Result<()> {
+    fn across(&mut self, at: At, lane: usize, copy: &BulkCopy, slot: usize, key: (usize, u32)) -> Result<()> {
         let by = Actor::asynchronous(self.thread(at, lane), self.line(at));
         let mut flight = Flight::new(self.next_id());
         let mut moves = Vec::new();
@@ -229,7 +229,7 @@ impl Execution<'_> {
     }
 
     /// From shared memory to global memory, by groups.
-    fn outgoing(&mut self, at: At, lane: usize, spec: &Bulk, copy: Copy, slot: usize) -> Result<()> {
+    fn outgoing(&mut self, at: At, lane: usize, spec: &Bulk, copy: BulkCopy, slot: usize) -> Result<()> {
         if spec.done != BulkDone::Group {
             return Err(Fault::new(FaultKind::Illegal, "a copy out of shared memory is told by groups"));
         }

@@ -12,7 +12,7 @@ use crate::syntax::ast::Space;
 
 /// A copy that its thread has not waited for.
 #[derive(Clone, Debug)]
-pub(crate) struct Copy {
+pub(crate) struct PendingCopy {
     lane: usize,
     /// The number of its group among the lane's groups, counted from 0.
     group: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Copy {
 /// Copies of the lanes of a warp.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copies {
-    flying: Vec<Copy>,
+    flying: Vec<PendingCopy>,
     /// Groups that each lane has committed.
     groups: [u32; LANES],
 }
@@ -72,7 +72,7 @@ impl Execution<'_> {
                     return illegal(FaultKind::Misaligned, message);
                 }
             }
-            let copy = Copy {
+            let copy = PendingCopy {
                 lane,
                 group: groups[lane],
                 id: self.next_id(),
@@ -129,7 +129,7 @@ impl Execution<'_> {
         Err(self.blame_lane(at, lane, begun))
     }
 
-    fn perform_copy(&mut self, at: At, copy: &Copy) -> Result<()> {
+    fn perform_copy(&mut self, at: At, copy: &PendingCopy) -> Result<()> {
         let mut data = [0u8; 16];
         let len = u64::from(copy.valid);
         if len > 0 {
@@ -158,12 +158,12 @@ impl Execution<'_> {
     pub(crate) fn cp_async_wait(&mut self, at: At, exec: u32, newest: Option<u32>) -> Result<Flow> {
         let Some(warp) = self.warp_mut(at) else { return Ok(Flow::Moved) };
         let groups = warp.copies.groups;
-        let done = |copy: &Copy| {
+        let done = |copy: &PendingCopy| {
             let complete = newest.is_none_or(|n| copy.group < groups[copy.lane].saturating_sub(n));
             exec >> copy.lane & 1 == 1 && complete
         };
         let flying = std::mem::take(&mut warp.copies.flying);
-        let (done, left): (Vec<Copy>, Vec<Copy>) = flying.into_iter().partition(done);
+        let (done, left): (Vec<PendingCopy>, Vec<PendingCopy>) = flying.into_iter().partition(done);
         warp.copies.flying = left;
         for copy in &done {
             self.end_copy(at, copy)?;
@@ -171,7 +171,7 @@ impl Execution<'_> {
         Ok(Flow::Next)
     }
 
-    fn end_copy(&mut self, at: At, copy: &Copy) -> Result<()> {
+    fn end_copy(&mut self, at: At, copy: &PendingCopy) -> Result<()> {
         if copy.late {
             self.perform_copy(at, copy)?;
         }
@@ -191,7 +191,8 @@ impl Execution<'_> {
         let Some(warp) = self.warp_mut(at) else { return Ok(Flow::Moved) };
         let bases = warp.row(addr.base);
         let flying = std::mem::take(&mut warp.copies.flying);
-        let (mut ended, left): (Vec<Copy>, Vec<Copy>) = flying.into_iter().partition(|c| exec >> c.lane & 1 == 1);
+        let (mut ended, left): (Vec<PendingCopy>, Vec<PendingCopy>) =
+            flying.into_iter().partition(|c| exec >> c.lane & 1 == 1);
         warp.copies.flying = left;
         for lane in lanes(exec) {
             let key = self.barrier_key(at, bases[lane].wrapping_add_signed(addr.offset));
@@ -201,7 +202,7 @@ impl Execution<'_> {
                 self.expect_arrival(key).map_err(|f| self.blame_lane(at, lane, f))?;
             }
             // The copies land with the barrier's phase, together with the arrival.
-            let (mine, others): (Vec<Copy>, Vec<Copy>) = ended.into_iter().partition(|c| c.lane == lane);
+            let (mine, others): (Vec<PendingCopy>, Vec<PendingCopy>) = ended.into_iter().partition(|c| c.lane == lane);
             ended = others;
             let tells = (key, 0, true);
             let mut landing = Landing { moves: Vec::new(), fill: vec![0], tells, flights: Vec::new() };
@@ -214,7 +215,7 @@ impl Execution<'_> {
     }
 
     /// Adds a copy to those that complete.
-    fn add_copy(&self, at: At, copy: &Copy, landing: &mut Landing) -> Result<()> {
+    fn add_copy(&self, at: At, copy: &PendingCopy, landing: &mut Landing) -> Result<()> {
         let mut flight = Flight::new(copy.id);
         let (Target::Shared(rank, to), Target::Global(from)) = (copy.shared, copy.global) else {
             return Err(Fault::new(FaultKind::Illegal, "cp.async goes from global to shared memory"));

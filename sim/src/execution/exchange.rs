@@ -1,8 +1,9 @@
 //! Exchange between the lanes of a warp: `shfl`, `vote`, `match`, `redux`, `elect`.
 
-use super::warp::{LANES, Row, Warp, lanes};
+use super::warp::{LANES, Warp, lanes};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Op, ShflMode, VoteOp};
+use crate::tensor::WarpRegister;
 
 /// The operation of an exchange. The lanes of `exec` take part, each with the lanes in its member mask.
 pub(crate) fn exchange(warp: &mut Warp, op: &Op, exec: u32) -> Result<()> {
@@ -63,7 +64,7 @@ pub(crate) fn exchange(warp: &mut Warp, op: &Op, exec: u32) -> Result<()> {
         }
         Op::Redux { f, dst, src, mask } => {
             let (values, mask) = (warp.row(*src), warp.row(*mask));
-            let mut folded: Row = [0; LANES];
+            let mut folded: WarpRegister = [0; LANES];
             for l in lanes(exec) {
                 let members = lanes(mask[l] as u32 & exec).map(|m| values[m]);
                 folded[l] = members.reduce(|a, b| f(a, b, 0, 0)).unwrap_or(0);

@@ -2,13 +2,13 @@
 
 use super::access::WIDEST;
 use super::address;
-use super::warp::{ALL, LANES, Row};
+use super::warp::{ALL, LANES};
 use super::{At, Execution, Flow};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::Actor;
 use crate::program::{Addr, Mma, Op, Reg, Src};
 use crate::syntax::ast::Space;
-use crate::tensor::{matrix_load, mma, wgmma};
+use crate::tensor::{WarpRegister, matrix_load, mma, wgmma};
 
 /// Bytes of a row of a matrix.
 const ROW: usize = 16;
@@ -34,7 +34,7 @@ impl Execution<'_> {
         self.whole(exec)?;
         let arithmetic = self.program.arithmetic;
         let Some(warp) = self.warp_mut(at) else { return Ok(Flow::Moved) };
-        let rows = |src: &[Src]| src.iter().map(|s| warp.row(*s)).collect::<Vec<Row>>();
+        let rows = |src: &[Src]| src.iter().map(|s| warp.row(*s)).collect::<Vec<WarpRegister>>();
         let d = mma::mma(spec, &rows(&spec.a), &rows(&spec.b), &rows(&spec.c), arithmetic);
         for (reg, row) in spec.d.iter().zip(&d) {
             warp.write(*reg, exec, row);
@@ -111,7 +111,7 @@ impl Execution<'_> {
         let line = self.line(at);
         let places = self.row_places(at, src.len(), addr)?;
         let Some(warp) = self.warp(at) else { return Ok(Flow::Moved) };
-        let registers: Vec<Row> = src.iter().map(|s| warp.row(*s)).collect();
+        let registers: Vec<WarpRegister> = src.iter().map(|s| warp.row(*s)).collect();
         let rows = matrix_load::store(&registers, transposed);
         for (i, (place, row)) in places.into_iter().zip(&rows).enumerate() {
             // A row is stored by the four lanes that hold its pieces, not by the one that says where it goes.

@@ -8,11 +8,10 @@ use crate::alu::Approximation;
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Addr, Instr, Op, Pred, PredOrImm, PredSrc, Program, Reg, Src};
 use crate::stats::{Counters, InstructionClass};
+use crate::tensor::WarpRegister;
 
 /// Lanes of a warp.
 pub(crate) const LANES: usize = 32;
-/// A register of a warp.
-pub(crate) type Row = [u64; LANES];
 /// All lanes.
 pub(crate) const ALL: u32 = u32::MAX;
 /// The content of a register before it is written, truncated to its width. It is not zero, which would hide mistakes, but a NaN
@@ -114,7 +113,7 @@ fn unwritten(bits: u8, seed: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct Warp {
     pub(crate) at: Coordinates,
-    pub(crate) regs: Vec<Row>,
+    pub(crate) regs: Vec<WarpRegister>,
     pub(crate) preds: Vec<u32>,
     /// `CC.CF`.
     pub(crate) carry: u32,
@@ -156,7 +155,7 @@ impl Warp {
     }
 
     /// A source as each lane reads it.
-    pub(crate) fn row(&self, src: Src) -> Row {
+    pub(crate) fn row(&self, src: Src) -> WarpRegister {
         match src {
             Src::Reg(r) => self.regs.get(r.0 as usize).copied().unwrap_or([UNWRITTEN; LANES]),
             Src::Imm(v) => [v; LANES],
@@ -197,7 +196,7 @@ impl Warp {
     }
 
     /// Writes a register in some lanes.
-    pub(crate) fn write(&mut self, reg: Reg, exec: u32, values: &Row) {
+    pub(crate) fn write(&mut self, reg: Reg, exec: u32, values: &WarpRegister) {
         let Some(row) = self.regs.get_mut(reg.0 as usize) else { return };
         if exec == ALL {
             *row = *values;

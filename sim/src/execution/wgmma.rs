@@ -2,13 +2,14 @@
 
 use super::flight::{Flight, Home, bounded};
 use super::strand::Wait;
-use super::warp::{LANES, Row};
+use super::warp::LANES;
 use super::{At, Execution, Flow};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::{Actor, AsyncKind};
 use crate::program::{Reg, Src, Wgmma, WgmmaA};
 use crate::race::{AgentId, Release, ThreadId};
-use crate::tensor::wgmma::{self, Operand, SharedOperand, WARP_ROWS};
+use crate::tensor::WarpRegister;
+use crate::tensor::wgmma::{self, SharedOperand, WARP_ROWS, WgmmaOperand};
 
 /// Warps of a warpgroup.
 pub(crate) const WARPS: usize = 4;
@@ -119,7 +120,7 @@ impl Execution<'_> {
                     Fault::new(FaultKind::OutOfBounds, format!("an operand of wgmma at shared address {address:#x}"))
                 })
             };
-            Operand::from_shared(place, negate, arithmetic, &mut read)
+            WgmmaOperand::from_shared(place, negate, arithmetic, &mut read)
         };
         let b = read_operand(&b, spec.negate_b)?;
         let a = a.map(|place| read_operand(&place, spec.negate_a)).transpose()?;
@@ -136,12 +137,12 @@ impl Execution<'_> {
             if scale != 0 && scale != u32::MAX {
                 return Err(Fault::new(FaultKind::Illegal, "scale-d of a wgmma differs between lanes"));
             }
-            let rows = |src: &[Src]| src.iter().map(|s| warp.row(*s)).collect::<Vec<Row>>();
-            let d: Vec<Row> = spec.d.iter().map(|r| warp.row(Src::Reg(*r))).collect();
+            let rows = |src: &[Src]| src.iter().map(|s| warp.row(*s)).collect::<Vec<WarpRegister>>();
+            let d: Vec<WarpRegister> = spec.d.iter().map(|r| warp.row(Src::Reg(*r))).collect();
             let d = match (&a, &spec.a) {
                 (Some(a), _) => wgmma::wgmma(spec, rank * WARP_ROWS, a, &b, scale != 0, &d)?,
                 (None, WgmmaA::Registers(a)) => {
-                    let a = Operand::from_registers(spec, arithmetic, &rows(a));
+                    let a = WgmmaOperand::from_registers(spec, arithmetic, &rows(a));
                     wgmma::wgmma(spec, 0, &a, &b, scale != 0, &d)?
                 }
                 _ => d,

@@ -4,13 +4,13 @@ use crate::alu::{Arithmetic, lookup};
 use crate::syntax::ast::Type;
 
 /// Opcodes, and for each position after them the possible words. An empty word means that there is none.
-struct Family {
+struct OpcodeFamily {
     opcodes: &'static [&'static str],
     places: &'static [&'static [&'static str]],
 }
 
-const fn family(opcodes: &'static [&'static str], places: &'static [&'static [&'static str]]) -> Family {
-    Family { opcodes, places }
+const fn family(opcodes: &'static [&'static str], places: &'static [&'static [&'static str]]) -> OpcodeFamily {
+    OpcodeFamily { opcodes, places }
 }
 
 const TYPES: &[&str] = &[
@@ -22,7 +22,7 @@ const FTZ: &[&str] = &["", "ftz"];
 const SCALARS: &[&str] = &["u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64", "f16", "bf16", "f32", "f64"];
 const PAIRS: &[&str] = &["f16x2", "bf16x2", "e4m3x2", "e5m2x2"];
 
-const FAMILIES: &[Family] = &[
+const FAMILIES: &[OpcodeFamily] = &[
     family(&["mov", "not", "cnot", "popc", "clz", "brev"], &[TYPES]),
     family(&["and", "or", "xor", "shl", "shr", "rem", "sad", "bfe", "bfi", "lop3", "fns", "copysign"], &[TYPES]),
     family(&["add", "sub", "mul"], &[ROUNDS, FTZ, &["", "sat"], TYPES]),

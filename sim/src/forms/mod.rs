@@ -106,17 +106,17 @@ pub fn programs() -> Vec<Case> {
 
 /// The function that computes a case's expected elements.
 #[derive(Clone, Copy)]
-enum Function {
+enum FormFunction {
     Value(AluFn),
     Truth(CompareFn),
 }
 
-impl Function {
+impl FormFunction {
     fn call(self, operands: [u64; 4]) -> u64 {
         let [a, b, c, d] = operands;
         match self {
-            Function::Value(f) => f(a, b, c, d),
-            Function::Truth(f) => u64::from(f(a, b)),
+            FormFunction::Value(f) => f(a, b, c, d),
+            FormFunction::Truth(f) => u64::from(f(a, b)),
         }
     }
 }
@@ -129,7 +129,7 @@ struct Plan<'a> {
     sources: &'a [Type],
     immediate: Option<u64>,
     dst: Type,
-    function: Function,
+    function: FormFunction,
     agreement: Agreement,
 }
 
@@ -167,7 +167,7 @@ fn arithmetic_case(spelling: &str) -> Option<Vec<Case>> {
         let suffix = immediate.map(|i| format!("{i:#x}"));
         let name = suffix.iter().fold(spelling.to_owned(), |name, suffix| format!("{name} {suffix}"));
         let body = text::instruction(spelling, registers.len(), suffix.as_deref());
-        let function = Function::Value(form.f);
+        let function = FormFunction::Value(form.f);
         Plan { name, body, opcode, sources: registers, immediate, dst: form.dst, function, agreement }.case()
     };
     Some(match opcode {
@@ -178,7 +178,7 @@ fn arithmetic_case(spelling: &str) -> Option<Vec<Case>> {
 
 fn comparison_case(comparison: &families::Comparison) -> Option<Case> {
     let families::Comparison { cmp, ftz, ty, word } = comparison;
-    let function = Function::Truth(compare(cmp, *ty, *ftz)?);
+    let function = FormFunction::Truth(compare(cmp, *ty, *ftz)?);
     let spelling = format!("setp.{cmp}{}.{word}", if *ftz { ".ftz" } else { "" });
     let body = format!("{spelling} %p, %a, %b;\n    selp.u32 %d, 1, 0, %p;");
     let (sources, dst, agreement) = (&[*ty, *ty], Type::U32, Agreement::Bits);
@@ -186,7 +186,7 @@ fn comparison_case(comparison: &families::Comparison) -> Option<Case> {
 }
 
 fn test_case(kind: &str, ty: Type) -> Option<Case> {
-    let function = Function::Truth(testp(kind, ty)?);
+    let function = FormFunction::Truth(testp(kind, ty)?);
     let spelling = format!("testp.{kind}.{}", if ty == Type::F32 { "f32" } else { "f64" });
     let body = format!("{spelling} %p, %a;\n    selp.u32 %d, 1, 0, %p;");
     let (sources, dst, agreement) = (&[ty], Type::U32, Agreement::Bits);
@@ -195,7 +195,7 @@ fn test_case(kind: &str, ty: Type) -> Option<Case> {
 
 fn sequence_case(sequence: &sequences::Sequence) -> Case {
     let sequences::Sequence { name, body, sources, dst, f } = *sequence;
-    let (function, agreement) = (Function::Value(f), Agreement::Bits);
+    let (function, agreement) = (FormFunction::Value(f), Agreement::Bits);
     let (name, body) = (name.to_owned(), body.to_owned());
     Plan { name, body, opcode: "", sources, immediate: None, dst, function, agreement }.case()
 }

@@ -7,8 +7,8 @@ mod shared;
 mod violation;
 
 pub use global::{Global, OutOfBounds};
+pub(crate) use region::{LaneOffsets, Word};
 pub use region::{Permission, Region};
-pub(crate) use region::{Row, Word};
 pub use shared::Shared;
 pub use violation::{Earlier, Violation};
 

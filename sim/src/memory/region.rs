@@ -32,13 +32,13 @@ pub struct Region {
     pub(super) read_only: Vec<Range<u64>>,
     shadow: Option<Shadow>,
     /// Asynchronous operations in flight and the ranges they touch here.
-    flights: BTreeMap<AsyncId, Vec<Flight>>,
+    flights: BTreeMap<AsyncId, Vec<FlightRange>>,
     /// Offsets of mbarriers, sorted.
     barriers: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
-struct Flight {
+struct FlightRange {
     offset: u64,
     len: u64,
     entry: Entry,
@@ -147,7 +147,7 @@ impl Region {
     /// Weak loads by lanes of a warp whose first is `by`, of this many bytes each. A violation also names the lane.
     pub(crate) fn load_row(
         &mut self,
-        row: &Row<'_>,
+        row: &LaneOffsets<'_>,
         by: &Actor,
         clocks: &Clocks,
         out: &mut [Word; 32],
@@ -172,7 +172,7 @@ impl Region {
     /// Weak stores by lanes of a warp whose first is `by`, of this many bytes each. A violation also names the lane.
     pub(crate) fn store_row(
         &mut self,
-        row: &Row<'_>,
+        row: &LaneOffsets<'_>,
         by: &Actor,
         clocks: &mut Clocks,
         data: &[Word; 32],
@@ -248,7 +248,7 @@ impl Region {
             && let Some(shadow) = &mut self.shadow
         {
             shadow.begin(offset, len, &entry, clocks).map_err(|c| self.explain(c, offset, len, touch, clocks))?;
-            self.flights.entry(id).or_default().push(Flight { offset, len, entry });
+            self.flights.entry(id).or_default().push(FlightRange { offset, len, entry });
         }
         Ok(())
     }
@@ -412,7 +412,7 @@ pub(crate) type Word = [u8; 32];
 
 /// The places of a warp's lanes in a region.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row<'a> {
+pub(crate) struct LaneOffsets<'a> {
     /// Lanes that access memory.
     pub(crate) lanes: u32,
     pub(crate) offsets: &'a [u64; 32],

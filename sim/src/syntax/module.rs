@@ -126,13 +126,13 @@ pub(super) fn variables(p: &mut Parser<'_>, external: bool, found: &mut Vec<Vari
 }
 
 /// The part of a declaration before the name.
-struct Shape {
+struct DeclarationSpecifiers {
     ty: Type,
     lanes: u32,
     align: Option<u32>,
 }
 
-fn shape(p: &mut Parser<'_>) -> Result<Shape> {
+fn shape(p: &mut Parser<'_>) -> Result<DeclarationSpecifiers> {
     let (mut ty, mut lanes, mut align) = (None, 1, None);
     while let Token::Dot(word) = p.peek() {
         match word {
@@ -164,7 +164,7 @@ fn shape(p: &mut Parser<'_>) -> Result<Shape> {
         p.next();
     }
     let ty = ty.ok_or_else(|| p.wanted("a type"))?;
-    Ok(Shape { ty, lanes, align })
+    Ok(DeclarationSpecifiers { ty, lanes, align })
 }
 
 /// `.attribute(.managed)`, which does not affect execution.
@@ -179,7 +179,7 @@ fn attribute(p: &mut Parser<'_>) -> Result<()> {
 /// The most dimensions of an array. This limits how deep its initial value nests.
 const DIMENSIONS: usize = 8;
 
-fn declarator(p: &mut Parser<'_>, space: Space, shape: &Shape, external: bool) -> Result<Variable> {
+fn declarator(p: &mut Parser<'_>, space: Space, shape: &DeclarationSpecifiers, external: bool) -> Result<Variable> {
     let line = p.line();
     let name = p.word("the name of a variable")?.to_owned();
     let (mut dimensions, mut unsized_array) = (Vec::new(), false);

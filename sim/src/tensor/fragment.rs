@@ -8,7 +8,7 @@
 //!   of 8. A register holds one element, or one pair if elements have 16 bits.
 
 use crate::program::MmaType;
-use crate::tensor::{Row, element};
+use crate::tensor::{WarpRegister, element};
 
 /// The operand of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Fragment {
 
     /// Calls `put` with the index and the bits of every element, where rows and columns have the given steps.
     #[inline]
-    pub fn scatter(&self, registers: &[Row], (row, column): (usize, usize), mut put: impl FnMut(usize, u64)) {
+    pub fn scatter(&self, registers: &[WarpRegister], (row, column): (usize, usize), mut put: impl FnMut(usize, u64)) {
         match self.per_register() {
             1 => self.scatter_by::<1>(registers, row, column, &mut put),
             2 => self.scatter_by::<2>(registers, row, column, &mut put),
@@ -99,7 +99,7 @@ impl Fragment {
     #[inline]
     fn scatter_by<const V: usize>(
         &self,
-        registers: &[Row],
+        registers: &[WarpRegister],
         row: usize,
         column: usize,
         put: &mut impl FnMut(usize, u64),
@@ -123,7 +123,7 @@ impl Fragment {
 
     /// The registers with the elements that `get` gives by index.
     #[inline]
-    pub fn gather(&self, (row, column): (usize, usize), get: impl Fn(usize) -> u64) -> Vec<Row> {
+    pub fn gather(&self, (row, column): (usize, usize), get: impl Fn(usize) -> u64) -> Vec<WarpRegister> {
         match self.per_register() {
             1 => self.gather_by::<1>(row, column, &get),
             2 => self.gather_by::<2>(row, column, &get),
@@ -132,7 +132,7 @@ impl Fragment {
     }
 
     #[inline]
-    fn gather_by<const V: usize>(&self, row: usize, column: usize, get: &impl Fn(usize) -> u64) -> Vec<Row> {
+    fn gather_by<const V: usize>(&self, row: usize, column: usize, get: &impl Fn(usize) -> u64) -> Vec<WarpRegister> {
         let [by_group, by_place, by_element] = self.steps(row, column);
         let mut registers = vec![[0; LANES]; self.registers()];
         for (r, values) in registers.iter_mut().enumerate() {

@@ -3,7 +3,7 @@
 //! Row `r` of matrix `i` is the 16 bytes at the address of lane `8 i + r`. Register `i` of lane `l` holds two
 //! neighbours of row `l / 4`, or with `.trans` of column `l / 4`.
 
-use crate::tensor::Row;
+use crate::tensor::WarpRegister;
 
 /// The 16 bytes of one row of a matrix.
 pub type MatrixRow = [u8; 16];
@@ -23,7 +23,7 @@ pub fn position(lane: usize, half: usize, transposed: bool) -> (usize, usize) {
 }
 
 /// The registers that `ldmatrix` fills: one for each 8 rows, which are in order of `address_lane`.
-pub fn load(rows: &[MatrixRow], transposed: bool) -> Vec<Row> {
+pub fn load(rows: &[MatrixRow], transposed: bool) -> Vec<WarpRegister> {
     let element = |matrix: &[MatrixRow], lane, half| {
         let (row, column) = position(lane, half, transposed);
         let bytes = matrix.get(row).and_then(|r| r.get(2 * column..2 * column + 2));
@@ -34,7 +34,7 @@ pub fn load(rows: &[MatrixRow], transposed: bool) -> Vec<Row> {
 }
 
 /// The rows that `stmatrix` writes: eight for each register, in order of `address_lane`.
-pub fn store(registers: &[Row], transposed: bool) -> Vec<MatrixRow> {
+pub fn store(registers: &[WarpRegister], transposed: bool) -> Vec<MatrixRow> {
     let mut rows = vec![[0; 16]; registers.len() * ROWS];
     for (matrix, register) in rows.chunks_exact_mut(ROWS).zip(registers) {
         for (lane, &value) in register.iter().enumerate() {

@@ -3,9 +3,11 @@
 use crate::alu::Arithmetic;
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Mma, MmaType};
-use crate::tensor::Row;
+use crate::tensor::WarpRegister;
 use crate::tensor::fragment::{Fragment, Role};
-use crate::tensor::product::{self, Double, Float, Integer, Number, Pair, Rounding, System};
+use crate::tensor::product::{
+    self, DoubleElement, FloatElement, IntegerElement, NumberSystem, PairElement, Rounding, System,
+};
 
 /// Largest m, n and k of any shape.
 const MAX_M: usize = 16;
@@ -13,7 +15,7 @@ const MAX_N: usize = 8;
 const MAX_K: usize = 32;
 
 /// Operand types that can be multiplied, with their shapes and the types that both c and d may have.
-struct Family {
+struct MmaFamily {
     operands: &'static [MmaType],
     shapes: &'static [(u16, u16, u16)],
     accumulators: &'static [MmaType],
@@ -22,38 +24,38 @@ struct Family {
 }
 
 /// Everything that `mma` computes, except sparsity, sub-byte types and sm_70's m8n8k4.
-const FAMILIES: &[Family] = &[
-    Family {
+const FAMILIES: &[MmaFamily] = &[
+    MmaFamily {
         operands: &[MmaType::F16],
         shapes: &[(16, 8, 8), (16, 8, 16)],
         accumulators: &[MmaType::F16, MmaType::F32],
         mixed: false,
     },
-    Family {
+    MmaFamily {
         operands: &[MmaType::Bf16],
         shapes: &[(16, 8, 8), (16, 8, 16)],
         accumulators: &[MmaType::F32],
         mixed: false,
     },
-    Family {
+    MmaFamily {
         operands: &[MmaType::Tf32],
         shapes: &[(16, 8, 4), (16, 8, 8)],
         accumulators: &[MmaType::F32],
         mixed: false,
     },
-    Family {
+    MmaFamily {
         operands: &[MmaType::F64],
         shapes: &[(8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16)],
         accumulators: &[MmaType::F64],
         mixed: false,
     },
-    Family {
+    MmaFamily {
         operands: &[MmaType::S8, MmaType::U8],
         shapes: &[(8, 8, 16), (16, 8, 16), (16, 8, 32)],
         accumulators: &[MmaType::S32],
         mixed: true,
     },
-    Family {
+    MmaFamily {
         operands: &[MmaType::E4m3, MmaType::E5m2],
         shapes: &[(16, 8, 16), (16, 8, 32)],
         accumulators: &[MmaType::F16, MmaType::F32],
@@ -101,16 +103,27 @@ pub fn check(spec: &Mma, arithmetic: Arithmetic) -> Result<()> {
 }
 
 /// The registers of d. For instructions that `check` refuses, missing registers read as zeros.
-pub fn mma(spec: &Mma, a: &[Row], b: &[Row], c: &[Row], arithmetic: Arithmetic) -> Vec<Row> {
+pub fn mma(
+    spec: &Mma,
+    a: &[WarpRegister],
+    b: &[WarpRegister],
+    c: &[WarpRegister],
+    arithmetic: Arithmetic,
+) -> Vec<WarpRegister> {
     match System::of(spec.a_type, arithmetic) {
-        System::Float => multiply::<Float>(spec, a, b, c),
-        System::Double => multiply::<Double>(spec, a, b, c),
-        System::Integer => multiply::<Integer>(spec, a, b, c),
-        System::Pair => multiply::<Pair>(spec, a, b, c),
+        System::Float => multiply::<FloatElement>(spec, a, b, c),
+        System::Double => multiply::<DoubleElement>(spec, a, b, c),
+        System::Integer => multiply::<IntegerElement>(spec, a, b, c),
+        System::Pair => multiply::<PairElement>(spec, a, b, c),
     }
 }
 
-fn multiply<T: Number>(spec: &Mma, a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> {
+fn multiply<T: NumberSystem>(
+    spec: &Mma,
+    a: &[WarpRegister],
+    b: &[WarpRegister],
+    c: &[WarpRegister],
+) -> Vec<WarpRegister> {
     let [a_fragment, b_fragment, c_fragment, d_fragment] = fragments(spec);
     let a_rows: [T; MAX_M * MAX_K] = operands(&a_fragment, a, MAX_K, spec.a_type);
     let b_panel: [T; MAX_K * MAX_N] = operands(&b_fragment, b, MAX_N, spec.b_type);
@@ -129,9 +142,9 @@ fn multiply<T: Number>(spec: &Mma, a: &[Row], b: &[Row], c: &[Row]) -> Vec<Row> 
 /// A matrix with this many columns, row by row. Indices wrap instead of being checked, because shapes that `check` accepts
 /// never leave the array.
 #[inline]
-fn operands<T: Number, const SIZE: usize>(
+fn operands<T: NumberSystem, const SIZE: usize>(
     fragment: &Fragment,
-    registers: &[Row],
+    registers: &[WarpRegister],
     columns: usize,
     ty: MmaType,
 ) -> [T; SIZE] {

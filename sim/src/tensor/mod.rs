@@ -11,7 +11,7 @@ pub mod swizzle;
 pub mod wgmma;
 
 /// A row of a warp's register file: one zero-extended value for each lane.
-pub type Row = [u64; 32];
+pub type WarpRegister = [u64; 32];
 
 #[cfg(test)]
 mod tests;

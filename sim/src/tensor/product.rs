@@ -22,7 +22,7 @@ pub(super) struct Rounding {
 }
 
 /// A number system of inner products.
-pub(super) trait Number: Copy {
+pub(super) trait NumberSystem: Copy {
     const ZERO: Self;
     /// The value of an operand's element.
     fn operand(ty: MmaType, bits: u64) -> Self;
@@ -40,40 +40,40 @@ pub(super) trait Number: Copy {
 
 /// f16, bf16, tf32 and fp8 operands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Float(f64);
+pub(super) struct FloatElement(f64);
 
-impl Number for Float {
-    const ZERO: Float = Float(0.0);
+impl NumberSystem for FloatElement {
+    const ZERO: FloatElement = FloatElement(0.0);
     #[inline]
-    fn operand(ty: MmaType, bits: u64) -> Float {
-        Float(element::to_f64(ty, bits))
+    fn operand(ty: MmaType, bits: u64) -> FloatElement {
+        FloatElement(element::to_f64(ty, bits))
     }
     /// One loop for each type, so that the type is not checked for every element.
-    fn operands(ty: MmaType, bits: &[u64], values: &mut [Float]) {
+    fn operands(ty: MmaType, bits: &[u64], values: &mut [FloatElement]) {
         macro_rules! convert {
             ($($ty:ident)*) => {
                 match ty {
                     $(MmaType::$ty => {
-                        bits.iter().zip(values).for_each(|(&b, v)| *v = Float(element::to_f64(MmaType::$ty, b)));
+                        bits.iter().zip(values).for_each(|(&b, v)| *v = FloatElement(element::to_f64(MmaType::$ty, b)));
                     })*
                 }
             };
         }
         convert!(F16 Bf16 Tf32 F32 F64 E4m3 E5m2 S8 U8 S32)
     }
-    fn negate(self) -> Float {
-        Float(-self.0)
+    fn negate(self) -> FloatElement {
+        FloatElement(-self.0)
     }
     #[inline]
-    fn multiply_add(self, a: Float, b: Float) -> Float {
-        Float(self.0 + a.0 * b.0)
+    fn multiply_add(self, a: FloatElement, b: FloatElement) -> FloatElement {
+        FloatElement(self.0 + a.0 * b.0)
     }
     #[inline]
-    fn start(_: Panel<u64>, _: Rounding) -> Panel<Float> {
-        [Float::ZERO; 8]
+    fn start(_: Panel<u64>, _: Rounding) -> Panel<FloatElement> {
+        [FloatElement::ZERO; 8]
     }
     #[inline]
-    fn finish(sums: Panel<Float>, c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+    fn finish(sums: Panel<FloatElement>, c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
         let c = match rounding.c_type {
             MmaType::F16 => c.map(|bits| element::to_f64(MmaType::F16, bits)),
             _ => c.map(|bits| f32::from_bits(bits as u32).into()),
@@ -88,50 +88,50 @@ impl Number for Float {
 
 /// f64 operands: a fused multiply-add for each k, in order, from c.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Double(f64);
+pub(super) struct DoubleElement(f64);
 
-impl Number for Double {
-    const ZERO: Double = Double(0.0);
-    fn operand(_: MmaType, bits: u64) -> Double {
-        Double(f64::from_bits(bits))
+impl NumberSystem for DoubleElement {
+    const ZERO: DoubleElement = DoubleElement(0.0);
+    fn operand(_: MmaType, bits: u64) -> DoubleElement {
+        DoubleElement(f64::from_bits(bits))
     }
-    fn negate(self) -> Double {
-        Double(-self.0)
+    fn negate(self) -> DoubleElement {
+        DoubleElement(-self.0)
     }
-    fn multiply_add(self, a: Double, b: Double) -> Double {
-        Double(libm::fma(a.0, b.0, self.0))
+    fn multiply_add(self, a: DoubleElement, b: DoubleElement) -> DoubleElement {
+        DoubleElement(libm::fma(a.0, b.0, self.0))
     }
-    fn start(c: Panel<u64>, _: Rounding) -> Panel<Double> {
-        c.map(|bits| Double(f64::from_bits(bits)))
+    fn start(c: Panel<u64>, _: Rounding) -> Panel<DoubleElement> {
+        c.map(|bits| DoubleElement(f64::from_bits(bits)))
     }
-    fn finish(sums: Panel<Double>, _: Panel<u64>, _: Rounding) -> Panel<u64> {
+    fn finish(sums: Panel<DoubleElement>, _: Panel<u64>, _: Rounding) -> Panel<u64> {
         sums.map(|sum| if sum.0.is_nan() { 0x7ff8_0000_0000_0000 } else { sum.0.to_bits() })
     }
 }
 
 /// s8 and u8 operands. Up to 32 products fit `i32`; only adding c can overflow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Integer(i32);
+pub(super) struct IntegerElement(i32);
 
-impl Number for Integer {
-    const ZERO: Integer = Integer(0);
+impl NumberSystem for IntegerElement {
+    const ZERO: IntegerElement = IntegerElement(0);
     #[inline]
-    fn operand(ty: MmaType, bits: u64) -> Integer {
-        Integer(element::to_i32(ty, bits))
+    fn operand(ty: MmaType, bits: u64) -> IntegerElement {
+        IntegerElement(element::to_i32(ty, bits))
     }
-    fn negate(self) -> Integer {
-        Integer(self.0.wrapping_neg())
-    }
-    #[inline]
-    fn multiply_add(self, a: Integer, b: Integer) -> Integer {
-        Integer(self.0.wrapping_add(a.0.wrapping_mul(b.0)))
+    fn negate(self) -> IntegerElement {
+        IntegerElement(self.0.wrapping_neg())
     }
     #[inline]
-    fn start(_: Panel<u64>, _: Rounding) -> Panel<Integer> {
-        [Integer::ZERO; 8]
+    fn multiply_add(self, a: IntegerElement, b: IntegerElement) -> IntegerElement {
+        IntegerElement(self.0.wrapping_add(a.0.wrapping_mul(b.0)))
     }
     #[inline]
-    fn finish(sums: Panel<Integer>, c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+    fn start(_: Panel<u64>, _: Rounding) -> Panel<IntegerElement> {
+        [IntegerElement::ZERO; 8]
+    }
+    #[inline]
+    fn finish(sums: Panel<IntegerElement>, c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
         let add = if rounding.saturate { i32::saturating_add } else { i32::wrapping_add };
         std::array::from_fn(|i| u64::from(add(sums[i].0, c[i] as i32) as u32))
     }
@@ -140,44 +140,44 @@ impl Number for Integer {
 /// Exact arithmetic: a word is a pair of integers modulo 2^16. The upper and the lower half are added and multiplied
 /// separately.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pair {
+pub(super) struct PairElement {
     upper: u16,
     lower: u16,
 }
 
-impl Pair {
+impl PairElement {
     /// A word has both halves. A narrower value has the upper one.
     #[inline]
-    fn widen(ty: MmaType, bits: u64) -> Pair {
+    fn widen(ty: MmaType, bits: u64) -> PairElement {
         match element::bits(ty) {
-            32 => Pair { upper: (bits >> 16) as u16, lower: bits as u16 },
-            _ => Pair { upper: bits as u16, lower: 0 },
+            32 => PairElement { upper: (bits >> 16) as u16, lower: bits as u16 },
+            _ => PairElement { upper: bits as u16, lower: 0 },
         }
     }
 }
 
-impl Number for Pair {
-    const ZERO: Pair = Pair { upper: 0, lower: 0 };
+impl NumberSystem for PairElement {
+    const ZERO: PairElement = PairElement { upper: 0, lower: 0 };
     #[inline]
-    fn operand(ty: MmaType, bits: u64) -> Pair {
-        Pair::widen(ty, bits)
+    fn operand(ty: MmaType, bits: u64) -> PairElement {
+        PairElement::widen(ty, bits)
     }
-    fn negate(self) -> Pair {
-        Pair { upper: self.upper.wrapping_neg(), lower: self.lower.wrapping_neg() }
+    fn negate(self) -> PairElement {
+        PairElement { upper: self.upper.wrapping_neg(), lower: self.lower.wrapping_neg() }
     }
     #[inline]
-    fn multiply_add(self, a: Pair, b: Pair) -> Pair {
-        Pair {
+    fn multiply_add(self, a: PairElement, b: PairElement) -> PairElement {
+        PairElement {
             upper: self.upper.wrapping_add(a.upper.wrapping_mul(b.upper)),
             lower: self.lower.wrapping_add(a.lower.wrapping_mul(b.lower)),
         }
     }
     #[inline]
-    fn start(c: Panel<u64>, rounding: Rounding) -> Panel<Pair> {
-        c.map(|bits| Pair::widen(rounding.c_type, bits))
+    fn start(c: Panel<u64>, rounding: Rounding) -> Panel<PairElement> {
+        c.map(|bits| PairElement::widen(rounding.c_type, bits))
     }
     #[inline]
-    fn finish(sums: Panel<Pair>, _: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+    fn finish(sums: Panel<PairElement>, _: Panel<u64>, rounding: Rounding) -> Panel<u64> {
         match rounding.d_type {
             MmaType::F16 => sums.map(|sum| sum.upper.into()),
             _ => sums.map(|sum| u64::from(sum.upper) << 16 | u64::from(sum.lower)),
@@ -218,7 +218,7 @@ impl System {
 
 /// Eight neighbouring results of one row: c plus the products of a row of A with eight columns of B, over all k.
 #[inline]
-pub(super) fn panel<T: Number>(a: &[T], b: &[Panel<T>], c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
+pub(super) fn panel<T: NumberSystem>(a: &[T], b: &[Panel<T>], c: Panel<u64>, rounding: Rounding) -> Panel<u64> {
     let mut sums = T::start(c, rounding);
     accumulate(&mut sums, a, b);
     T::finish(sums, c, rounding)
@@ -226,7 +226,7 @@ pub(super) fn panel<T: Number>(a: &[T], b: &[Panel<T>], c: Panel<u64>, rounding:
 
 /// The hottest loop. It is out of line, because the compiler vectorises only sums that end in memory.
 #[inline(never)]
-fn accumulate<T: Number>(sums: &mut Panel<T>, a: &[T], b: &[Panel<T>]) {
+fn accumulate<T: NumberSystem>(sums: &mut Panel<T>, a: &[T], b: &[Panel<T>]) {
     let mut local = *sums;
     for (&a, b) in a.iter().zip(b) {
         for i in 0..8 {

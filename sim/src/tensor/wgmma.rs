@@ -3,12 +3,12 @@
 use crate::alu::Arithmetic;
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{MmaType, Wgmma, WgmmaA};
-use crate::tensor::Row;
+use crate::tensor::WarpRegister;
 use crate::tensor::descriptor::{Descriptor, Major};
 use crate::tensor::element;
 use crate::tensor::fragment::{Fragment, Role};
 use crate::tensor::layout;
-use crate::tensor::product::{self, Float, Integer, Number, Pair, Panel, Rounding, System};
+use crate::tensor::product::{self, FloatElement, IntegerElement, NumberSystem, PairElement, Panel, Rounding, System};
 
 /// Rows of the product.
 pub const M: u32 = 64;
@@ -73,13 +73,13 @@ pub fn check(spec: &Wgmma, arithmetic: Arithmetic) -> Result<()> {
 
 /// An operand as numbers: panels of eight rows, each stored along k.
 #[derive(Clone, Debug)]
-pub struct Operand(Values);
+pub struct WgmmaOperand(Values);
 
 #[derive(Clone, Debug)]
 enum Values {
-    Float(Panels<Float>),
-    Integer(Panels<Integer>),
-    Pair(Panels<Pair>),
+    Float(Panels<FloatElement>),
+    Integer(Panels<IntegerElement>),
+    Pair(Panels<PairElement>),
 }
 
 /// The panel of rows `8 p..8 p + 8` is `values[p * k..(p + 1) * k]`.
@@ -89,7 +89,7 @@ struct Panels<T> {
     values: Vec<Panel<T>>,
 }
 
-impl<T: Number> Panels<T> {
+impl<T: NumberSystem> Panels<T> {
     fn new(rows: usize, k: usize) -> Panels<T> {
         Panels { k, values: vec![[T::ZERO; 8]; rows / 8 * k] }
     }
@@ -123,7 +123,13 @@ impl<T: Number> Panels<T> {
         Ok(panels)
     }
 
-    fn from_registers(fragment: &Fragment, ty: MmaType, k: usize, negate: bool, registers: &[Row]) -> Panels<T> {
+    fn from_registers(
+        fragment: &Fragment,
+        ty: MmaType,
+        k: usize,
+        negate: bool,
+        registers: &[WarpRegister],
+    ) -> Panels<T> {
         let mut panels = Panels::new(WARP_ROWS, k);
         fragment.scatter(registers, (k, 1), |index, bits| {
             let value = T::operand(ty, bits);
@@ -181,15 +187,15 @@ impl SharedOperand {
     }
 }
 
-impl Operand {
+impl WgmmaOperand {
     /// Reads an operand from shared memory, for all four warps.
     pub fn from_shared(
         place: &SharedOperand,
         negate: bool,
         arithmetic: Arithmetic,
         read: &mut Read<'_>,
-    ) -> Result<Operand> {
-        Ok(Operand(match System::of(place.ty, arithmetic) {
+    ) -> Result<WgmmaOperand> {
+        Ok(WgmmaOperand(match System::of(place.ty, arithmetic) {
             System::Integer => Values::Integer(Panels::from_shared(place, negate, read)?),
             System::Pair => Values::Pair(Panels::from_shared(place, negate, read)?),
             _ => Values::Float(Panels::from_shared(place, negate, read)?),
@@ -197,9 +203,9 @@ impl Operand {
     }
 
     /// The 16 rows of A that one warp holds in registers.
-    pub fn from_registers(spec: &Wgmma, arithmetic: Arithmetic, registers: &[Row]) -> Operand {
+    pub fn from_registers(spec: &Wgmma, arithmetic: Arithmetic, registers: &[WarpRegister]) -> WgmmaOperand {
         let (fragment, ty, k, negate) = (left(spec), spec.a_type, spec.k.into(), spec.negate_a);
-        Operand(match System::of(ty, arithmetic) {
+        WgmmaOperand(match System::of(ty, arithmetic) {
             System::Integer => Values::Integer(Panels::from_registers(&fragment, ty, k, negate, registers)),
             System::Pair => Values::Pair(Panels::from_registers(&fragment, ty, k, negate, registers)),
             _ => Values::Float(Panels::from_registers(&fragment, ty, k, negate, registers)),
@@ -211,7 +217,14 @@ impl Operand {
 ///
 /// `first_row` is 16 times the warp's rank in its warpgroup where A is in shared memory, and 0 where it is in
 /// registers.
-pub fn wgmma(spec: &Wgmma, first_row: usize, a: &Operand, b: &Operand, scale_d: bool, d: &[Row]) -> Result<Vec<Row>> {
+pub fn wgmma(
+    spec: &Wgmma,
+    first_row: usize,
+    a: &WgmmaOperand,
+    b: &WgmmaOperand,
+    scale_d: bool,
+    d: &[WarpRegister],
+) -> Result<Vec<WarpRegister>> {
     match (&a.0, &b.0) {
         (Values::Float(a), Values::Float(b)) => Ok(multiply(spec, first_row, a, b, scale_d, d)),
         (Values::Integer(a), Values::Integer(b)) => Ok(multiply(spec, first_row, a, b, scale_d, d)),
@@ -220,14 +233,14 @@ pub fn wgmma(spec: &Wgmma, first_row: usize, a: &Operand, b: &Operand, scale_d: 
     }
 }
 
-fn multiply<T: Number>(
+fn multiply<T: NumberSystem>(
     spec: &Wgmma,
     first_row: usize,
     a: &Panels<T>,
     b: &Panels<T>,
     scale_d: bool,
-    d: &[Row],
-) -> Vec<Row> {
+    d: &[WarpRegister],
+) -> Vec<WarpRegister> {
     let (fragment, n) = (accumulator(spec), usize::from(spec.n).next_multiple_of(8).max(8));
     let rounding = Rounding { c_type: spec.d_type, d_type: spec.d_type, saturate: false };
     let mut values = vec![0; WARP_ROWS * n];

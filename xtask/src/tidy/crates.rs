@@ -1,8 +1,8 @@
-//! The sources of each crate: few entries per folder, and no two types of the same name. The map lists the exceptions.
+//! The sources of each crate: few entries per folder, with the exceptions that the map lists, and no two types of one name.
 
 use super::Finding;
 use super::shrinking::{Excess, compare};
-use super::tokens::{Kind, tokens};
+use super::tokens::{Kind, Token, tokens};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,25 +27,53 @@ pub(crate) fn entries(tree: &Tree) -> Vec<Finding> {
     compare(tree, "entries", &fault, found)
 }
 
-/// Each struct, enum, trait and union of a crate has a unique name, even private ones. Tests are exempt.
+/// No two types of a crate have one name: structs, enums, traits, unions and aliases, also private ones and those of tests.
 pub(crate) fn type_names(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
-    for root in tree.crates() {
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
-        for (_, text) in tree.rust().filter(|(path, _)| is_in(path, root)) {
-            for pair in tokens(text).windows(2).filter(|pair| !pair[0].in_test) {
-                let declares = ["struct", "enum", "trait", "union"].contains(&pair[0].text.as_str());
-                if declares && pair[0].kind == Kind::Word && pair[1].kind == Kind::Word {
-                    *places.entry(pair[1].text.clone()).or_default() += 1;
+    for root in tree.crates_and_tests() {
+        let mut first: BTreeMap<String, String> = BTreeMap::new();
+        for (path, text) in tree.rust().filter(|(path, _)| is_in(path, root)) {
+            for name in declared(&tokens(text)) {
+                let place = format!("{path}:{}", name.line);
+                if let Some(other) = first.get(&name.text) {
+                    let message = format!("declares a type `{}`, as {other} does", name.text);
+                    found.push(Finding::new(path, name.line, message));
+                } else {
+                    first.insert(name.text.clone(), place);
                 }
             }
         }
-        let names: Vec<String> = places.into_iter().filter(|(_, n)| *n > 1).map(|(name, _)| name).collect();
-        if !names.is_empty() {
-            found.push(Excess { folder: root.to_owned(), count: names.len(), names });
+    }
+    found
+}
+
+/// The names of the types that a file declares. A `type` of an `impl` or a `trait` belongs to that.
+fn declared(all: &[Token]) -> Vec<&Token> {
+    let mut out = Vec::new();
+    // For each open group, whether it is the body of an `impl` or a `trait`, and the same for the next braces.
+    let (mut groups, mut next) = (Vec::new(), false);
+    for (i, token) in all.iter().enumerate() {
+        let text = token.text.as_str();
+        match token.kind {
+            Kind::Open => groups.push(text == "{" && std::mem::take(&mut next)),
+            Kind::Close => drop(groups.pop()),
+            Kind::Word => {
+                next |= text == "trait" || text == "impl" && begins_item(&all[..i]);
+                let is_own = text == "type" && groups.last() != Some(&true);
+                if is_own || ["struct", "enum", "trait", "union"].contains(&text) {
+                    out.extend(all.get(i + 1).filter(|name| name.kind == Kind::Word));
+                }
+            }
+            _ => {}
         }
     }
-    compare(tree, "type-names", "names that several types have", found)
+    out
+}
+
+/// True if an item may begin after these tokens. An `impl` anywhere else is a type.
+fn begins_item(before: &[Token]) -> bool {
+    let after = |last: &Token| last.kind == Kind::Open || ["}", "]", ";", "unsafe"].contains(&last.text.as_str());
+    before.last().is_none_or(after)
 }
 
 fn is_in(path: &str, root: &str) -> bool {
@@ -86,13 +114,27 @@ mod tests {
     #[test]
     fn two_types_of_one_name_are_found() {
         let lib = ("a/src/lib.rs", "mod b; struct Row; type Slot = Row;");
-        passes(type_names, &[lib, ("a/src/b.rs", "enum Rows { Row }\n#[cfg(test)]\nmod tests { struct Row; }")]);
+        let beside = |text| [lib, ("a/src/b.rs", text)];
+        passes(type_names, &beside("enum Rows { Row }"));
         // Another crate may have a type with that name.
-        passes(type_names, &[lib, ("c/src/lib.rs", "pub struct Row;")]);
-        fails(type_names, &[lib, ("a/src/b.rs", "pub(crate) enum Row {}")], "a/src", "1 names that several types have");
-        fails(type_names, &[lib, ("a/src/b.rs", "fn f() { trait Row {} }")], "a/src", ": Row");
-        let listed = ("ARCHITECTURE.md", "```type-names\na/src 1\n```\n");
-        passes(type_names, &[lib, ("a/src/b.rs", "struct Row;"), listed]);
-        fails(type_names, &[lib, ("a/src/b.rs", ""), listed], "ARCHITECTURE.md", "has none");
+        passes(type_names, &[lib, ("c/src/lib.rs", "pub struct Row;"), ("a/tests/suite/main.rs", "struct Row;")]);
+        fails(
+            type_names,
+            &[("tests/main.rs", "struct Row;"), ("tests/a/b.rs", "enum Row {}")],
+            "tests/main.rs",
+            "`Row`",
+        );
+        fails(type_names, &beside("\npub(crate) enum Row {}"), "a/src/lib.rs", "`Row`, as a/src/b.rs:2 does");
+        fails(type_names, &beside("fn f() { trait Row {} }"), "a/src/lib.rs", "`Row`");
+        fails(type_names, &beside("#[cfg(test)]\nmod tests { struct Row; }"), "a/src/lib.rs", "`Row`");
+        fails(type_names, &beside("type Row = u32;"), "a/src/lib.rs", "`Row`");
+        fails(type_names, &beside("impl A { fn f(x: impl Fn()) { type Row = u32; } }"), "a/src/lib.rs", "`Row`");
+    }
+
+    #[test]
+    fn an_associated_type_may_have_the_name_of_a_type() {
+        let lib = ("a/src/lib.rs", "mod b; type Row = u32; impl Table for A { type Row = u32; }");
+        let table = "pub trait Table { type Row; }\n/// Rows.\nunsafe impl<T> Table for B<T> { type Row = T; }";
+        passes(type_names, &[lib, ("a/src/b.rs", table)]);
     }
 }

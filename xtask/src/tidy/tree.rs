@@ -33,9 +33,13 @@ impl Tree {
 
     /// The folders with the sources of a crate.
     pub(crate) fn crates(&self) -> BTreeSet<&str> {
+        self.crates_and_tests().into_iter().filter(|root| *root == "src" || root.ends_with("/src")).collect()
+    }
+
+    /// These, and the folders with the sources of a test of several files.
+    pub(crate) fn crates_and_tests(&self) -> BTreeSet<&str> {
         let root = |path: &'_ str| path.strip_suffix("/lib.rs").or(path.strip_suffix("/main.rs")).map(str::len);
-        let all = self.rust().filter_map(|(path, _)| Some(&path[..root(path)?]));
-        all.filter(|root| *root == "src" || root.ends_with("/src")).collect()
+        self.rust().filter_map(|(path, _)| Some(&path[..root(path)?])).collect()
     }
 
     /// One file.

@@ -408,7 +408,7 @@ fn what_reaches_it_by_memory_or_loops() {
 }
 
 /// A kernel of random functions, sums and products: the operation of each value and its operands.
-struct Tree {
+struct RandomKernel {
     text: String,
     nodes: Vec<(&'static str, usize, usize)>,
 }
@@ -419,28 +419,28 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-impl Tree {
+impl RandomKernel {
     const FUNCTIONS: [&str; 6] = ["exp", "exp2", "sigmoid", "sqrt", "rsqrt", "tanh"];
 
     /// Value 0 is the tile, value 1 is one; the last one is stored.
-    fn random(state: &mut u64) -> Tree {
+    fn random(state: &mut u64) -> RandomKernel {
         let mut nodes = vec![("t", 0, 0), ("one", 0, 0)];
         for _ in 0..2 + next(state) % 8 {
             let n = nodes.len() as u64;
             let (a, b) = ((n - 1 - next(state) % n.min(3)) as usize, (next(state) % n) as usize);
             let op = match next(state) % 12 {
-                i @ 0..6 => Tree::FUNCTIONS[i as usize],
+                i @ 0..6 => RandomKernel::FUNCTIONS[i as usize],
                 i => ["mul", "div", "add", "sub", "abs", "max"][i as usize - 6],
             };
             nodes.push((op, a, b));
         }
         let mut text = "%v0 = max %t, %t\n%v1 = abs %one\n".to_owned();
         for (i, &(op, a, b)) in nodes.iter().enumerate().skip(2) {
-            let unary = Tree::FUNCTIONS.contains(&op) || op == "abs";
+            let unary = RandomKernel::FUNCTIONS.contains(&op) || op == "abs";
             text += &if unary { format!("%v{i} = {op} %v{a}\n") } else { format!("%v{i} = {op} %v{a}, %v{b}\n") };
         }
         text += &format!("%v = neg %v{}", nodes.len() - 1);
-        Tree { text, nodes }
+        RandomKernel { text, nodes }
     }
 
     /// The result in f64. Each function is off by as many steps as `off` gives for the number of its value.
@@ -477,15 +477,15 @@ fn random_trees_keep_the_promise() {
     let mut state = 11;
     let (mut granted, mut refused, mut judged_results, mut broken) = (0, 0, 0, 0);
     for _ in 0..3000 {
-        let tree = Tree::random(&mut state);
+        let tree = RandomKernel::random(&mut state);
         let k = kernel(&tree.text);
         let approximations = Approximations::of(&k, &Uses::of(&k));
         // Functions and quotients in order.
         let mut verdicts = vec![None; tree.nodes.len()];
-        let functions =
-            (2..tree.nodes.len()).filter(|&i| Tree::FUNCTIONS.contains(&tree.nodes[i].0) || tree.nodes[i].0 == "div");
+        let functions = (2..tree.nodes.len())
+            .filter(|&i| RandomKernel::FUNCTIONS.contains(&tree.nodes[i].0) || tree.nodes[i].0 == "div");
         let insts = k.insts.iter().filter(|(_, op)| {
-            matches!(op, Op::Unary(f, _) if Tree::FUNCTIONS.contains(&f.name()))
+            matches!(op, Op::Unary(f, _) if RandomKernel::FUNCTIONS.contains(&f.name()))
                 || matches!(op, Op::Binary(atlas_dsl::op::BinaryOp::Div, ..))
         });
         for (i, (inst, _)) in functions.zip(insts) {

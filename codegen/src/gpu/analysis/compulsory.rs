@@ -9,7 +9,7 @@
 use super::expected::Expected;
 use super::formula::{Formula, Numbers};
 use super::sample_points::{SamplePoints, programs};
-use super::work::{Around, Walk};
+use super::work::{EnclosingLoop, WorkWalk};
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Slice, Value, ValueDef};
 use crate::gpu_ops;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
@@ -51,18 +51,18 @@ impl Compulsory {
 
 /// The least work of a launch of a lowered kernel, for these sizes of its dims.
 pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
-    let mut count = Count {
+    let mut count = CompulsoryCounter {
         k,
-        walk: Walk::new(k, Expected::certain(k)),
+        walk: WorkWalk::new(k, Expected::certain(k)),
         accesses: Vec::new(),
         products: Vec::new(),
         open: false,
         places: BTreeMap::new(),
         depth: 0,
     };
-    let roles: Vec<Vec<Step>> = k.roles.values().map(|role| count.block(role.body, None)).collect();
+    let roles: Vec<Vec<WorkStep>> = k.roles.values().map(|role| count.block(role.body, None)).collect();
     let launched = GridExtent::programs(&k.index_map.grid(), dims) as f64;
-    let Count { walk, accesses, products, open, .. } = count;
+    let CompulsoryCounter { walk, accesses, products, open, .. } = count;
     let formulas = &walk.formulas;
     let (mut moved, mut made) = (vec![0.0; accesses.len()], vec![0.0; products.len()]);
     let mut reach = vec![0.0; accesses.len()];
@@ -72,7 +72,7 @@ pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
     for trips in &places {
         let share = launched / (places.len() * trips.len()) as f64;
         for values in trips {
-            let mut run = Run { values, share, moved: &mut moved, made: &mut made };
+            let mut run = SampledProgram { values, share, moved: &mut moved, made: &mut made };
             roles.iter().for_each(|role| run.steps(role, 1.0, 1.0));
         }
     }
@@ -99,7 +99,7 @@ pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
 }
 
 /// A load or a store.
-struct Access {
+struct GlobalAccess {
     param: Param,
     written: bool,
     /// The buffer that it fills. Accesses of one tensor that fill the same buffer touch different elements each time.
@@ -120,9 +120,9 @@ enum Region {
     Any,
 }
 
-impl Access {
+impl GlobalAccess {
     /// True if two accesses may touch the same element.
-    fn meets(&self, other: &Access) -> bool {
+    fn meets(&self, other: &GlobalAccess) -> bool {
         let is_apart = |(a, b): (&Region, &Region)| match (a, b) {
             (Region::OfTiles(m, _), Region::OfTiles(n, _)) if m != n => false,
             (Region::Always(a), Region::Always(b)) | (Region::OfTiles(_, a), Region::OfTiles(_, b)) => {
@@ -136,7 +136,7 @@ impl Access {
 
 /// The touched bytes, and whether they are written. Of accesses that may touch the same elements, the one that touches most
 /// counts.
-fn elements(accesses: &[Access], touched: impl Fn(usize) -> f64) -> Vec<(f64, bool)> {
+fn elements(accesses: &[GlobalAccess], touched: impl Fn(usize) -> f64) -> Vec<(f64, bool)> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, access) in accesses.iter().enumerate() {
         let (met, apart): (Vec<_>, Vec<_>) =
@@ -149,7 +149,7 @@ fn elements(accesses: &[Access], touched: impl Fn(usize) -> f64) -> Vec<(f64, bo
 }
 
 /// A product of tiles.
-struct Product {
+struct ProductWork {
     /// Multiply-adds of all threads.
     each: f64,
     /// The number of 16-bit ones that take as long as one.
@@ -159,26 +159,26 @@ struct Product {
 }
 
 /// The work of a program, as far as it depends on sizes.
-enum Step {
+enum WorkStep {
     Access(usize, Formula),
     Product(usize),
-    Loop(Option<(Formula, Formula)>, Vec<Step>),
-    If { but_last: Option<f64>, condition: Option<Formula>, body: Vec<Step> },
+    Loop(Option<(Formula, Formula)>, Vec<WorkStep>),
+    If { but_last: Option<f64>, condition: Option<Formula>, body: Vec<WorkStep> },
 }
 
-struct Count<'a> {
+struct CompulsoryCounter<'a> {
     k: &'a Kernel,
-    walk: Walk<'a>,
-    accesses: Vec<Access>,
-    products: Vec<Product>,
+    walk: WorkWalk<'a>,
+    accesses: Vec<GlobalAccess>,
+    products: Vec<ProductWork>,
     open: bool,
     places: BTreeMap<Value, Option<Spread>>,
     /// The depth of the walk into an index.
     depth: u32,
 }
 
-impl Count<'_> {
-    fn block(&mut self, block: Block, around: Option<Around>) -> Vec<Step> {
+impl CompulsoryCounter<'_> {
+    fn block(&mut self, block: Block, around: Option<EnclosingLoop>) -> Vec<WorkStep> {
         let k = self.k;
         let mut steps = Vec::new();
         for &inst in &k.blocks[block].insts {
@@ -187,8 +187,8 @@ impl Count<'_> {
                     let walk = &mut self.walk;
                     self.open |= walk.expected.is_open(*lo) || walk.expected.is_open(*hi);
                     let bounds = walk.expected.bounds(&mut walk.formulas, *lo, *hi);
-                    let around = Around { ahead: None, index: k.blocks[*body].params[0], hi: *hi };
-                    steps.push(Step::Loop(bounds, self.block(*body, Some(around))));
+                    let around = EnclosingLoop { ahead: None, index: k.blocks[*body].params[0], hi: *hi };
+                    steps.push(WorkStep::Loop(bounds, self.block(*body, Some(around))));
                 }
                 Op::If(condition, body, _) => {
                     let but_last = around.and_then(|l| self.walk.but_last(*condition, l));
@@ -198,7 +198,7 @@ impl Count<'_> {
                         Some(_) => None,
                         None => walk.expected.condition(&mut walk.formulas, *condition),
                     };
-                    steps.push(Step::If { but_last, condition, body: self.block(*body, around) });
+                    steps.push(WorkStep::If { but_last, condition, body: self.block(*body, around) });
                 }
                 Op::Once(body) => steps.extend(self.block(*body, around)),
                 Op::LoadGlobal { param, slices, .. } => steps.push(self.access(*param, slices, false, None)),
@@ -214,11 +214,11 @@ impl Count<'_> {
         steps
     }
 
-    fn access(&mut self, param: Param, slices: &[Slice], written: bool, to: Option<Buffer>) -> Step {
+    fn access(&mut self, param: Param, slices: &[Slice], written: bool, to: Option<Buffer>) -> WorkStep {
         let amount = self.walk.global_bytes(param, slices);
         let (reach, parts) = self.reach(param, slices);
         // A ring is filled before its loop and inside.
-        let same = |a: &Access| to.is_some() && (a.param, a.to) == (param, to);
+        let same = |a: &GlobalAccess| to.is_some() && (a.param, a.to) == (param, to);
         if let Some(at) = self.accesses.iter().position(same) {
             let known = &mut self.accesses[at];
             known.reach = self.walk.formulas.binary(BinaryOp::Max, Numbers::Real, known.reach, reach);
@@ -227,10 +227,10 @@ impl Count<'_> {
                     *part = Region::Any;
                 }
             }
-            return Step::Access(at, amount);
+            return WorkStep::Access(at, amount);
         }
-        self.accesses.push(Access { param, written, to, reach, parts });
-        Step::Access(self.accesses.len() - 1, amount)
+        self.accesses.push(GlobalAccess { param, written, to, reach, parts });
+        WorkStep::Access(self.accesses.len() - 1, amount)
     }
 
     /// Bytes of the part of a tensor that an access touches in a launch, and the elements along each axis.
@@ -311,14 +311,14 @@ impl Count<'_> {
         let k = self.k;
         let inst = match k.values[v].def {
             ValueDef::Result(inst, _) => inst,
-            ValueDef::BlockParam(_, 0) => return Some(Spread::Many([(Source::Index(v), 1.0)].into())),
+            ValueDef::BlockParam(_, 0) => return Some(Spread::Many([(IndexSource::Index(v), 1.0)].into())),
             // What a loop carries may be the same in every iteration.
             _ => return None,
         };
         match k.insts[inst] {
             Op::DimSize(_) | Op::DimTiles(..) => Some(Spread::One),
             Op::Coordinate(..) => {
-                let axis = self.walk.expected.axis_of(inst).map_or(Source::Index(v), Source::Axis);
+                let axis = self.walk.expected.axis_of(inst).map_or(IndexSource::Index(v), IndexSource::Axis);
                 Some(Spread::Many([(axis, 1.0)].into()))
             }
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => self.places(x),
@@ -400,7 +400,7 @@ impl Count<'_> {
         }
     }
 
-    fn product(&mut self, inst: Inst) -> Option<Step> {
+    fn product(&mut self, inst: Inst) -> Option<WorkStep> {
         let k = self.k;
         let Op::Mma { atom, shape, .. } = &k.insts[inst] else { return None };
         let (_, layout) = k.results[inst].first().and_then(|&v| k.values[v].ty.tile())?;
@@ -409,8 +409,8 @@ impl Count<'_> {
         let time = if is_tensor_core && !is_f64 { f64::from(info.time) } else { 1.0 };
         let elements = f64::from(k.threads) * f64::from(layout.reg_count());
         let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
-        self.products.push(Product { each: elements * depth, time, is_tensor_core, is_f64 });
-        Some(Step::Product(self.products.len() - 1))
+        self.products.push(ProductWork { each: elements * depth, time, is_tensor_core, is_f64 });
+        Some(WorkStep::Product(self.products.len() - 1))
     }
 }
 
@@ -424,12 +424,12 @@ enum Spread {
         step: f64,
     },
     /// A sum of multiples of coordinates and loop indices, with the number of values of each.
-    Many(BTreeMap<Source, f64>),
+    Many(BTreeMap<IndexSource, f64>),
 }
 
 /// The source of a running number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
+enum IndexSource {
     Axis(u32),
     Index(Value),
 }
@@ -446,26 +446,26 @@ impl Spread {
 }
 
 /// One program at one place, which stands for some.
-struct Run<'r> {
+struct SampledProgram<'r> {
     values: &'r [f64],
     share: f64,
     moved: &'r mut [f64],
     made: &'r mut [f64],
 }
 
-impl Run<'_> {
-    fn steps(&mut self, steps: &[Step], trips: f64, of_loop: f64) {
+impl SampledProgram<'_> {
+    fn steps(&mut self, steps: &[WorkStep], trips: f64, of_loop: f64) {
         let of = |f: Formula| self.values[f as usize];
         for step in steps {
             match step {
-                Step::Access(at, amount) => self.moved[*at] += self.share * trips * self.values[*amount as usize],
-                Step::Product(at) => self.made[*at] += self.share * trips,
-                Step::Loop(bounds, body) => {
+                WorkStep::Access(at, amount) => self.moved[*at] += self.share * trips * self.values[*amount as usize],
+                WorkStep::Product(at) => self.made[*at] += self.share * trips,
+                WorkStep::Loop(bounds, body) => {
                     let known = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| n.is_finite());
                     let own = known.map_or(0.0, |n| n.max(0.0).ceil());
                     self.steps(body, trips * own, own);
                 }
-                Step::If { but_last, condition, body } => {
+                WorkStep::If { but_last, condition, body } => {
                     let share = match (but_last, condition.map(of).filter(|x| !x.is_nan())) {
                         (Some(last), _) => (of_loop - last).max(0.0) / of_loop.max(1.0),
                         (None, holds) => holds.unwrap_or(0.0),

@@ -15,5 +15,5 @@ mod work_table;
 
 pub use compulsory::{Compulsory, compulsory};
 pub use registers::{peak_registers, peak_registers_within, tile_registers};
-pub use work::{Counts, Prefetched, Read, Sample, Work, WorkFormula};
+pub use work::{Counts, Prefetched, Sample, TensorReads, Work, WorkFormula};
 pub use work_table::{WorkAt, WorkTable};

@@ -79,7 +79,7 @@ fn peak(k: &Kernel, uncounted: &EntitySet<Value>, order: Order) -> u32 {
             }
         });
     }
-    let mut walk = Walk::new(k, &users, order);
+    let mut walk = PressureWalk::new(k, &users, order);
     uncounted.iter().for_each(|v| walk.cost[v] = 0);
     for role in k.roles.values() {
         walk.block(role.body, Live::default());
@@ -175,7 +175,7 @@ struct Live {
     registers: u32,
 }
 
-struct Walk<'k> {
+struct PressureWalk<'k> {
     k: &'k Kernel,
     /// The registers of each value.
     cost: SecondaryMap<Value, u32>,
@@ -190,10 +190,10 @@ struct Walk<'k> {
     peak: u32,
 }
 
-impl<'k> Walk<'k> {
-    fn new(k: &'k Kernel, users: &SecondaryMap<Value, Users>, order: Order) -> Walk<'k> {
+impl<'k> PressureWalk<'k> {
+    fn new(k: &'k Kernel, users: &SecondaryMap<Value, Users>, order: Order) -> PressureWalk<'k> {
         let n = k.values.len();
-        let mut walk = Walk {
+        let mut walk = PressureWalk {
             k,
             cost: SecondaryMap::with_capacity(n),
             passes: SecondaryMap::with_capacity(n),

@@ -16,7 +16,7 @@ use crate::gpu::{
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
 use crate::limits::{registers_of_tiles, registers_per_thread};
-use crate::math::Count;
+use crate::math::InstructionCount;
 use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::{BinaryOp, Predicate};
@@ -71,7 +71,7 @@ impl Counts {
 
 impl Counts {
     /// Adds the work of each of some elements.
-    fn each(&mut self, elements: f64, count: Count) {
+    fn each(&mut self, elements: f64, count: InstructionCount) {
         self.element_wise += elements * f64::from(count.instructions);
         self.special += elements * f64::from(count.special);
     }
@@ -98,7 +98,7 @@ pub struct Prefetched {
 
 /// The reads of one launch from one tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Read {
+pub struct TensorReads {
     /// Bytes that one program reads.
     pub bytes: f64,
     /// The part of them that bypasses the L1 cache.
@@ -123,7 +123,7 @@ pub struct Work {
     /// The number of programs that represent all: one, if all do the same.
     pub samples: Vec<Sample>,
     /// By tensor, on average.
-    pub reads: Vec<Read>,
+    pub reads: Vec<TensorReads>,
     /// Bytes that one program writes, on average.
     pub written: f64,
 }
@@ -199,7 +199,7 @@ pub(super) enum Moved {
 impl WorkFormula {
     /// Counts a kernel's work.
     pub fn of(k: &Kernel) -> WorkFormula {
-        let mut walk = Walk::new(k, Expected::new(k));
+        let mut walk = WorkWalk::new(k, Expected::new(k));
         let roles = k.roles.values().map(|role| {
             let mut part = walk.block(role.body, None);
             part.fixed.latency_waits += walk.latency_wait();
@@ -228,14 +228,14 @@ impl WorkFormula {
 
 /// The loop around a block.
 #[derive(Clone, Copy)]
-pub(super) struct Around {
+pub(super) struct EnclosingLoop {
     /// The number of trips by which its loads run ahead, if they do.
     pub(super) ahead: Option<f64>,
     pub(super) index: Value,
     pub(super) hi: Value,
 }
 
-pub(super) struct Walk<'a> {
+pub(super) struct WorkWalk<'a> {
     k: &'a Kernel,
     pub(super) formulas: Formulas,
     pub(super) expected: Expected<'a>,
@@ -245,9 +245,9 @@ pub(super) struct Walk<'a> {
     pending: bool,
 }
 
-impl Walk<'_> {
-    pub(super) fn new<'a>(k: &'a Kernel, expected: Expected<'a>) -> Walk<'a> {
-        Walk { k, formulas: Formulas::default(), expected, read: Vec::new(), pending: false }
+impl WorkWalk<'_> {
+    pub(super) fn new<'a>(k: &'a Kernel, expected: Expected<'a>) -> WorkWalk<'a> {
+        WorkWalk { k, formulas: Formulas::default(), expected, read: Vec::new(), pending: false }
     }
 
     /// 1 if a load is in flight, which is now waited for, otherwise 0.
@@ -256,7 +256,7 @@ impl Walk<'_> {
     }
 
     /// The work of one run of a block in a loop.
-    fn block(&mut self, block: Block, around: Option<Around>) -> Part {
+    fn block(&mut self, block: Block, around: Option<EnclosingLoop>) -> Part {
         let ahead = around.and_then(|l| l.ahead);
         let k = self.k;
         let mut part = Part::default();
@@ -304,14 +304,14 @@ impl Walk<'_> {
         let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
         let extent = self.expected.divisor(hi).or_else(|| self.expected.divisor(lo));
         let else_trips = extent.map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
-        let around = Around { ahead, index: self.k.blocks[body].params[0], hi };
+        let around = EnclosingLoop { ahead, index: self.k.blocks[body].params[0], hi };
         let mut body = self.block(body, Some(around));
         body.fixed.latency_waits += self.latency_wait();
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
     }
 
     /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index` and `index + 3 < hi`.
-    pub(super) fn but_last(&self, condition: Value, around: Around) -> Option<f64> {
+    pub(super) fn but_last(&self, condition: Value, around: EnclosingLoop) -> Option<f64> {
         let made_by = |v: Value| match self.k.values[v].def {
             ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
             _ => None,
@@ -398,13 +398,13 @@ impl Walk<'_> {
         let tile = result.and_then(|v| self.k.values[v].ty.tile());
         let elements = tile.map_or(0.0, |(_, layout)| threads * f64::from(layout.reg_count()));
         match op {
-            Op::Unary(op, by, _) => c.each(elements, Count::of(*op, *by == Accuracy::Approximate)),
+            Op::Unary(op, by, _) => c.each(elements, InstructionCount::of(*op, *by == Accuracy::Approximate)),
             // The reciprocal of a repeated divisor is made once.
             Op::Binary(BinaryOp::Div, Accuracy::Approximate, _, by) if self.repeats(*by) => c.element_wise += elements,
             Op::Binary(BinaryOp::Div, Accuracy::Approximate, ..) => {
-                c.each(elements, Count { instructions: 2, special: 1 });
+                c.each(elements, InstructionCount { instructions: 2, special: 1 });
             }
-            Op::Binary(BinaryOp::Div, ..) => c.each(elements, Count::ROUNDED),
+            Op::Binary(BinaryOp::Div, ..) => c.each(elements, InstructionCount::ROUNDED),
             Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) => c.element_wise += elements,
             Op::MaskInvalid { .. } => c.element_wise += elements,
             Op::TableGet(..) => c.element_wise += 4.0 * elements,

@@ -5,7 +5,7 @@
 
 use super::formula::{Formula, Formulas};
 use super::sample_points::{SamplePoints, programs};
-use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Read, Sample, Work, WorkFormula};
+use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Sample, TensorReads, Work, WorkFormula};
 use atlas_dsl::ir::GridExtent;
 use std::ops::Range;
 
@@ -18,16 +18,16 @@ pub struct WorkTable {
     formulas: Formulas,
     /// Each grid once.
     grids: Vec<Vec<GridExtent>>,
-    kernels: Vec<Row>,
+    kernels: Vec<KernelRow>,
     /// The items of all kernels. The items inside a loop or a condition follow it.
-    items: Vec<Step>,
+    items: Vec<FlatItem>,
     /// The bytes of the tensors that are read, of all kernels.
     tensors: Vec<Formula>,
 }
 
 /// A kernel.
 #[derive(Clone, Debug)]
-struct Row {
+struct KernelRow {
     grid: usize,
     threads: u32,
     shared_bytes: u32,
@@ -39,7 +39,7 @@ struct Row {
 
 /// An item of a kernel's work.
 #[derive(Clone, Debug)]
-enum Step {
+enum FlatItem {
     Bytes { amount: Formula, each: OfByte, moved: Moved },
     Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Body },
     If { but_last: Option<f64>, condition: Option<Formula>, body: Body },
@@ -67,7 +67,7 @@ impl WorkTable {
             fixed += role.fixed;
             self.part(role, &places);
         }
-        self.kernels.push(Row {
+        self.kernels.push(KernelRow {
             grid,
             threads: work.threads,
             shared_bytes: work.shared_bytes,
@@ -85,12 +85,12 @@ impl WorkTable {
             let at = self.items.len();
             let (step, inner) = match item {
                 Item::Bytes { amount, each, moved } => {
-                    (Step::Bytes { amount: of(*amount), each: *each, moved: *moved }, None)
+                    (FlatItem::Bytes { amount: of(*amount), each: *each, moved: *moved }, None)
                 }
                 Item::Loop { bounds, else_trips, ahead, body } => {
                     let bounds = bounds.map(|(lo, hi)| (of(lo), of(hi)));
                     (
-                        Step::Loop {
+                        FlatItem::Loop {
                             bounds,
                             else_trips: *else_trips,
                             ahead: *ahead,
@@ -101,14 +101,17 @@ impl WorkTable {
                 }
                 Item::If { but_last, condition, body } => {
                     let condition = condition.map(of);
-                    (Step::If { but_last: *but_last, condition, body: Body { fixed: body.fixed, end: at } }, Some(body))
+                    (
+                        FlatItem::If { but_last: *but_last, condition, body: Body { fixed: body.fixed, end: at } },
+                        Some(body),
+                    )
                 }
             };
             self.items.push(step);
             let Some(inner) = inner else { continue };
             self.part(inner, places);
             let past = self.items.len();
-            if let Step::Loop { body, .. } | Step::If { body, .. } = &mut self.items[at] {
+            if let FlatItem::Loop { body, .. } | FlatItem::If { body, .. } = &mut self.items[at] {
                 body.end = past;
             }
         }
@@ -158,7 +161,7 @@ impl WorkAt<'_> {
         work.samples.resize_with(samples.len(), Sample::default);
         work.reads.clear();
         let bytes = table.tensors[row.tensors.clone()].iter().map(|&t| samples[0][0][t as usize]);
-        work.reads.extend(bytes.map(|tensor| Read { tensor, ..Read::default() }));
+        work.reads.extend(bytes.map(|tensor| TensorReads { tensor, ..TensorReads::default() }));
         for (at, trips) in samples.iter().enumerate() {
             let sample = &mut work.samples[at];
             sample.total = Counts::default();
@@ -166,8 +169,15 @@ impl WorkAt<'_> {
             let share = 1.0 / trips.len() as f64;
             let of_reads = share / samples.len() as f64;
             for values in trips {
-                let mut run =
-                    Run { items: &table.items, values, share, of_reads, sample, reads: &mut work.reads, written: 0.0 };
+                let mut run = ProgramRun {
+                    items: &table.items,
+                    values,
+                    share,
+                    of_reads,
+                    sample,
+                    reads: &mut work.reads,
+                    written: 0.0,
+                };
                 let counts = run.part(row.items.clone(), row.fixed, (1.0, 1.0));
                 work.written += of_reads * run.written;
                 sample.total.plus_times(counts, share);
@@ -179,18 +189,18 @@ impl WorkAt<'_> {
 }
 
 /// One run of a program's items. Its reads, writes and loops that run ahead are recorded for all its trips.
-struct Run<'w> {
-    items: &'w [Step],
+struct ProgramRun<'w> {
+    items: &'w [FlatItem],
     values: &'w [f64],
     /// The share of the sample that this run represents, and the share of all programs.
     share: f64,
     of_reads: f64,
     sample: &'w mut Sample,
-    reads: &'w mut [Read],
+    reads: &'w mut [TensorReads],
     written: f64,
 }
 
-impl Run<'_> {
+impl ProgramRun<'_> {
     /// The work of one run of some items, with the number of runs in all, in a loop with this many trips.
     fn part(&mut self, range: Range<usize>, fixed: Counts, (trips, of_loop): (f64, f64)) -> Counts {
         let mut counts = fixed;
@@ -200,7 +210,7 @@ impl Run<'_> {
         while at < range.end {
             let inside = at + 1;
             at = match &self.items[at] {
-                Step::Bytes { amount, each, moved } => {
+                FlatItem::Bytes { amount, each, moved } => {
                     let bytes = of(*amount);
                     counts.global += bytes * each.global;
                     counts.shared += bytes * each.shared;
@@ -219,7 +229,7 @@ impl Run<'_> {
                     }
                     inside
                 }
-                Step::Loop { bounds, else_trips, ahead, body } => {
+                FlatItem::Loop { bounds, else_trips, ahead, body } => {
                     let known = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
                     // The trips of loops in loops are a number still.
                     let own = known.map_or(*else_trips, |n| n.max(0.0).ceil()).min(MOST / trips.max(1.0));
@@ -239,7 +249,7 @@ impl Run<'_> {
                     counts.plus_times(inner, own);
                     body.end
                 }
-                Step::If { but_last, condition, body } => {
+                FlatItem::If { but_last, condition, body } => {
                     let share = match (but_last, condition.map(of).filter(|x| !x.is_nan())) {
                         (Some(last), _) => (of_loop - last).max(0.0) / of_loop.max(1.0),
                         (None, Some(holds)) => holds,

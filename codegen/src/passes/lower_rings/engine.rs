@@ -38,7 +38,7 @@ pub(super) fn lower_ring(k: &mut Kernel, ring: Ring) -> Result<(), CompileError>
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).filter(|&b| has_wait(k, b, ring)).collect();
     for body in bodies {
         let Some(&like) = k.blocks[body].insts.first() else { continue };
-        let mut walk = Walk { k, ring, indices: Vec::new(), own: false };
+        let mut walk = CursorLowering { k, ring, indices: Vec::new(), own: false };
         let mut head = Vec::new();
         let base = Cursor { slot: int(walk.k, 0, like, &mut head), phase: int(walk.k, 0, like, &mut head) };
         walk.block(body, base)?;
@@ -49,7 +49,7 @@ pub(super) fn lower_ring(k: &mut Kernel, ring: Ring) -> Result<(), CompileError>
     Ok(())
 }
 
-struct Walk<'k> {
+struct CursorLowering<'k> {
     k: &'k mut Kernel,
     ring: Ring,
     /// The loops around, and their indices.
@@ -58,7 +58,7 @@ struct Walk<'k> {
     own: bool,
 }
 
-impl Walk<'_> {
+impl CursorLowering<'_> {
     /// Walks a block from the base at its beginning. Returns the base at its end.
     fn block(&mut self, block: Block, mut base: Cursor) -> Result<Cursor, CompileError> {
         let mut out = Vec::new();

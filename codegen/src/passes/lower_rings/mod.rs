@@ -41,27 +41,27 @@ pub fn lower_rings(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
     }
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {
-        let mut walk = Walk { k, loops: Vec::new(), indices: Vec::new() };
+        let mut walk = SlotLowering { k, loops: Vec::new(), indices: Vec::new() };
         walk.block(body);
     }
     Ok(())
 }
 
 /// A loop around the place that is walked.
-struct Around {
+struct LoopCursors {
     body: Block,
     /// The cursors that it carries so far, in the order of its parameters: one for each number of stages.
     cursors: Vec<(u32, Value)>,
 }
 
-struct Walk<'k> {
+struct SlotLowering<'k> {
     k: &'k mut Kernel,
     /// The loops around, and their indices.
-    loops: Vec<Around>,
+    loops: Vec<LoopCursors>,
     indices: Vec<Index>,
 }
 
-impl Walk<'_> {
+impl SlotLowering<'_> {
     fn block(&mut self, block: Block) {
         let mut out = Vec::new();
         for inst in std::mem::take(&mut self.k.blocks[block].insts) {
@@ -74,7 +74,7 @@ impl Walk<'_> {
                 }
                 Op::Loop { lo, body, .. } => {
                     self.indices.push(Index { index: self.k.blocks[body].params[0], lo });
-                    self.loops.push(Around { body, cursors: Vec::new() });
+                    self.loops.push(LoopCursors { body, cursors: Vec::new() });
                     self.block(body);
                     self.indices.pop();
                     if let Some(done) = self.loops.pop() {
@@ -126,7 +126,7 @@ impl Walk<'_> {
     }
 
     /// Gives a loop the cursors that its body asked for: they begin at 0 and go on at the end of an iteration.
-    fn carry(&mut self, inst: Inst, done: Around, out: &mut Vec<Inst>) {
+    fn carry(&mut self, inst: Inst, done: LoopCursors, out: &mut Vec<Inst>) {
         let Some(end) = self.k.blocks[done.body].insts.pop() else { return };
         for (stages, cursor) in done.cursors {
             let first = int(self.k, 0, inst, out);

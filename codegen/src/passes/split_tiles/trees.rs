@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A read of shared memory.
 #[derive(Clone, Copy)]
-pub(super) struct Read {
+pub(super) struct SharedRead {
     pub(super) from: SharedRef,
     by: Inst,
     /// True if a range reads only its own columns of it.
@@ -27,7 +27,7 @@ pub(super) struct Tree {
     operations: BTreeSet<Inst>,
     /// Its leaves: columns of them are read, or they cost nothing.
     leaves: BTreeSet<Inst>,
-    pub(super) reads: Vec<Read>,
+    pub(super) reads: Vec<SharedRead>,
 }
 
 impl Tree {
@@ -195,7 +195,7 @@ impl Program {
             match &k.insts[inst] {
                 Op::LoadShared(from) => {
                     if tree.leaves.insert(inst) {
-                        tree.reads.push(Read { from: *from, by: inst, columns: true });
+                        tree.reads.push(SharedRead { from: *from, by: inst, columns: true });
                     }
                 }
                 Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
@@ -263,10 +263,10 @@ impl Program {
 }
 
 /// The places from which a product reads its operands.
-fn products_reads(inst: Inst, op: &Op) -> Vec<Read> {
+fn products_reads(inst: Inst, op: &Op) -> Vec<SharedRead> {
     let Op::Mma { a, b, .. } = op else { return Vec::new() };
     let shared = |(operand, columns): (&Operand, bool)| match operand {
-        Operand::Shared(from) => Some(Read { from: *from, by: inst, columns }),
+        Operand::Shared(from) => Some(SharedRead { from: *from, by: inst, columns }),
         Operand::Fragment(_) => None,
     };
     [(a, false), (b, true)].into_iter().filter_map(shared).collect()

@@ -25,7 +25,7 @@ impl Builder {
             Operand::Value(v) => Some((*v, tangent)),
             _ => None,
         });
-        let mut walk = Walk { tangents: along.collect(), s: Slopes { b: self, loc } };
+        let mut walk = ForwardWalk { tangents: along.collect(), s: Slopes { b: self, loc } };
         for inst in insts.map(|i| Inst::from_u32(i as u32)) {
             walk.through(inst);
         }
@@ -41,12 +41,12 @@ impl Builder {
 }
 
 /// The forward walk: how fast each value changes that depends on an argument.
-struct Walk<'b> {
+struct ForwardWalk<'b> {
     s: Slopes<'b>,
     tangents: BTreeMap<Value, Operand>,
 }
 
-impl Walk<'_> {
+impl ForwardWalk<'_> {
     fn along(&self, v: Value) -> Operand {
         self.tangents.get(&v).copied().unwrap_or(Operand::Literal(0.0))
     }

@@ -20,8 +20,11 @@ impl Builder {
         let Some((out, insts)) = self.traced(loc, args, f) else { return [Operand::Poison; N] };
         let has_or = insts.clone().any(|i| matches!(self.kernel.insts[Inst::from_u32(i as u32)], Op::Other { .. }));
         let first = Partial { of: Operand::Literal(1.0), chosen: Vec::new() };
-        let mut walk =
-            Walk { s: Slopes { b: self, loc }, partials: BTreeMap::from([(out, first)]), cut: has_or.then_some(out) };
+        let mut walk = ReverseWalk {
+            s: Slopes { b: self, loc },
+            partials: BTreeMap::from([(out, first)]),
+            cut: has_or.then_some(out),
+        };
         for inst in insts.rev().map(|i| Inst::from_u32(i as u32)) {
             walk.through(inst);
         }
@@ -59,14 +62,14 @@ struct Partial {
 }
 
 /// The backward walk.
-struct Walk<'b> {
+struct ReverseWalk<'b> {
     s: Slopes<'b>,
     partials: BTreeMap<Value, Partial>,
     /// The function's result, if there is an `or` on the way to it.
     cut: Option<Value>,
 }
 
-impl Walk<'_> {
+impl ReverseWalk<'_> {
     /// Hands the partial of an operation's result on to its operands.
     fn through(&mut self, inst: Inst) {
         let Some(&result) = self.s.b.kernel.results[inst].first() else { return };

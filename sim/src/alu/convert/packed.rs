@@ -9,7 +9,7 @@ use crate::syntax::ast::Type;
 
 /// A form's words before its types, its types, and its function. A pair of singles is two operands. The first one becomes the
 /// high part.
-type Row = (&'static str, Type, Type, AluFn);
+type PackedForm = (&'static str, Type, Type, AluFn);
 
 use Round::{Nearest, NearestAway, Zero};
 use Type::{Bf16x2, E4m3x2, E5m2x2, F16x2, Tf32};
@@ -17,7 +17,7 @@ use Type::{Bf16x2, E4m3x2, E5m2x2, F16x2, Tf32};
 /// A type has the name of its format.
 const SINGLE: Type = Type::F32;
 
-const FORMS: &[Row] = &[
+const FORMS: &[PackedForm] = &[
     ("rna", Tf32, SINGLE, |a, _, _, _| away(a)),
     ("rna.satfinite", Tf32, SINGLE, |a, _, _, _| below_infinity(away(a))),
     ("rn", Tf32, SINGLE, |a, _, _, _| tf32(Nearest, false, a)),

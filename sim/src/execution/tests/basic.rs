@@ -18,11 +18,11 @@ const ELEMENT: &str = "
 #[test]
 fn every_thread_writes_its_element() {
     let text = kernel(1, "", &format!("{ELEMENT} mad.lo.u32 %r5, %r1, 3, %r2; st.global.u32 [%d2], %r5; ret;"));
-    let shape = super::harness::Shape { grid: 9, ..block(70) };
+    let shape = super::harness::LaunchShape { grid: 9, ..block(70) };
     let out = outputs(&text, shape, &[vec![0; 630]]);
     let expected: Vec<u32> = (0..630).map(|i| i % 70 * 3 + i / 70).collect();
     assert_eq!(out[0], expected);
-    let shape = super::harness::Shape { grid: 10, ..shape };
+    let shape = super::harness::LaunchShape { grid: 10, ..shape };
     let f = fault(&text, shape, &[vec![0; 630]], FaultKind::OutOfBounds);
     assert_eq!(f.party.unwrap().line, 21, "{}", f.message);
 }

@@ -1,6 +1,6 @@
 //! What the copy engine has to see: initialised mbarriers, and fences of the right memory. Each fault beside a correct kernel.
 
-use super::harness::{SCHEDULES, Shape, block, fault, kernel, outputs, run_with};
+use super::harness::{LaunchShape, SCHEDULES, block, fault, kernel, outputs, run_with};
 use crate::fault::FaultKind;
 use crate::launch::Policy;
 
@@ -113,7 +113,7 @@ fn from_afar(writer: &str, reader: &str) -> String {
 
 #[test]
 fn a_fence_of_the_cta_does_not_cover_the_cluster() {
-    let shape = Shape { grid: 2, cluster: 2, ..block(1) };
+    let shape = LaunchShape { grid: 2, cluster: 2, ..block(1) };
     let none = "mov.u32 %r5, 0;";
     for (writer, reader) in [
         ("fence.proxy.async.shared::cluster;", ""),
@@ -153,7 +153,7 @@ fn told_by_the_cluster(fence: &str, arrive: &str, read: &str) -> String {
 
 #[test]
 fn a_fence_of_inits_releases_nothing_else() {
-    let shape = Shape { grid: 2, cluster: 2, ..block(1) };
+    let shape = LaunchShape { grid: 2, cluster: 2, ..block(1) };
     let (inits, all) = ("fence.mbarrier_init.release.cluster;", "fence.acq_rel.cluster;");
     let (relaxed, release) = ("barrier.cluster.arrive.relaxed;", "barrier.cluster.arrive;");
     let read = "@%p1 ld.shared::cluster.u32 %r6, [%r5];";

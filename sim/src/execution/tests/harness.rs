@@ -20,7 +20,7 @@ pub(super) fn kernel(params: usize, declarations: &str, body: &str) -> String {
 
 /// How to launch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct LaunchShape {
     pub(super) grid: u32,
     pub(super) block: u32,
     pub(super) cluster: u32,
@@ -31,8 +31,8 @@ pub(super) struct Shape {
 }
 
 /// One CTA of this many threads.
-pub(super) fn block(threads: u32) -> Shape {
-    Shape { grid: 1, block: threads, cluster: 0, shared: 0, budget: 1 << 20, scalars: &[] }
+pub(super) fn block(threads: u32) -> LaunchShape {
+    LaunchShape { grid: 1, block: threads, cluster: 0, shared: 0, budget: 1 << 20, scalars: &[] }
 }
 
 /// Decodes text.
@@ -44,7 +44,7 @@ pub(super) fn program(text: &str) -> Program {
 /// Runs text under one policy, with buffers as parameters. Returns their content afterwards.
 pub(super) fn run_with(
     text: &str,
-    shape: Shape,
+    shape: LaunchShape,
     buffers: &[Vec<u32>],
     (policy, seed): (Policy, u64),
 ) -> Result<(Vec<Vec<u32>>, Report)> {
@@ -87,7 +87,7 @@ pub(super) const SCHEDULES: [(Policy, u64); 6] = [
 ];
 
 /// Runs text under all policies. The buffers have to be the same each time.
-pub(super) fn outputs(text: &str, shape: Shape, buffers: &[Vec<u32>]) -> Vec<Vec<u32>> {
+pub(super) fn outputs(text: &str, shape: LaunchShape, buffers: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let mut first = None;
     for schedule in SCHEDULES {
         let (out, _) = run_with(text, shape, buffers, schedule).unwrap_or_else(|f| panic!("{schedule:?}: {f}\n{text}"));
@@ -97,7 +97,7 @@ pub(super) fn outputs(text: &str, shape: Shape, buffers: &[Vec<u32>]) -> Vec<Vec
 }
 
 /// The fault that ends text. It has to be of this kind under all policies.
-pub(super) fn fault(text: &str, shape: Shape, buffers: &[Vec<u32>], kind: FaultKind) -> Fault {
+pub(super) fn fault(text: &str, shape: LaunchShape, buffers: &[Vec<u32>], kind: FaultKind) -> Fault {
     let mut first = None;
     for schedule in SCHEDULES {
         match run_with(text, shape, buffers, schedule) {

@@ -1,6 +1,6 @@
 //! Atomics, flags between CTAs, clusters, local memory.
 
-use super::harness::{SCHEDULES, Shape, block, fault, kernel, outputs, run_with};
+use super::harness::{LaunchShape, SCHEDULES, block, fault, kernel, outputs, run_with};
 use crate::fault::FaultKind;
 
 #[test]
@@ -8,7 +8,7 @@ fn atomics_count_every_thread() {
     let body = "ld.param.u64 %d1, [p0]; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 3; mul.wide.u32 %d2, %r2, 4;
         add.u64 %d2, %d1, %d2; red.global.add.u32 [%d2], 1; atom.global.max.u32 %r3, [%d1+16], %r1;
         atom.global.cas.b32 %r3, [%d1+20], 7, 9; ret;";
-    let shape = Shape { grid: 3, ..block(40) };
+    let shape = LaunchShape { grid: 3, ..block(40) };
     let out = outputs(&kernel(1, "", body), shape, &[vec![0, 0, 0, 0, 0, 7]]);
     assert_eq!(out[0], [30, 30, 30, 30, 39, 9]);
     let plain = kernel(1, "", "ld.param.u64 %d1, [p0]; ld.global.u32 %r1, [%d1]; st.global.u32 [%d1], %r1; ret;");
@@ -27,7 +27,7 @@ fn flag(store: &str, load: &str) -> String {
 
 #[test]
 fn flags_order_what_was_written_before_them() {
-    let shape = Shape { grid: 2, ..block(1) };
+    let shape = LaunchShape { grid: 2, ..block(1) };
     let right = [
         ("st.release.gpu.global.u32 [%d1+4], %r5;", "ld.acquire.gpu.global.u32 %r3, [%d1+4];"),
         (
@@ -64,7 +64,7 @@ fn cluster(sync: &str, end: &str) -> String {
 
 #[test]
 fn clusters_share_their_memory() {
-    let shape = Shape { grid: 6, cluster: 2, ..block(1) };
+    let shape = LaunchShape { grid: 6, cluster: 2, ..block(1) };
     let both = "barrier.cluster.arrive; barrier.cluster.wait;";
     let text = cluster(both, both);
     assert_eq!(outputs(&text, shape, &[vec![0; 6]])[0], [11, 10, 11, 10, 11, 10]);
@@ -75,9 +75,9 @@ fn clusters_share_their_memory() {
         assert!(matches!(f.kind, FaultKind::Race | FaultKind::UninitializedRead), "{f}");
     }
     fault(&cluster("barrier.cluster.wait;", ""), shape, &[vec![0; 6]], FaultKind::Illegal);
-    let alone = Shape { cluster: 1, ..shape };
+    let alone = LaunchShape { cluster: 1, ..shape };
     fault(&text, alone, &[vec![0; 6]], FaultKind::OutOfBounds);
-    fault(&text, Shape { grid: 5, ..shape }, &[vec![0; 6]], FaultKind::Launch);
+    fault(&text, LaunchShape { grid: 5, ..shape }, &[vec![0; 6]], FaultKind::Launch);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_cta_that_exits_takes_its_shared_memory_along() {
         mapa.shared::cluster.u32 %r4, %r3, %r2; mov.u32 %r6, 0;
         L: add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 5000; @%p2 bra L; st.shared::cluster.u32 [%r4], %r1; E: ret;";
     let text = kernel(0, ".shared .align 4 .b8 s[4];", body);
-    let f = run_with(&text, Shape { grid: 2, cluster: 2, ..block(1) }, &[], SCHEDULES[0]).unwrap_err();
+    let f = run_with(&text, LaunchShape { grid: 2, cluster: 2, ..block(1) }, &[], SCHEDULES[0]).unwrap_err();
     assert_eq!(f.kind, FaultKind::OutOfBounds, "{f}");
 }
 

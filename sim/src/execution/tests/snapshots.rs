@@ -1,6 +1,6 @@
 //! Kernels as Atlas emits them, with what they compute.
 
-use super::harness::{SCHEDULES, Shape, block, outputs, run_with};
+use super::harness::{LaunchShape, SCHEDULES, block, outputs, run_with};
 use crate::fault::FaultKind;
 use half::bf16;
 
@@ -26,13 +26,13 @@ const COLUMNS: usize = 36;
 const INNER: usize = 44;
 
 /// Operands of the product: small integers, of which all sums are exact.
-fn gemm() -> (Shape, [Vec<u32>; 3], Vec<u32>) {
+fn gemm() -> (LaunchShape, [Vec<u32>; 3], Vec<u32>) {
     let a: Vec<f32> = (0..ROWS * INNER).map(|i| (i % 7) as f32 - 3.0).collect();
     let b: Vec<f32> = (0..INNER * COLUMNS).map(|i| (i % 5) as f32 - 2.0).collect();
     let at = |i: usize| (0..INNER).map(|k| a[i / COLUMNS * INNER + k] * b[k * COLUMNS + i % COLUMNS]).sum();
     let c: Vec<f32> = (0..ROWS * COLUMNS).map(at).collect();
     let scalars: &[u64] = &[40, 36, 44, 44, 36, 36];
-    let shape = Shape { grid: 4, shared: 8192, scalars, ..block(128) };
+    let shape = LaunchShape { grid: 4, shared: 8192, scalars, ..block(128) };
     (shape, [words(&a), words(&b), vec![0; ROWS * COLUMNS]], words(&c))
 }
 
@@ -74,7 +74,7 @@ fn a_norm_of_rows() {
         let weight: Vec<f32> = (0..512).map(|i| 1.0 + (i % 4) as f32 / 4.0).collect();
         let buffers = [packed(&x), packed(&weight), vec![0; 3 * 256]];
         let scalars: &[u64] = &[0x3727_c5ac, 3];
-        let shape = Shape { grid: 3, shared: 64, scalars, ..block(64) };
+        let shape = LaunchShape { grid: 3, shared: 64, scalars, ..block(64) };
         let out = outputs(&snapshot(&format!("{target}/rms_norm_bf16")), shape, &buffers);
         for (row, x) in x.chunks(512).enumerate() {
             let mean = x.iter().map(|v| v * v).sum::<f32>() / 512.0;

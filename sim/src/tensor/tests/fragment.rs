@@ -1,7 +1,7 @@
 //! Fragments: each element in exactly one place, and the places as the ISA lists them.
 
 use crate::program::MmaType;
-use crate::tensor::Row;
+use crate::tensor::WarpRegister;
 use crate::tensor::fragment::{Fragment, LANES, Role};
 
 /// Every operand of every shape: role, rows, columns, type, registers.
@@ -130,7 +130,7 @@ fn scattering_and_gathering_follow_the_positions() {
             row * columns + column
         };
         let value = |lane, register| (0..v).fold(0, |r, e| r | fragment.insert(bits(index(lane, register, e)), e));
-        let expected: Vec<Row> =
+        let expected: Vec<WarpRegister> =
             (0..registers).map(|register| std::array::from_fn(|lane| value(lane, register))).collect();
         assert_eq!(fragment.gather((columns, 1), bits), expected, "{role:?} {rows}x{columns} {ty:?}");
         let mut seen = 0;

@@ -5,13 +5,13 @@ use crate::alu::Arithmetic;
 use crate::fault::FaultKind;
 use crate::program::{Mma, MmaType};
 use crate::tensor::mma::{check, fragments, mma};
-use crate::tensor::{Row, element};
+use crate::tensor::{WarpRegister, element};
 use rand::Rng;
 
 /// m, n, k, and the types of d, a, b, c.
-type Case = ((u16, u16, u16), [MmaType; 4]);
+type MmaCase = ((u16, u16, u16), [MmaType; 4]);
 
-const SHAPES: &[Case] = {
+const SHAPES: &[MmaCase] = {
     use MmaType::*;
     &[
         ((16, 8, 16), [F32, F16, F16, F32]),
@@ -35,7 +35,7 @@ const SHAPES: &[Case] = {
 };
 
 /// The elements of D, row by row.
-fn result(spec: &Mma, d: &[Row]) -> Vec<Vec<u64>> {
+fn result(spec: &Mma, d: &[WarpRegister]) -> Vec<Vec<u64>> {
     let mut matrix = vec![vec![0; spec.n.into()]; spec.m.into()];
     let n = usize::from(spec.n);
     fragments(spec)[3].scatter(d, (n, 1), |index, bits| matrix[index / n][index % n] = bits);

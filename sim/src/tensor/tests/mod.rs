@@ -7,7 +7,7 @@ mod mma;
 mod wgmma;
 
 use crate::program::{Mma, MmaType, PredOrImm, Reg, Src, Wgmma, WgmmaA};
-use crate::tensor::{Row, mma as instruction};
+use crate::tensor::{WarpRegister, mma as instruction};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -74,7 +74,7 @@ fn matrix(rng: &mut StdRng, rows: usize, columns: usize, ty: MmaType) -> Vec<Vec
 }
 
 /// The registers that hold a matrix.
-fn spread(fragment: &crate::tensor::fragment::Fragment, matrix: &[Vec<u64>]) -> Vec<Row> {
+fn spread(fragment: &crate::tensor::fragment::Fragment, matrix: &[Vec<u64>]) -> Vec<WarpRegister> {
     let columns = matrix[0].len();
     fragment.gather((columns, 1), |index| matrix[index / columns][index % columns])
 }

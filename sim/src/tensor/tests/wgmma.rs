@@ -4,12 +4,12 @@ use super::{matrix, random, spread, wgmma_spec};
 use crate::alu::Arithmetic;
 use crate::fault::{Fault, FaultKind};
 use crate::program::{MmaType, Wgmma, WgmmaA};
-use crate::tensor::Row;
+use crate::tensor::WarpRegister;
 use crate::tensor::descriptor::{Descriptor, Major};
 use crate::tensor::element;
 use crate::tensor::layout::operand_offset;
 use crate::tensor::swizzle::Swizzle;
-use crate::tensor::wgmma::{Operand, SharedOperand, WARP_ROWS, accumulator, check, left, wgmma};
+use crate::tensor::wgmma::{SharedOperand, WARP_ROWS, WgmmaOperand, accumulator, check, left, wgmma};
 use rand::Rng;
 
 /// Reads chunks of a slice.
@@ -44,12 +44,12 @@ fn put(memory: &mut [u8], d: &Descriptor, major: Major, ty: MmaType, matrix: &[V
 }
 
 /// The product by all four warps, as a matrix of 64 rows.
-fn execute(spec: &Wgmma, a: &[Operand], b: &Operand, scale_d: bool, d: &[Vec<u64>]) -> Vec<Vec<u64>> {
+fn execute(spec: &Wgmma, a: &[WgmmaOperand], b: &WgmmaOperand, scale_d: bool, d: &[Vec<u64>]) -> Vec<Vec<u64>> {
     let fragment = accumulator(spec);
     let mut result = vec![vec![0; spec.n.into()]; 64];
     for warp in 0..4 {
         let rows = WARP_ROWS * warp;
-        let before: Vec<Row> = spread(&fragment, &d[rows..rows + WARP_ROWS]);
+        let before: Vec<WarpRegister> = spread(&fragment, &d[rows..rows + WARP_ROWS]);
         let (operand, first) = if a.len() == 1 { (&a[0], rows) } else { (&a[warp], 0) };
         let after = wgmma(spec, first, operand, b, scale_d, &before).unwrap();
         let n = usize::from(spec.n);
@@ -105,8 +105,9 @@ fn operands_in_shared_memory() {
                 put(&mut memory, &da, major, spec.a_type, &a);
                 put(&mut memory, &db, major, spec.b_type, &b);
                 let mut read = reader(&memory);
-                let load =
-                    |place: SharedOperand, read: &mut _| Operand::from_shared(&place, false, Arithmetic::Ieee, read);
+                let load = |place: SharedOperand, read: &mut _| {
+                    WgmmaOperand::from_shared(&place, false, Arithmetic::Ieee, read)
+                };
                 let left = load(SharedOperand::of_a(&spec, da.encode()).unwrap(), &mut read).unwrap();
                 let right = load(SharedOperand::of_b(&spec, db.encode()).unwrap(), &mut read).unwrap();
                 let result = execute(&spec, std::slice::from_ref(&left), &right, true, &d);
@@ -134,10 +135,10 @@ fn left_operand_in_registers() {
         put(&mut memory, &db, Major::K, spec.b_type, &b);
         let place = SharedOperand::of_b(&spec, db.encode()).unwrap();
         for negate_b in [true, false] {
-            let right = Operand::from_shared(&place, negate_b, Arithmetic::Ieee, &mut reader(&memory)).unwrap();
-            let warps: Vec<Operand> = a
+            let right = WgmmaOperand::from_shared(&place, negate_b, Arithmetic::Ieee, &mut reader(&memory)).unwrap();
+            let warps: Vec<WgmmaOperand> = a
                 .chunks(WARP_ROWS)
-                .map(|rows| Operand::from_registers(&spec, Arithmetic::Ieee, &spread(&left(&spec), rows)))
+                .map(|rows| WgmmaOperand::from_registers(&spec, Arithmetic::Ieee, &spread(&left(&spec), rows)))
                 .collect();
             let signs = if negate_b { 1.0 } else { -1.0 };
             expect(&spec, &a, &b, &d, signs, &execute(&spec, &warps, &right, true, &d));
@@ -158,7 +159,7 @@ fn exact_words_and_their_negation() {
     put(&mut memory, &da, Major::K, MmaType::Bf16, &a);
     put(&mut memory, &db, Major::K, MmaType::Bf16, &b);
     let load = |place: SharedOperand, negate| {
-        Operand::from_shared(&place, negate, Arithmetic::Exact, &mut reader(&memory)).unwrap()
+        WgmmaOperand::from_shared(&place, negate, Arithmetic::Exact, &mut reader(&memory)).unwrap()
     };
     let left = load(SharedOperand::of_a(&spec, da.encode()).unwrap(), true);
     let right = load(SharedOperand::of_b(&spec, db.encode()).unwrap(), false);
@@ -190,10 +191,10 @@ fn faults() {
     }
     // Faults of reading pass through, and a hostile descriptor does not panic.
     let place = SharedOperand::of_b(&good, tight(0, Major::K, 16, 64, Swizzle::B128).encode()).unwrap();
-    let kind = Operand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).unwrap_err().kind;
+    let kind = WgmmaOperand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).unwrap_err().kind;
     assert_eq!(kind, FaultKind::OutOfBounds);
     let place = SharedOperand::of_b(&good, 0x3fff_3fff_3fff).unwrap();
-    assert!(Operand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).is_err());
+    assert!(WgmmaOperand::from_shared(&place, false, Arithmetic::Ieee, &mut reader(&[0; 100])).is_err());
 }
 
 /// The layouts that an operand may have are free of bank conflicts: each core matrix is on all banks once.

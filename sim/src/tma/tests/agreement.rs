@@ -7,7 +7,7 @@ use crate::tensor::element;
 use crate::tensor::fragment::{Fragment, Role};
 use crate::tensor::layout::{K_BYTES, check, operand_offset};
 use crate::tensor::swizzle::Swizzle;
-use crate::tensor::{Row, matrix_load};
+use crate::tensor::{WarpRegister, matrix_load};
 use crate::tma::{Element, TensorMap, pieces};
 
 /// Where the tile begins in shared memory.
@@ -21,7 +21,7 @@ fn value(row: u32, k: u32, bits: u32) -> u64 {
 
 /// A tile of an operand: `rows` by `k_count` elements of this width, with one contiguous dimension.
 #[derive(Clone, Copy, Debug)]
-struct Tile {
+struct OperandTile {
     ty: MmaType,
     element: Element,
     major: Major,
@@ -30,7 +30,7 @@ struct Tile {
     swizzle: Swizzle,
 }
 
-impl Tile {
+impl OperandTile {
     fn bits(&self) -> u32 {
         element::bits(self.ty)
     }
@@ -105,7 +105,7 @@ impl Tile {
     }
 }
 
-fn tiles() -> Vec<Tile> {
+fn tiles() -> Vec<OperandTile> {
     let mut tiles = Vec::new();
     for swizzle in Swizzle::ALL {
         for (rows, k_bytes) in [(64, 128), (8, 32), (128, 64), (192, 256), (256, 128)] {
@@ -113,10 +113,10 @@ fn tiles() -> Vec<Tile> {
             let types = [(MmaType::Bf16, Element::Bf16), (MmaType::E4m3, Element::U8), (MmaType::Tf32, Element::F32)];
             for (ty, element) in types {
                 let k_count = u32::max(k_bytes, span) * 8 / element::bits(ty);
-                tiles.push(Tile { ty, element, major: Major::K, rows, k_count, swizzle });
+                tiles.push(OperandTile { ty, element, major: Major::K, rows, k_count, swizzle });
             }
             let (ty, element) = (MmaType::Bf16, Element::Bf16);
-            tiles.push(Tile { ty, element, major: Major::Mn, rows, k_count: k_bytes / 2, swizzle });
+            tiles.push(OperandTile { ty, element, major: Major::Mn, rows, k_count: k_bytes / 2, swizzle });
         }
     }
     tiles
@@ -132,7 +132,7 @@ fn tiles_read_back_as_written() {
 /// The negative control: a different swizzle for reading finds wrong elements.
 #[test]
 fn mismatched_swizzles_do_not_agree() {
-    let tile = Tile {
+    let tile = OperandTile {
         ty: MmaType::Bf16,
         element: Element::Bf16,
         major: Major::K,
@@ -159,7 +159,7 @@ fn epilogue(transposed: bool) -> Vec<u8> {
         };
         let pack =
             |lane: usize, i: usize| number(lane, 4 * group + 2 * i, 0) | number(lane, 4 * group + 2 * i, 1) << 16;
-        let registers: Vec<Row> = (0..4).map(|i| std::array::from_fn(|lane| pack(lane, i))).collect();
+        let registers: Vec<WarpRegister> = (0..4).map(|i| std::array::from_fn(|lane| pack(lane, i))).collect();
         let step = group as u32;
         for (lane, row) in (0u32..).zip(matrix_load::store(&registers, transposed)) {
             let (low, middle, high) = (lane & 7, lane >> 3 & 1, lane >> 4);
