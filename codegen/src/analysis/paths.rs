@@ -42,7 +42,7 @@ pub enum Path {
 pub enum WhyThreads {
     /// The target has no copy engine.
     Target,
-    /// The config does not ask for the engine.
+    /// The config leaves copies to threads.
     Config,
     /// Something else than asynchronous products reads the tile.
     Readers,
@@ -67,7 +67,7 @@ impl WhyThreads {
     pub const fn text(self) -> &'static str {
         match self {
             WhyThreads::Target => "the target has no copy engine",
-            WhyThreads::Config => "the config does not ask for the copy engine",
+            WhyThreads::Config => "the config leaves copies to threads",
             WhyThreads::Readers => "not only products of warpgroups read it",
             WhyThreads::NotAhead => "it does not run ahead of a loop",
             WhyThreads::Written => "the kernel writes the tensor",
@@ -145,7 +145,7 @@ fn why_threads(
         && layout.rows <= MOST_BOX;
     let checks = [
         (target.has(Capability::Tma), WhyThreads::Target),
-        (schedule.copies == Some(Copies::Engine), WhyThreads::Config),
+        (schedule.copies != Some(Copies::Threads), WhyThreads::Config),
         (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Readers),
         (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
         (kernel.params[param].kind.is_read_only(), WhyThreads::Written),

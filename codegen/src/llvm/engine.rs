@@ -65,18 +65,28 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
-    /// Waits until a stage is free, and expects its bytes. Gives the token.
+    /// Waits until a stage is free, unless it was never filled, and expects its bytes. Gives the token.
     pub(super) fn acquire_stage(&mut self, ring: Ring, slot: Value, phase: Value) -> R<Vec<BasicValueEnum<'c>>> {
         let (slot, phase) = (self.int(slot)?, self.int(phase)?);
-        let empty = self.mbarrier(ring, Mbarrier::Empty, slot)?;
-        // In the first round the phase before the first one is waited for, which counts as complete.
-        let before = self.b.build_xor(phase, self.i32(1), "")?;
-        self.wait_mbarrier(empty, before)?;
+        if !self.is_first_fill(ring, slot, phase) {
+            let empty = self.mbarrier(ring, Mbarrier::Empty, slot)?;
+            // In the first round the phase before the first one is waited for, which counts as complete.
+            let before = self.b.build_xor(phase, self.i32(1), "")?;
+            self.wait_mbarrier(empty, before)?;
+        }
         let full = self.mbarrier(ring, Mbarrier::Full, slot)?;
         let bytes = self.i32(i64::from(self.k.stage_bytes(ring)));
         let name = "llvm.nvvm.mbarrier.arrive.expect.tx.scope.cta.space.cta";
         self.call(name, self.cx.i64_type().into(), &[full.into(), bytes.into()])?;
         Ok(vec![slot.into()])
+    }
+
+    /// True if a stage was certainly not filled before. Loops carry cursors on, so a cursor of constants outside of loops is one
+    /// of the first of its ring, and the first with its slot is the first fill of that stage.
+    fn is_first_fill(&mut self, ring: Ring, slot: IntValue<'c>, phase: IntValue<'c>) -> bool {
+        let constants = (slot.get_zero_extended_constant(), phase.get_zero_extended_constant());
+        let (Some(slot), Some(0), 0) = (constants.0, constants.1, self.loops) else { return false };
+        self.filled.insert((ring, slot))
     }
 
     /// Waits until a stage is filled. Gives the token.

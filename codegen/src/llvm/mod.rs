@@ -19,7 +19,8 @@ mod wgmma;
 
 use crate::error::CompileError;
 use crate::gpu::{
-    self, AccessKind, At, Cache, Effects, FenceKind, Kernel, Lowered, Mover, Op, TensorMap, ValueDef, VerifiedKernel,
+    self, AccessKind, At, Cache, Effects, FenceKind, Kernel, Lowered, Mover, Op, Ring, TensorMap, ValueDef,
+    VerifiedKernel,
 };
 use crate::gpu_ops;
 use crate::image::AbiParam;
@@ -38,7 +39,7 @@ use inkwell::types::{BasicMetadataTypeEnum, BasicType, BasicTypeEnum, IntType};
 use inkwell::values::{BasicValueEnum, FunctionValue, IntValue, PointerValue};
 use lines::Lines;
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use start::start;
 
@@ -84,6 +85,8 @@ struct Emitter<'c, 'k> {
     is_convergent: Cell<bool>,
     /// Number of loops around the insertion point.
     loops: u32,
+    /// The stages of rings of the copy engine that were filled outside of loops so far.
+    filled: BTreeSet<(Ring, u64)>,
     /// In a long loop: the scalars from outside of it.
     numbers: Option<Vec<gpu::Value>>,
 }
@@ -178,6 +181,7 @@ pub(crate) fn emit<'c>(
         lines: source.map(|file| Lines::new(module, function, file)),
         is_convergent: Cell::new(false),
         loops: 0,
+        filled: BTreeSet::new(),
         numbers: None,
     };
     for (i, p) in abi.iter().enumerate() {

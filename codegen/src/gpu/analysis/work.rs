@@ -9,7 +9,7 @@ use super::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use super::formula::{Formula, Formulas};
 use super::peak_registers_within;
 use super::sectors::{line_share, sector_share};
-use crate::gpu::atom::WARPGROUP;
+use crate::gpu::atom::{MmaInfo, WARPGROUP};
 use crate::gpu::{
     AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, Value, ValueDef, accessed,
 };
@@ -33,16 +33,21 @@ const TOGETHER: f64 = 6.0;
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
-    /// Fused multiply-adds on tensor cores, in units of 16-bit operands.
+    /// Fused multiply-adds of synchronous products on tensor cores, in units of 16-bit operands.
     pub tensor: f64,
+    /// The same of asynchronous products.
+    pub tensor_async: f64,
     /// Fused multiply-adds of products without tensor cores.
     pub fma: f64,
     /// Instructions of single threads: element-wise, reductions, copies.
     pub element_wise: f64,
     /// The part of them on the special function unit: exponentials, logarithms, reciprocals, roots.
     pub special: f64,
-    /// Bytes through shared memory. Operands of products count once for each warp that reads them.
+    /// Bytes through shared memory by threads. Operands of products count once for each warp that reads them.
     pub shared: f64,
+    /// Bytes through shared memory by the copy engine and by asynchronous products, which read their operands once for each
+    /// instruction.
+    pub shared_async: f64,
     /// Bytes from and to global memory.
     pub global: f64,
     /// Bytes of sectors, and of cache lines, that stores write only partly.
@@ -57,10 +62,12 @@ pub struct Counts {
 impl Counts {
     pub(super) fn plus_times(&mut self, other: Counts, n: f64) {
         self.tensor += n * other.tensor;
+        self.tensor_async += n * other.tensor_async;
         self.fma += n * other.fma;
         self.element_wise += n * other.element_wise;
         self.special += n * other.special;
         self.shared += n * other.shared;
+        self.shared_async += n * other.shared_async;
         self.global += n * other.global;
         self.sectors += n * other.sectors;
         self.lines += n * other.lines;
@@ -179,6 +186,7 @@ pub(super) enum Item {
 pub(super) struct OfByte {
     pub(super) global: f64,
     pub(super) shared: f64,
+    pub(super) shared_async: f64,
     pub(super) element_wise: f64,
     pub(super) past_l1: f64,
     pub(super) sectors: f64,
@@ -211,7 +219,11 @@ impl WorkFormula {
         let tiles = peak_registers_within(k, registers_of_tiles(k.threads, k.occupancy));
         let others = (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
         // The assembler loads operands of products several steps ahead, as far as there are registers.
-        let products = k.insts.values().any(|op| matches!(op, Op::Mma { atom, .. } if atom.is_tensor_core()));
+        let loads_operands = |op: &Op| match op {
+            Op::Mma { atom, .. } => atom.is_tensor_core() && !atom.row().asynchronous,
+            _ => false,
+        };
+        let products = k.insts.values().any(loads_operands);
         let ahead = if products { (tiles / 2).min(MOST_REGISTERS.saturating_sub(tiles + others)) } else { 0 };
         let wanted = tiles + others + ahead;
         WorkFormula {
@@ -374,7 +386,10 @@ impl WorkWalk<'_> {
                 };
                 // The widest copies alone leave nothing in the L1 cache.
                 let past_l1 = f64::from(u8::from(*atom == CopyAtom::CpAsync(16)));
-                let each = OfByte { shared: 1.0, element_wise, latency_waits, past_l1, ..from_memory(*param, slices) };
+                let by_engine = matches!(atom, CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_));
+                let (shared, shared_async) = if by_engine { (0.0, 1.0) } else { (1.0, 0.0) };
+                let from = from_memory(*param, slices);
+                let each = OfByte { shared, shared_async, element_wise, latency_waits, past_l1, ..from };
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
@@ -431,18 +446,12 @@ impl WorkWalk<'_> {
                 let Some((_, layout)) = tile else { return c };
                 let info = atom.row();
                 let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
-                if atom.is_tensor_core() {
-                    c.tensor = elements * depth * f64::from(info.time);
-                } else {
-                    c.fma = elements * depth;
-                }
-                let warps = threads / 32.0;
-                for (operand, axis) in [(a, 0), (b, 1)] {
-                    // The columns of an asynchronous product are read once for the four warps of a warpgroup.
-                    let warps = if info.asynchronous && axis == 1 { warps / f64::from(WARPGROUP) } else { warps };
-                    if let Operand::Shared(_) = operand {
-                        c.shared += warps * held_by_warp(layout, axis) * depth * f64::from(info.operand.bytes());
-                    }
+                let products = elements * depth * f64::from(info.time);
+                let bytes = self.operand_bytes([a, b], layout, info, depth);
+                match (atom.is_tensor_core(), info.asynchronous) {
+                    (true, true) => (c.tensor_async, c.shared_async) = (products, bytes),
+                    (true, false) => (c.tensor, c.shared) = (products, bytes),
+                    (false, _) => (c.fma, c.shared) = (elements * depth, bytes),
                 }
             }
             // No instruction, or part of another; copies and accesses of global memory are counted with their bytes.
@@ -452,6 +461,25 @@ impl WorkWalk<'_> {
             gpu_ops!(views global rings orders control) => {}
         }
         c
+    }
+
+    /// Bytes of shared memory that a product reads: each warp reads its operands, and each warpgroup of an asynchronous product
+    /// the columns once for each of its instructions.
+    fn operand_bytes(&self, operands: [&Operand; 2], layout: &Fragment, info: &MmaInfo, depth: f64) -> f64 {
+        let warps = f64::from(self.k.threads) / 32.0;
+        let bytes = operands.into_iter().enumerate().map(|(axis, operand)| {
+            let Operand::Shared(_) = operand else { return 0.0 };
+            let held = held_by_warp(layout, axis as u8);
+            let readers = match (info.asynchronous, axis) {
+                (true, 1) => {
+                    let rows = f64::from(WARPGROUP) * held_by_warp(layout, 0);
+                    warps / f64::from(WARPGROUP) * (rows / f64::from(info.shape.0)).max(1.0)
+                }
+                _ => warps,
+            };
+            readers * held * depth * f64::from(info.operand.bytes())
+        });
+        bytes.sum()
     }
 
     fn repeats(&self, v: Value) -> bool {

@@ -214,6 +214,7 @@ impl ProgramRun<'_> {
                     let bytes = of(*amount);
                     counts.global += bytes * each.global;
                     counts.shared += bytes * each.shared;
+                    counts.shared_async += bytes * each.shared_async;
                     counts.element_wise += bytes * each.element_wise;
                     counts.sectors += bytes * each.sectors;
                     counts.lines += bytes * each.lines;

@@ -2,9 +2,9 @@
 
 use super::Lower;
 use crate::analysis::{Home, Path, StagingReason, Verdict};
+use crate::arch::Capability;
 use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
-use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
 use std::collections::HashSet;
@@ -113,10 +113,7 @@ impl Lower<'_> {
             let (how, because) = match home {
                 Home::Copied(StagingReason::Operand) => match self.paths.get(load) {
                     Some(Path::Engine) => ("staged by the copy engine", "a product reads it in shared memory"),
-                    // Said where the engine was asked for, and threads copy all the same.
-                    Some(Path::Threads(why)) if self.schedule.copies == Some(Copies::Engine) => {
-                        ("staged by threads", why.text())
-                    }
+                    Some(Path::Threads(why)) if self.k.target.has(Capability::Tma) => ("staged by threads", why.text()),
                     _ => ("staged", "a product reads it in shared memory"),
                 },
                 Home::Copied(StagingReason::Coalescing) => {
