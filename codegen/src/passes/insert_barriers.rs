@@ -180,19 +180,27 @@ fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
 /// Finds the acquires of a block that a store of their ring may precede, given the rings that were stored from before.
 fn find_after_stores(k: &Kernel, block: Block, stored: &mut BTreeSet<Ring>, found: &mut BTreeSet<Inst>) {
     for &inst in &k.blocks[block].insts {
-        match k.insts[inst] {
-            Op::Acquire(ring, _) if stored.contains(&ring) => _ = found.insert(inst),
-            Op::Commit(ring, _) if k.rings[ring].read_by == Mover::Engine => _ = stored.insert(ring),
-            // What an iteration stores precedes the next one.
-            Op::Loop { body, .. } | Op::Programs(body) => {
-                find_after_stores(k, body, stored, found);
-                find_after_stores(k, body, stored, found);
-            }
-            Op::If(_, body, _) | Op::Once(body) => find_after_stores(k, body, stored, found),
-            Op::Acquire(..) | Op::Commit(..) | Op::Wait(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => {}
-            Op::Yield(_) | gpu_ops!(sources elementwise views fragments global shared products orders) => {}
+        let op = &k.insts[inst];
+        if let Op::Acquire(ring, _) = op
+            && stored.contains(ring)
+        {
+            found.insert(inst);
+        }
+        // What an iteration stores precedes the next one.
+        if let Op::Commit(..) | Op::Loop { .. } | Op::Programs(_) = op {
+            let is_stored = |&ring: &Ring| k.rings[ring].read_by == Mover::Engine && commits(k, inst, ring);
+            stored.extend(k.rings.keys().filter(is_stored));
+        }
+        if let Some(body) = op.body() {
+            find_after_stores(k, body, stored, found);
         }
     }
+}
+
+/// True if an instruction, or one in its body, ends a stage of a ring.
+fn commits(k: &Kernel, inst: Inst, ring: Ring) -> bool {
+    let within = |body: Block| k.blocks[body].insts.iter().any(|&i| commits(k, i, ring));
+    matches!(k.insts[inst], Op::Commit(r, _) if r == ring) || k.insts[inst].body().is_some_and(within)
 }
 
 /// The state at the head of the body that a loop repeats, found by iterating up.
