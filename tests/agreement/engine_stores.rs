@@ -3,6 +3,7 @@
 use super::{Given, agrees_on_hopper, output, random};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32};
+use atlas_runtime::Arg;
 
 atlas_kernel! {
     /// A tile of each width of a span, in one panel and in several.
@@ -84,6 +85,15 @@ atlas_kernel! {
         }
     }
 
+    /// A tensor that is loaded and stored, which threads do.
+    kernel replaced<T: Float>(y: &mut Tensor<T, [M, N]>)
+    tune { warps: [4], stores: [engine] }
+    {
+        for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
+            store(y[m, n], load(y[m, n]) * 0.5);
+        }
+    }
+
     /// A row.
     kernel row<T: Float>(x: &Tensor<T, [N]>, y: &mut Tensor<T, [N]>)
     tune { BN: [1024, 2048, 1152], warps: [4, 1], stores: [engine] }
@@ -124,6 +134,38 @@ atlas_kernel! {
             store(z[m, n], second.cast::<T>());
         }
     }
+}
+
+/// The copies to tensors that the engine makes by a config, and the stores of threads. The last tensors are the outputs.
+fn stored(kernel: &'static KernelDef, config: &str, shapes: &[&[usize]], outputs: usize) -> (usize, usize) {
+    let device = Device::sim("sm_90a").unwrap();
+    let mut tensors: Vec<Tensor> = shapes.iter().map(|shape| Tensor::zeros(&device, Bf16, shape).unwrap()).collect();
+    let (read, written) = tensors.split_at_mut(shapes.len() - outputs);
+    let args: Vec<Arg<'_>> = read.iter().map(Arg::In).chain(written.iter_mut().map(Arg::Out)).collect();
+    let launch = kernel.prepare_with(&device, &config.parse().unwrap(), args).unwrap();
+    let ptx = launch.image().unwrap().ptx.clone();
+    (ptx.matches(".bulk_group").count(), ptx.matches("st.global").count())
+}
+
+#[test]
+fn threads_store_what_the_engine_cannot() {
+    let by = |config: &str, n| stored(&scaled, config, &[&[64, n], &[64, n]], 1);
+    assert_eq!(by("BM=64 BN=128 stores=engine", 128), (2, 0));
+    let is_by_threads = |stores: (usize, usize)| stores.0 == 0 && stores.1 > 0;
+    // Nobody asks; the copy engine does not follow a key that is not there; a tile of 384 bytes; a pitch of 8 bytes.
+    for (config, n) in [
+        ("BM=64 BN=128", 128),
+        ("BM=64 BN=128 copies=engine stores=threads", 128),
+        ("BM=12 BN=16 stores=engine", 128),
+        ("BM=64 BN=128 stores=engine", 132),
+    ] {
+        assert!(is_by_threads(by(config, n)), "{config}");
+    }
+    assert_eq!(by("BM=64 BN=128 copies=engine", 128), (2, 0));
+    // The same tile in each iteration, and a tensor that is loaded too.
+    assert!(is_by_threads(stored(&again, "stores=engine", &[&[2, 64, 64], &[64, 64]], 1)));
+    assert!(is_by_threads(stored(&replaced, "stores=engine", &[&[64, 64]], 1)));
+    assert_eq!(stored(&repeatedly, "stores=engine", &[&[2, 64, 64], &[2, 64, 64]], 1), (1, 0));
 }
 
 #[test]

@@ -19,9 +19,9 @@ use super::store_paths::why_direct;
 use super::{Home, Placement, StagingReason, StorePath, Uses, WhyDirect, is_place_known};
 use crate::arch::{Capability, Target};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX};
+use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX, takes_strides};
 use atlas_dsl::config::Copies;
-use atlas_dsl::ir::{ParamKind, Stride};
+use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::{LoopKind, Slice};
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -162,22 +162,12 @@ fn why_threads(
         (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Readers),
         (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
         (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
-        (is_contiguous(strides, *align, bytes), WhyThreads::Strides),
+        (takes_strides(strides, *align, bytes), WhyThreads::Strides),
         (begins_at_chunk, WhyThreads::Start),
         (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
         (is_box, WhyThreads::Layout),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
-}
-
-/// True if the last axis of a tensor of elements of so many bytes is contiguous, and its address and other strides are such as
-/// the engine takes.
-pub(super) fn is_contiguous(strides: &[Stride], align: u32, bytes: u32) -> bool {
-    let of_chunks = |n: u64| (n * u64::from(bytes)).is_multiple_of(u64::from(ALIGNMENT));
-    let is_pitch = |s: &Stride| of_chunks(s.divisor()) && !matches!(s, Stride::Const(n) if *n < 0);
-    strides.split_last().is_some_and(|(last, outer)| {
-        *last == Stride::Const(1) && outer.iter().all(is_pitch) && align.is_multiple_of(ALIGNMENT)
-    })
 }
 
 /// True if asynchronous products alone read a tile, transposed or not.

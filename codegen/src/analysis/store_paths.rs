@@ -17,10 +17,9 @@
 //! take: tests/agreement/engine_stores.rs. Rule 446 and 447 of the verifier.
 
 use super::Uses;
-use super::paths::is_contiguous;
 use crate::arch::{Capability, Target};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES};
+use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::Slice;
@@ -105,7 +104,7 @@ pub(super) fn why_direct(
         (schedule.stores.or(schedule.copies) == Some(Copies::Engine), WhyDirect::Config),
         (is_only_access(kernel, uses, param), WhyDirect::Accessed),
         (iterations_store_apart(kernel, uses, store, slices), WhyDirect::Repeated),
-        (is_contiguous(strides, *align, bytes), WhyDirect::Strides),
+        (takes_strides(strides, *align, bytes), WhyDirect::Strides),
         (begins_at_chunk, WhyDirect::Start),
         ((1..=2).contains(&shape.len()) && slices.len() <= MOST_AXES, WhyDirect::Rank),
         (SharedLayout::for_engine_stores(shape, bytes).is_some(), WhyDirect::Layout),
