@@ -64,7 +64,8 @@ pub(crate) const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
 pub(crate) type Sizes = &'static [(&'static str, u64)];
 
 /// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
-pub(crate) const CASES: [(&str, &[Sizes]); 17] = [
+pub(crate) const CASES: [(&str, &[Sizes]); 18] = [
+    ("stored", &[&[("G", 3), ("M", 70), ("N", 72)], &[("G", 1), ("M", 64), ("N", 64)]]),
     ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
     ("state", &[&[("N", 32), ("K", 64)]]),
     ("batched", &[&[("G", 2), ("M", 32), ("N", 16), ("K", 64)], &[("G", 1), ("M", 37), ("N", 24), ("K", 72)]]),

@@ -24,11 +24,13 @@ pub struct Schedule {
     pub order: Option<Order>,
     /// Who copies the tiles that products read.
     pub copies: Option<Copies>,
+    /// Who stores tiles. `None` follows `copies`.
+    pub stores: Option<Copies>,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None, copies: None }
+        Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None, copies: None, stores: None }
     }
 }
 
@@ -53,6 +55,7 @@ impl Schedule {
             ("warp_grid", Setting::WarpGrid(grid)) => self.warp_grid = grid,
             ("order", Setting::Order(order)) => self.order = order,
             ("copies", Setting::Copies(copies)) => self.copies = copies,
+            ("stores", Setting::Copies(stores)) => self.stores = stores,
             _ => return false,
         }
         true
@@ -67,6 +70,7 @@ impl Schedule {
             "warp_grid" => Setting::WarpGrid(self.warp_grid),
             "order" => Setting::Order(self.order),
             "copies" => Setting::Copies(self.copies),
+            "stores" => Setting::Copies(self.stores),
             _ => return None,
         })
     }
@@ -95,20 +99,20 @@ impl Schedule {
     }
 
     /// Numbers that tell two schedules apart.
-    pub fn words(&self) -> [u64; 6] {
-        let Schedule { stages, warps, occupancy, warp_grid, order, copies } = *self;
+    pub fn words(&self) -> [u64; 7] {
+        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores } = *self;
         let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
         let order = match order {
             None => 0,
             Some(Order::Linear) => 1,
             Some(Order::Groups(rows)) => 2 + u64::from(rows),
         };
-        let copies = match copies {
+        let by = |mover: Option<Copies>| match mover {
             None => 0,
             Some(Copies::Threads) => 1,
             Some(Copies::Engine) => 2,
         };
-        [stages.into(), warps.into(), occupancy.into(), grid, order, copies]
+        [stages.into(), warps.into(), occupancy.into(), grid, order, by(copies), by(stores)]
     }
 }
 
@@ -226,6 +230,7 @@ mod tests {
             "stages=2 warps=4 occupancy=2",
             "BK=32 stages=2 warps=8 warp_grid=2x4 order=groups(16)",
             "stages=2 warps=4 order=linear",
+            "stages=2 warps=4 copies=engine stores=threads",
         ] {
             let config: Config = text.parse().unwrap();
             assert_eq!(config.to_string(), text);
@@ -259,6 +264,9 @@ mod tests {
             "warp_grid=1x4",
             "order=linear",
             "order=groups(1)",
+            "copies=engine",
+            "stores=engine",
+            "copies=engine stores=threads",
         ];
         let words = texts.map(|text| text.parse::<Config>().unwrap().schedule.words());
         let distinct: std::collections::BTreeSet<_> = words.iter().collect();

@@ -94,6 +94,8 @@ pub(crate) struct Running {
     pub(crate) frames: Vec<Frame>,
     values: Vec<Option<Held>>,
     pub(crate) groups: Groups,
+    /// Stores by the copy engine.
+    pub(crate) stores: Groups,
     /// The products that it started.
     pub(crate) products: u64,
     /// The number of instructions that it executed.
@@ -136,6 +138,7 @@ impl<'a> Cta<'a> {
             frames: vec![Frame { block: data.body, at: 0, kind: Kind::Once }],
             values: vec![None; k.values.len()],
             groups: Groups::default(),
+            stores: Groups::default(),
             products: 0,
             steps: 0,
         };

@@ -113,7 +113,8 @@ impl Cta<'_> {
             | Op::Release(_)
             | Op::Drain(_)
             | Op::InitRing(_)
-            | Op::CopyWait(_) => self.protocol(r, op),
+            | Op::CopyWait(_)
+            | Op::StoreWait(_) => self.protocol(r, op),
             gpu_ops!(sources elementwise views) | Op::Reduce { .. } | Op::ConvertLayout(_) => {
                 let result = k.results[inst].first().map(|&v| &k.values[v].ty);
                 let tile = |v: Value| self.tile(r, v);
@@ -253,10 +254,12 @@ impl Cta<'_> {
         let token = self.token_of(r, to)?;
         if atom.is_store() {
             let place = Self::place(to, self.stage(to, token, true)?, extents);
-            let data = self.shared.read(place)?;
-            let tensor = self.tensor(param)?;
-            let tile = Tile { dtype: tensor.dtype, shape: shape(&cuts), data };
-            tensor.store(&cuts, &tile);
+            let landed = self.manner.landing == Landing::AtOnce;
+            let copy = Flying { param, cuts, to: place, landed };
+            if landed {
+                self.write_out(&copy)?;
+            }
+            self.roles[r].stores.issue(copy);
             return Ok(());
         }
         let place = Self::place(to, self.stage(to, token, true)?, extents);
@@ -268,6 +271,35 @@ impl Cta<'_> {
         }
         self.shared.on_its_way(place.buffer, place.stage, true);
         self.roles[r].groups.issue(copy);
+        Ok(())
+    }
+
+    /// Stores what lies in shared memory now.
+    fn write_out(&mut self, copy: &Flying) -> Result<(), String> {
+        let data = self.shared.read(copy.to)?;
+        let tensor = self.tensor(copy.param)?;
+        let tile = Tile { dtype: tensor.dtype, shape: shape(&copy.cuts), data };
+        tensor.store(&copy.cuts, &tile);
+        Ok(())
+    }
+
+    /// Ends the stores of a role by the engine, but for those of the newest groups.
+    fn finish_stores(&mut self, r: usize, pending: u32) -> Result<(), String> {
+        let done = self.roles[r].stores.wait(pending);
+        done.iter().filter(|copy| !copy.landed).try_for_each(|copy| self.write_out(copy))
+    }
+
+    /// A slot that the engine reads is handed out when its stores are over. Checks that, unless instructions that wait for them
+    /// are still to come.
+    fn wait_for_stores(&mut self, ring: Ring, slot: u32) -> Result<(), String> {
+        let data = &self.k.rings[ring];
+        for r in 0..self.roles.len() {
+            if self.manner.waits_for_copies {
+                self.finish_stores(r, 0)?;
+            } else if self.roles[r].stores.touches(&data.buffers, slot) {
+                return Err(format!("slot {slot} of {ring} is handed out while the engine may still store it"));
+            }
+        }
         Ok(())
     }
 
@@ -303,12 +335,19 @@ impl Cta<'_> {
         let token = match op {
             Op::Acquire(ring, at) => {
                 let (n, phase) = (self.int(r, at.number())?, phase(self, at)?);
-                Some(self.rings.acquire(*ring, *at, n, phase)?)
+                let token = self.rings.acquire(*ring, *at, n, phase)?;
+                if self.k.rings[*ring].read_by == Mover::Engine {
+                    self.wait_for_stores(*ring, token.slot)?;
+                }
+                Some(token)
             }
             Op::Commit(ring, token) => {
                 let token = token.map(|v| self.token(r, v)).transpose()?;
                 self.rings.commit(*ring, token)?;
-                self.roles[r].groups.commit();
+                match self.k.rings[*ring].read_by {
+                    Mover::Engine => self.roles[r].stores.commit(),
+                    Mover::Threads => self.roles[r].groups.commit(),
+                }
                 None
             }
             Op::Wait(ring, at) => {
@@ -320,6 +359,14 @@ impl Cta<'_> {
             Op::Release(v) => {
                 let (token, role) = (self.token(r, *v)?, self.roles[r].role);
                 self.rings.release(token, role)?;
+                None
+            }
+            Op::Drain(ring) if self.k.rings[*ring].read_by == Mover::Engine => {
+                self.finish_stores(r, 0)?;
+                None
+            }
+            Op::StoreWait(pending) => {
+                self.finish_stores(r, *pending)?;
                 None
             }
             Op::Drain(ring) if !self.rings.is_drained(*ring) => {

@@ -53,8 +53,8 @@ pub(crate) struct Rings {
     slots: Vec<Vec<Slot>>,
     /// Commits of each ring that ended no filling and that nothing waited for yet.
     empty: Vec<u32>,
-    /// True for each ring if some role waits for its slots. The others are read by the copy engine only, and are done at the
-    /// commit.
+    /// True for each ring if some role waits for its slots. The others are read by the copy engine only, whose copies say
+    /// whether a slot is in use.
     has_readers: Vec<bool>,
 }
 
@@ -243,6 +243,11 @@ impl Groups {
     pub(crate) fn wait(&mut self, pending: u32) -> Vec<Flying> {
         let done = self.closed.len().saturating_sub(pending as usize);
         self.closed.drain(..done).flatten().collect()
+    }
+
+    /// True if a copy from or to a stage of some buffers is under way.
+    pub(crate) fn touches(&self, buffers: &[Buffer], stage: u32) -> bool {
+        self.closed.iter().flatten().any(|c| buffers.contains(&c.to.buffer) && c.to.stage == stage)
     }
 
     /// Removes and returns the copies to a stage of some buffers, of any group.

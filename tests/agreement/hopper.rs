@@ -7,7 +7,7 @@ use atlas_dsl::DType::{Bf16, F16, F32};
 atlas_kernel! {
     /// One warpgroup and several, below and beside each other; the widest product of one instruction.
     kernel by_warpgroups<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<T, [M, N]>)
-    tune { BM: [128, 64, 256], BN: [64, 128, 256], BK: [64, 32, 16], stages: [3, 1, 4], warps: [4, 8, 16] }
+    tune { BM: [128, 64, 256], BN: [64, 128, 256], BK: [64, 32, 16], stages: [3, 1, 4], warps: [4, 8, 16], copies: [threads] }
     {
         for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
             let mut acc = zeros::<f32>([BM, BN]);
@@ -20,7 +20,7 @@ atlas_kernel! {
 
     /// Operands that run along M and N.
     kernel across<T: Float>(a: &Tensor<T, [K, M]>, b: &Tensor<T, [K, N]>, y: &mut Tensor<f32, [M, N]>)
-    tune { BK: [64, 128, 32], stages: [2, 3], warps: [4] }
+    tune { BK: [64, 128, 32], stages: [2, 3], warps: [4], copies: [threads, engine] }
     {
         for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
             let mut acc = zeros::<f32>([64, 64]);
@@ -38,7 +38,7 @@ atlas_kernel! {
         v: &Tensor<T, [H, D]>,
         y: &mut Tensor<f32, [N, D]>,
     )
-    tune { BN: [128, 64], stages: [2, 1, 3], warps: [4, 8] }
+    tune { BN: [128, 64], stages: [2, 1, 3], warps: [4, 8], copies: [threads, engine] }
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]);
@@ -58,7 +58,7 @@ atlas_kernel! {
         v: &Tensor<T, [H, D]>,
         y: &mut Tensor<f32, [N, D]>,
     )
-    tune { BN: [64, 128], stages: [2, 1, 3], warps: [4, 8] }
+    tune { BN: [64, 128], stages: [2, 1, 3], warps: [4, 8], copies: [threads, engine] }
     {
         for n in grid(tiles(N, BN)) {
             let loaded = load(x[n, ..]).cast::<f32>();
@@ -107,7 +107,7 @@ atlas_kernel! {
 
     /// Only some of the programs' iterations multiply, and the number of iterations is the caller's.
     kernel sometimes<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>, from: i32)
-    tune { stages: [3, 2, 5], warps: [4] }
+    tune { stages: [3, 2, 5], warps: [4], copies: [threads, engine] }
     {
         for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
             let mut acc = zeros::<f32>([64, 64]);

@@ -11,6 +11,7 @@ mod ahead;
 mod arguments;
 mod doubles;
 mod edges_of_derivatives;
+mod engine_stores;
 mod exchanges;
 mod extents;
 mod fitting;

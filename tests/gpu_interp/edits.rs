@@ -453,6 +453,28 @@ pub(crate) fn first_stores(k: &Kernel) -> Vec<Mutant> {
     })
 }
 
+/// Lets the engine store the first panel of a stage instead of a later one.
+pub(crate) fn first_panels(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Copy { atom, to, .. } if atom.is_store() && to.origin.1 > 0 => {
+            to.origin.1 = 0;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// Lets the engine store a part of two panels.
+pub(crate) fn shifted_panels(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| match s.op() {
+        Op::Copy { atom, to, .. } if atom.is_store() => {
+            to.origin.1 += 8;
+            true
+        }
+        _ => false,
+    })
+}
+
 /// Lets products start at zero.
 pub(crate) fn without_accumulators(k: &Kernel) -> Vec<Mutant> {
     at_each(k, |s| match s.op() {

@@ -5,6 +5,8 @@ use crate::gpu_interp::edits::{self, Mutant};
 use crate::gpu_interp::trial::{Trial, manners};
 use crate::kernels::case;
 use atlas_codegen::gpu::{Constructs, Kernel, Op, parse_gpu, verify_gpu};
+#[cfg(feature = "llvm")]
+use atlas_codegen::gpu::{Lowered, VerifiedKernel};
 use atlas_codegen::notes::Notes;
 use atlas_codegen::{Platform, passes as page};
 use atlas_dsl::{Schedule, Verified, parse_kernel, verify};
@@ -62,6 +64,59 @@ fn roles_meet_in_any_order() {
     }
     let (attention, name) = (attention(), "attention_overlap_sm90a");
     agrees(name, &hand_written(name), &Trial::new(&attention, &[("T", 192)]));
+}
+
+/// Twice a tensor.
+const TWICE: &str = "
+kernel @stored(%x: f32[G, M, N], %y: out f32[G, M, N])
+dims G: ?1, M: ?1, N: ?4
+grid (%m, %n) = (tiles(M, 64), tiles(N, 64)) {
+  %zero = splat 0 : i32
+  %count = size G
+  loop %g in %zero..%count {
+    %t = load %x[%g, %m : 64, %n : 64] : f32[64, 64]
+    %u = add %t, %t : f32[64, 64]
+    store %y[%g, %m : 64, %n : 64], %u
+    yield
+  }
+}
+";
+
+/// While the engine stores one of two stages, the other one is written.
+#[test]
+fn two_stages_are_stored_in_turn() {
+    let twice = parse_kernel(TWICE).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
+    let k = hand_written("engine_stores_sm90a");
+    for g in [0, 1, 2, 5] {
+        let trial = Trial::new(&twice, &[("G", g), ("M", 70), ("N", 72)]);
+        for manner in manners(&k, Constructs::NONE) {
+            trial.execute(&k, manner).unwrap_or_else(|fault| panic!("{manner:?}: {fault}"));
+        }
+    }
+    // A wait that leaves both stages, or the last one.
+    let trial = Trial::new(&twice, &[("G", 5), ("M", 70), ("N", 72)]);
+    let weaker = edits::replaced(&k, |op| if let Op::StoreWait(1) = op { Some(Op::StoreWait(2)) } else { None });
+    let unfinished = edits::without(&k, |op| matches!(op, Op::Drain(_)));
+    for (place, mutant) in weaker.iter().chain(&unfinished) {
+        let fault = manners(mutant, Constructs::NONE).into_iter().find_map(|m| trial.execute(mutant, m).err());
+        assert!(fault.is_some(), "{place}: not noticed");
+    }
+    assert_eq!((weaker.len(), unfinished.len()), (1, 1));
+}
+
+/// The hand-written kernel in the simulator, under its schedules.
+#[cfg(feature = "llvm")]
+#[test]
+fn two_stages_are_stored_in_the_simulator() {
+    let twice = parse_kernel(TWICE).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
+    let k = with_programs_lowered(hand_written("engine_stores_sm90a"));
+    let lowered = VerifiedKernel::<Lowered>::verify(k).unwrap_or_else(|e| panic!("{e}"));
+    let image = atlas_codegen::emit(&lowered).unwrap_or_else(|e| panic!("{e}"));
+    for g in [1, 2, 5] {
+        let trial = crate::exact::ExactTrial::new(&twice, &[("G", g), ("M", 70), ("N", 72)]);
+        let wanted = trial.reference().unwrap_or_else(|e| panic!("{e}"));
+        assert!(trial.simulate(&image, &trial.dims).unwrap_or_else(|e| panic!("{e}")) == wanted, "{g}");
+    }
 }
 
 /// A copy of square matrices.

@@ -1,10 +1,11 @@
 //! Outputs of passes with a planted mistake: which tool must notice it, and that it does.
 
 use crate::gpu_interp::edits::{self, Mutant};
-use crate::gpu_interp::trial::{Passed, Trial, manners, passes};
+use crate::gpu_interp::trial::{Passed, Tally, Trial, manners, passes, tried};
 use crate::kernels::{Sizes, exact_case, target};
 use atlas_codegen::gpu::{
-    AccessKind, FenceKind, Kernel, Lowered, Op, SharedRef, UnsignedOp, VerifiedKernel, verify_constructs, verify_gpu,
+    AccessKind, FenceKind, Kernel, Lowered, Mover, Op, SharedRef, UnsignedOp, VerifiedKernel, verify_constructs,
+    verify_gpu,
 };
 use atlas_codegen::notes::Notes;
 use atlas_codegen::{Platform, passes as page};
@@ -48,14 +49,14 @@ const fn of(name: &'static str, case: (&'static str, &'static str), sizes: Sizes
     Subject { name, case, sizes, schedule, target: "sm_90", copies: None }
 }
 
-/// The same, whose products warpgroups make.
+/// The same, whose products warpgroups make, of operands that threads copy.
 const fn by_warpgroups(
     name: &'static str,
     case: (&'static str, &'static str),
     sizes: Sizes,
     schedule: (u32, u32),
 ) -> Subject {
-    Subject { target: "sm_90a", ..of(name, case, sizes, schedule) }
+    Subject { target: "sm_90a", copies: Some(Copies::Threads), ..of(name, case, sizes, schedule) }
 }
 
 /// The same, whose operands the copy engine brings.
@@ -80,7 +81,7 @@ impl Subject {
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 17] = [
+const SUBJECTS: [Subject; 19] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -97,6 +98,8 @@ const SUBJECTS: [Subject; 17] = [
     of("columns", ("columns", "bf16"), &[("M", 37)], (2, 1)),
     by_warpgroups("warpgroup", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 328)], (3, 4)),
     by_engine("engine", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (3, 4)),
+    by_engine("stored", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (2, 8)),
+    by_engine("stored in a loop", ("stored", "f32"), &[("G", 3), ("M", 70), ("N", 64)], (2, 4)),
     by_warpgroups("handed", ("handed", "bf16"), &[("M", 37), ("N", 64), ("K", 136)], (2, 4)),
 ];
 
@@ -114,6 +117,10 @@ const COPIES: Names = &["product", "two stages", "one stage", "transposed", "cha
 const GROUPED: Names = &["groups"];
 /// With copies by the engine.
 const ENGINE: Names = &["engine"];
+/// With stores by the engine.
+const STORED: Names = &["stored", "stored in a loop"];
+/// The subset that stores in a loop.
+const STORED_IN_A_LOOP: Names = &["stored in a loop"];
 /// With loops.
 const LOOPS: Names =
     &["product", "one stage", "transposed", "chained", "twice", "edges", "steps", "steps in f32", "state"];
@@ -299,6 +306,32 @@ const ROWS: &[Row] = &[
         edits::without(k, |op| matches!(op, Op::Fence(FenceKind::MbarrierInit)))
     }),
     row("mbarriers in a buffer", "allocate_shared", Notices::Verifier(413), ENGINE, edits::mbarriers_in_buffers),
+    row("a store by the engine left out", "lower_tiles", Notices::Interpreter, STORED, |k| {
+        edits::without(k, |op| matches!(op, Op::Copy { atom, .. } if atom.is_store()))
+    }),
+    row("a stage of the engine not written", "lower_tiles", Notices::Interpreter, STORED, |k| {
+        edits::without(k, |op| matches!(op, Op::StoreShared { .. }))
+    }),
+    row("a panel that is another one", "lower_tiles", Notices::Interpreter, STORED, edits::first_panels),
+    row("a panel that begins elsewhere", "lower_tiles", Notices::Verifier(447), STORED, edits::shifted_panels),
+    row("a group of stores without an end", "lower_tiles", Notices::Interpreter, STORED, |k| {
+        edits::without(k, |op| matches!(op, Op::Commit(ring, _) if k.rings[*ring].read_by == Mover::Engine))
+    }),
+    row("a drain of stores left out", "insert_barriers", Notices::Interpreter, STORED, |k| {
+        edits::without(k, |op| matches!(op, Op::Drain(_)))
+    }),
+    row("a wait for stores left out", "insert_barriers", Notices::Interpreter, STORED_IN_A_LOOP, |k| {
+        edits::without(k, |op| matches!(op, Op::StoreWait(_)))
+    }),
+    row("a wait for stores that leaves one", "insert_barriers", Notices::Interpreter, STORED_IN_A_LOOP, |k| {
+        edits::replaced(k, |op| if let Op::StoreWait(0) = op { Some(Op::StoreWait(1)) } else { None })
+    }),
+    row("a fence before a store left out", "insert_barriers", Notices::Simulator, STORED_IN_A_LOOP, |k| {
+        edits::without(k, |op| *op == Op::Fence(FenceKind::ProxyAsync))
+    }),
+    row("a barrier by a store left out", "insert_barriers", Notices::Simulator, STORED_IN_A_LOOP, |k| {
+        edits::without_barriers(k, false)
+    }),
     row("a vector too wide", "select_accesses", Notices::Verifier(445), LOOPS, edits::wider_vectors),
     row("matrices of what lies otherwise", "select_accesses", Notices::Verifier(445), &["sums", "state"], |k| {
         edits::other_forms(k, |form| matches!(form, AccessKind::Vector { .. }).then_some(AccessKind::Matrix))
@@ -360,6 +393,38 @@ fn simulated(subject: &Subject, lowered: &VerifiedKernel<Lowered>) -> Option<Str
 #[cfg(not(feature = "llvm"))]
 fn simulated(_: &Subject, _: &VerifiedKernel<Lowered>) -> Option<String> {
     Some("nothing yet".to_owned())
+}
+
+/// The simulator notices by itself what the interpreter notices of waits for stores.
+#[cfg(feature = "llvm")]
+#[test]
+fn the_simulator_notices_missing_waits_for_stores() {
+    let mut count = 0;
+    for subject in SUBJECTS.iter().filter(|s| STORED.contains(&s.name)) {
+        let (kernel, schedule) = (subject.kernel(), subject.schedule());
+        let all =
+            passes(&kernel, &schedule, target(subject.target)).unwrap_or_else(|e| panic!("{}: {e}", subject.name));
+        let Some(passed) = all.iter().find(|p| p.pass == "insert_barriers") else { panic!("no such pass") };
+        for (place, mutant) in edits::without(&passed.kernel, |op| matches!(op, Op::Drain(_) | Op::StoreWait(_))) {
+            count += 1;
+            let lowered = finished(subject, &mutant, passed.pass).unwrap_or_else(|| panic!("{place} is not lowered"));
+            assert!(simulated(subject, &lowered).is_some(), "{}, {place}: not noticed", subject.name);
+        }
+    }
+    assert_eq!(count, 4);
+}
+
+/// Without a mistake, each subject is executed right after every pass.
+#[test]
+fn subjects_are_right() {
+    let mut tally = Tally::default();
+    for subject in &SUBJECTS {
+        let kernel = subject.kernel();
+        let trial = Trial::new(&kernel, subject.sizes);
+        let on = target(subject.target);
+        tried(subject.name, &trial, &subject.schedule(), on, &mut tally).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+    assert_eq!((tally.kernels, tally.refused), (SUBJECTS.len(), 0));
 }
 
 #[test]

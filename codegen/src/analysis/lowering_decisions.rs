@@ -18,7 +18,7 @@ pub struct LoweringDecisions {
     pub uses: Uses,
     /// The home and the layout of each tile; each product's atom and grid of warps.
     pub placement: Placement,
-    /// Who copies each tile that products read.
+    /// Who copies each tile that products read, and who stores each tile.
     pub paths: Paths,
     /// Which elements of each tile are real.
     pub extents: Extents,

@@ -15,6 +15,7 @@ mod order;
 mod paths;
 mod placement;
 mod sources;
+mod store_paths;
 mod unencodable;
 mod uses;
 
@@ -27,5 +28,6 @@ pub use paths::{Path, Paths, WhyThreads};
 pub use placement::{Home, Placement, StagingReason};
 pub(crate) use placement::{contiguous_run, is_long_enough, is_place_known};
 pub(crate) use sources::root as placement_root;
+pub use store_paths::{StorePath, WhyDirect};
 pub(crate) use unencodable::refuse_unencodable;
 pub use uses::{Use, Uses};

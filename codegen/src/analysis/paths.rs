@@ -15,17 +15,18 @@
 //! Pitches of 8 bytes, boxes that begin anywhere, tiles of other widths, and tiles that something else reads too are copied by
 //! threads: tests/agreement/hopper.rs. Rule 446 and 447 of the verifier.
 
-use super::{Home, Placement, StagingReason, Uses, is_place_known};
+use super::store_paths::why_direct;
+use super::{Home, Placement, StagingReason, StorePath, Uses, WhyDirect, is_place_known};
 use crate::arch::{Capability, Target};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX};
+use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX, takes_strides};
 use atlas_dsl::config::Copies;
-use atlas_dsl::ir::{ParamKind, Stride};
+use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::{LoopKind, Slice};
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
 
-/// The most loads of a kernel that the engine makes. Parameters have 4096 bytes, of which a map takes 128.
+/// The most loads and stores of a kernel that the engine makes. Parameters have 4096 bytes, of which a map takes 128.
 const MOST_MAPS: usize = 16;
 
 /// Who copies the tile of a load that is kept in shared memory.
@@ -80,16 +81,17 @@ impl WhyThreads {
     }
 }
 
-/// The path of each load that is kept in shared memory for a product.
+/// The path of each load that is kept in shared memory for a product, and of each store.
 #[derive(Clone, Debug)]
 pub struct Paths {
     of: SecondaryMap<Inst, Option<Path>>,
+    stores: SecondaryMap<Inst, Option<StorePath>>,
 }
 
 impl Paths {
     /// Decides for every load of a kernel.
     pub fn of(kernel: &Kernel, uses: &Uses, placement: &Placement, schedule: &Schedule, target: Target) -> Paths {
-        let mut of = SecondaryMap::new();
+        let (mut of, mut stores) = (SecondaryMap::new(), SecondaryMap::new());
         let mut maps = 0;
         for (inst, op) in kernel.insts.iter() {
             let Op::Load { .. } = op else { continue };
@@ -100,12 +102,27 @@ impl Paths {
                 of[inst] = Some(why.map_or(Path::Engine, Path::Threads));
             }
         }
-        Paths { of }
+        for (inst, op) in kernel.insts.iter() {
+            if let Op::Store { .. } = op
+                && uses.is_live(inst)
+            {
+                let why = why_direct(kernel, uses, schedule, target, inst);
+                let why = why.or((maps == MOST_MAPS).then_some(WhyDirect::Maps));
+                maps += usize::from(why.is_none());
+                stores[inst] = Some(why.map_or(StorePath::Engine, StorePath::Threads));
+            }
+        }
+        Paths { of, stores }
     }
 
     /// The path of a load; `None` for one that is not kept in shared memory for a product.
     pub fn get(&self, load: Inst) -> Option<Path> {
         self.of[load]
+    }
+
+    /// The path of a store.
+    pub fn of_store(&self, store: Inst) -> Option<StorePath> {
+        self.stores[store]
     }
 
     /// True if the copy engine makes a load.
@@ -131,10 +148,6 @@ fn why_threads(
     let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
     let of_chunks = |n: u64| (n * u64::from(bytes)).is_multiple_of(u64::from(ALIGNMENT));
     let layout = SharedLayout::of_tile(shape, bytes, true);
-    let is_pitch = |s: &Stride| of_chunks(s.divisor()) && !matches!(s, Stride::Const(n) if *n < 0);
-    let contiguous = strides.split_last().is_some_and(|(last, outer)| {
-        *last == Stride::Const(1) && outer.iter().all(is_pitch) && align.is_multiple_of(ALIGNMENT)
-    });
     let begins_at_chunk = match slices.last() {
         Some(&Slice::Tile { size, .. }) => of_chunks(size.into()),
         Some(Slice::Whole) => true,
@@ -149,7 +162,7 @@ fn why_threads(
         (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Readers),
         (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
         (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
-        (contiguous, WhyThreads::Strides),
+        (takes_strides(strides, *align, bytes), WhyThreads::Strides),
         (begins_at_chunk, WhyThreads::Start),
         (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
         (is_box, WhyThreads::Layout),

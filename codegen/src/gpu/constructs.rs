@@ -58,7 +58,7 @@ constructs! {
     OPEN_COPIES: 18 = "open-copies";
     /// The copy engine's stores, and rings that it reads; `drain`.
     ENGINE_STORES: 19 = "engine-stores";
-    /// Stages of rings that the engine fills by cursor; `once`, and `init` of their mbarriers.
+    /// Stages of rings that the engine fills by cursor, and `init` of their mbarriers; `once`.
     CURSORS: 20 = "cursors";
 }
 

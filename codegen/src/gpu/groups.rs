@@ -65,7 +65,10 @@ macro_rules! gpu_ops {
     };
     // What orders accesses to memory besides.
     (orders) => {
-        $crate::gpu::Op::CopyWait(_) | $crate::gpu::Op::Barrier | $crate::gpu::Op::Fence(_)
+        $crate::gpu::Op::CopyWait(_)
+            | $crate::gpu::Op::StoreWait(_)
+            | $crate::gpu::Op::Barrier
+            | $crate::gpu::Op::Fence(_)
     };
     // Bodies and their ends.
     (control) => {

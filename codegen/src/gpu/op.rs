@@ -170,10 +170,13 @@ macro_rules! operation_table {
             Release(token: Value) = "release " [token] gives 0, Effects::ORDERS;
             /// Sets the mbarriers of a ring up, by one thread.
             InitRing(ring: Ring) = "init " [ring] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
-            /// Waits until every consumer has released every stage.
-            Drain(ring: Ring) = "drain " [ring] gives 0, Effects::ORDERS;
+            /// Waits until every consumer has released every stage: where the copy engine reads them, until what it stores is there.
+            Drain(ring: Ring) = "drain " [ring] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// Waits until at most so many of this thread's committed copy groups are pending.
             CopyWait(pending: u32) = "wait.copies " [pending] gives 0, Effects::ORDERS;
+            /// Waits, in the thread that starts the copy engine's stores, until the engine has read what all but so many of their
+            /// groups store.
+            StoreWait(pending: u32) = "wait.stores " [pending] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// All threads of the scope's CTA meet; shared memory written before is visible after.
             Barrier = "barrier" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// A fence.
@@ -198,7 +201,7 @@ macro_rules! operation_table {
             /// these values.
             If(condition: Value, body: Block, others: Vec<Value>) = "if " [condition body [" else " others]]
                 gives others, Effects::CONTROL;
-            /// One thread of the role runs the body, which fills stages by the copy engine; its warp meets again behind it.
+            /// One thread of the role runs the body, which has the copy engine fill or store stages; its warp meets again behind it.
             Once(body: Block) = "once" [body] gives 0, Effects::CONTROL.and(Effects::CONVERGENT);
             /// Ends the body of a loop, or of an `if` with results.
             Yield(values: Vec<Value>) = "yield" [[" " values]] gives 0, Effects::CONTROL;

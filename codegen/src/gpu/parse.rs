@@ -153,6 +153,7 @@ impl<'s> Parser<'s> {
         text.expect(T::Comma)?;
         let cols = text.int()?;
         text.expect(T::RBracket)?;
+        let panel = if text.eat_word("panels") { text.int()? } else { cols };
         text.expect_word("pitch")?;
         let pitch = text.int()?;
         text.expect_word("swizzle")?;
@@ -163,7 +164,7 @@ impl<'s> Parser<'s> {
         text.expect(T::Comma)?;
         let shift = text.int()?;
         text.expect(T::Greater)?;
-        let layout = SharedLayout { rows, cols, pitch, swizzle: Swizzle { bits, base, shift } };
+        let layout = SharedLayout { rows, cols, panel, pitch, swizzle: Swizzle { bits, base, shift } };
         let mut owner = Owner::Cta;
         if text.eat_word("owner") {
             text.expect_word("cluster")?;

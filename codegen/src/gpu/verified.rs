@@ -38,6 +38,7 @@ impl Phase for Placed {
         .with(Constructs::UNPLACED)
         .with(Constructs::OPEN_ACCESSES)
         .with(Constructs::ENGINE)
+        .with(Constructs::ENGINE_STORES)
         .with(Constructs::HINTS);
 }
 
@@ -51,6 +52,7 @@ impl Phase for Lowered {
         .with(Constructs::OFFSETS)
         .with(Constructs::BARRIERS)
         .with(Constructs::ENGINE)
+        .with(Constructs::ENGINE_STORES)
         .with(Constructs::CURSORS)
         .with(Constructs::ACCESS_KINDS);
 }

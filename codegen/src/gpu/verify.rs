@@ -74,6 +74,7 @@ impl Invariants for Kernel {
         if v.errors.is_empty() {
             v.signature();
             v.maps();
+            v.engine_stores();
             v.memory();
             v.roles();
             for (i, &coord) in self.coords.iter().enumerate() {

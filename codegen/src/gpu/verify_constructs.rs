@@ -152,6 +152,7 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
         }
         Op::Barrier => (Constructs::BARRIERS, "`barrier`"),
         Op::CopyWait(_) => (Constructs::BARRIERS, "a wait for copies"),
+        Op::StoreWait(_) => (Constructs::BARRIERS, "a wait for stores"),
         Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,
         gpu_ops!(sources elementwise views global shared products) => return None,
     })

@@ -1,4 +1,4 @@
-//! The rules of the copy engine: tensor maps, rings that it fills, and regions of one thread (417, 434, 446 and 447).
+//! The rules of the copy engine: tensor maps, rings that it fills or reads, and regions of one thread (417, 434, 446 and 447).
 
 use super::fields::{At, CopyAtom, SharedRef, Slice};
 use super::verify::Verifier;
@@ -54,8 +54,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// 446 and 447 for a copy by the engine: its box is that of its map and begins where the engine can read, and the buffer is
-    /// laid out as the engine writes it.
+    /// 446 and 447 for a copy by the engine: its box is that of its map and begins where the engine can read or write, and the
+    /// buffer is laid out as the engine takes it, of which a store takes one panel.
     pub(super) fn engine_copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef, loc: Loc) {
         let k = self.kernel;
         let Some(data) = atom.map().map(|map| &k.maps[map]) else { return };
@@ -77,6 +77,18 @@ impl Verifier<'_> {
             self.error(446, loc, message);
         }
         let layout = &buffer.layout;
+        if atom.is_store() {
+            let is_panel = layout.engine_box(bytes).is_some_and(|b| {
+                let begins = to.origin.0 == 0 && to.origin.1.is_multiple_of(b.cols);
+                begins && b.span == data.span && layout.rows * b.cols == data.box_elements()
+            });
+            if !is_panel {
+                let message =
+                    format!("the engine does not read a box of `{}` as it is laid out: {layout}", buffer.name);
+                self.error(447, loc, message);
+            }
+            return;
+        }
         let is_as_written =
             layout.engine_span(bytes) == Some(data.span) || (data.span == 0 && layout.swizzle.bits == 0);
         if !is_as_written || layout.rows * layout.cols != data.box_elements() {
@@ -105,11 +117,38 @@ impl Verifier<'_> {
         }
     }
 
-    /// 434: one thread fills stages by the engine, and does nothing else.
+    /// 446: the engine alone accesses a tensor that it stores, for nothing orders its stores with other accesses.
+    pub(super) fn engine_stores(&mut self) {
+        let k = self.kernel;
+        let mut stored = BTreeSet::new();
+        for op in k.insts.values() {
+            if let Op::Copy { atom: CopyAtom::TmaStore(_), param, .. } = op {
+                stored.insert(*param);
+            }
+        }
+        for (inst, op) in &k.insts {
+            if self.place[inst].is_none() {
+                continue;
+            }
+            let param = match op {
+                Op::LoadGlobal { param, .. } | Op::StoreGlobal { param, .. } => param,
+                Op::Copy { atom, param, .. } if !atom.is_store() => param,
+                Op::Copy { .. } | gpu_ops!(sources elementwise views fragments shared) => continue,
+                gpu_ops!(products rings orders control) => continue,
+            };
+            if stored.contains(param) {
+                let name = &k.params[*param].name;
+                self.error(446, k.locs[inst], format!("`{name}` is stored by the engine, and accessed otherwise too"));
+            }
+        }
+    }
+
+    /// 434: one thread fills stages by the engine, or has it store them, and does nothing else.
     pub(super) fn once(&mut self, body: super::Block, loc: Loc) {
         let k = self.kernel;
         let may_stand = |inst: Inst| match &k.insts[inst] {
-            Op::Acquire(ring, _) | Op::Commit(ring, _) => k.rings[*ring].filled_by == Mover::Engine,
+            Op::Acquire(ring, _) => k.rings[*ring].filled_by == Mover::Engine,
+            Op::Commit(ring, _) => [k.rings[*ring].filled_by, k.rings[*ring].read_by].contains(&Mover::Engine),
             Op::Copy { atom, .. } => atom.map().is_some(),
             gpu_ops!(sources elementwise) => true,
             Op::Wait(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => false,
@@ -117,7 +156,11 @@ impl Verifier<'_> {
             gpu_ops!(views fragments shared products orders control) => false,
         };
         if !k.blocks[body].insts.iter().all(|&i| may_stand(i)) {
-            self.error(434, loc, "`once` holds scalars and the filling of stages by the engine, and nothing else");
+            self.error(
+                434,
+                loc,
+                "`once` holds scalars and the filling of stages by the engine, or its stores, and nothing else",
+            );
         }
     }
 }

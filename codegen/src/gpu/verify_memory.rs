@@ -36,7 +36,8 @@ impl Kernel {
 /// Bytes of all stages, if that is a sane number.
 fn bytes(b: &BufferData) -> Option<u32> {
     let one = u64::from(b.layout.rows).checked_mul(b.layout.pitch.into())?;
-    let all = one.checked_add(1024)?.checked_mul(b.stages.into())?;
+    let panels = u64::from(b.layout.cols.div_ceil(b.layout.panel));
+    let all = one.checked_add(1024)?.checked_mul(panels)?.checked_mul(b.stages.into())?;
     (all <= MAX_SHARED).then(|| b.bytes())
 }
 
@@ -47,10 +48,12 @@ impl Verifier<'_> {
         let high = u64::from(s.bits) + u64::from(s.base) + u64::from(s.shift);
         let wrong = if b.layout.rows == 0 || b.layout.cols == 0 || b.stages == 0 {
             Some("has an extent of 0".to_owned())
+        } else if b.layout.panel == 0 || !b.layout.cols.is_multiple_of(b.layout.panel) {
+            Some(format!("has panels of {} columns, which do not make up {}", b.layout.panel, b.layout.cols))
         } else if high > 20 || s.base < 4 || (s.bits > 0 && s.shift < s.bits) {
             Some(format!("has the swizzle {s}, which does not keep 16 bytes together or mixes a bit into itself"))
-        } else if u64::from(b.layout.cols) * u64::from(b.dtype.bytes()) > b.layout.pitch.into() {
-            Some(format!("has a pitch of {} bytes for {} columns of {}", b.layout.pitch, b.layout.cols, b.dtype))
+        } else if u64::from(b.layout.panel) * u64::from(b.dtype.bytes()) > b.layout.pitch.into() {
+            Some(format!("has a pitch of {} bytes for {} columns of {}", b.layout.pitch, b.layout.panel, b.dtype))
         } else if !b.layout.pitch.is_multiple_of(16) && (b.layout.pitch > 16 || !b.layout.pitch.is_power_of_two()) {
             Some(format!("has a pitch of {} bytes, no multiple of 16 and no power of two below", b.layout.pitch))
         } else if bytes(b).is_none() {

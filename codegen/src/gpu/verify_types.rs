@@ -341,7 +341,7 @@ impl<'k> Verifier<'k> {
     pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: &SharedRef, loc: Loc) {
         let k = self.kernel;
         let buffer = &k.buffers[to.buffer];
-        if to.origin != (0, 0) {
+        if to.origin != (0, 0) && !atom.is_store() {
             let message = format!("a copy fills a buffer from its beginning, not from {:?} on", to.origin);
             self.error(444, loc, message);
         }

@@ -1,16 +1,28 @@
-//! How the engines of Hopper see a shared buffer: the span of rows that the copy engine writes, and the matrix descriptor by
+//! How the engines of Hopper see a shared buffer: the boxes that the copy engine writes or reads, and the matrix descriptor by
 //! which `wgmma` reads.
 //!
 //! Both permute 16-byte chunks within a *span* of 32, 64 or 128 bytes of a row, by the number of the row within eight
 //! (PTX ISA, "Matrix Descriptor" and "Strides" of `wgmma`). A buffer answers if its rows are one span long and its swizzle is
-//! that permutation.
+//! that permutation. The copy engine takes each panel of a buffer as a box of its own.
 
+use super::tensor_map::{ALIGNMENT, MOST_BOX};
 use super::{SharedLayout, Swizzle};
 
 /// The rows that a swizzle of the engine goes over before it repeats.
 const ROWS: u32 = 8;
+/// What the address of a box without a swizzle in shared memory is a multiple of.
+const ROW_ALIGNMENT: u32 = 8 * ALIGNMENT;
 /// Elements of 16 bits along K that one instruction multiplies.
 const STEP: u32 = 16;
+
+/// The boxes that a buffer consists of: all have the same extents, and stand side by side along its columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineBox {
+    /// Columns of each.
+    pub cols: u32,
+    /// Bytes of a row within which the engine permutes chunks; 0 if it permutes none.
+    pub span: u32,
+}
 
 /// What `wgmma` is told of an operand, but for its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +39,47 @@ impl SharedLayout {
     /// Bytes of a row, if that is one span and the buffer's swizzle is the engines' permutation of it: the copy engine then
     /// writes the buffer as one box.
     pub fn engine_span(&self, element_bytes: u32) -> Option<u32> {
+        self.panel_span(element_bytes).filter(|_| self.panel == self.cols)
+    }
+
+    /// The same of a row of each panel.
+    fn panel_span(&self, element_bytes: u32) -> Option<u32> {
         let span = self.pitch;
         let swizzle = Swizzle { bits: (span / 16).checked_ilog2()?, base: 4, shift: 3 };
-        let is_span = matches!(span, 32 | 64 | 128) && self.cols * element_bytes == span;
+        let is_span = matches!(span, 32 | 64 | 128) && self.panel * element_bytes == span;
         (is_span && self.swizzle == swizzle).then_some(span)
+    }
+
+    /// The layout of a tile of one or two axes that threads write and the copy engine reads; `None` if there is none.
+    ///
+    /// A tile of two axes lies in panels of the widest span that its rows are a multiple of, without bank conflicts. A row is a
+    /// buffer of its own.
+    pub fn for_engine_stores(shape: &[u32], element_bytes: u32) -> Option<SharedLayout> {
+        match *shape {
+            [rows, cols] => {
+                let pitch = [128, 64, 32].into_iter().find(|span| (cols * element_bytes).is_multiple_of(*span))?;
+                let swizzle = Swizzle { bits: (pitch / 16).ilog2(), base: 4, shift: 3 };
+                let layout = SharedLayout { rows, cols, panel: pitch / element_bytes, pitch, swizzle };
+                (rows <= MOST_BOX).then_some(layout)
+            }
+            [cols] => {
+                let layout = SharedLayout::plain(1, cols, element_bytes);
+                layout.engine_box(element_bytes).map(|_| layout)
+            }
+            _ => None,
+        }
+    }
+
+    /// The boxes by which the copy engine reads a buffer of elements of so many bytes; `None` if it cannot.
+    pub fn engine_box(&self, element_bytes: u32) -> Option<EngineBox> {
+        if let Some(span) = self.panel_span(element_bytes) {
+            return (self.rows <= MOST_BOX).then_some(EngineBox { cols: self.panel, span });
+        }
+        // A row without a swizzle, by the fewest boxes that begin where the engine can read.
+        let fits = |cols: &u32| self.cols.is_multiple_of(*cols) && (cols * element_bytes).is_multiple_of(ROW_ALIGNMENT);
+        let cols = (1..=self.cols.min(MOST_BOX)).rev().find(fits)?;
+        let is_row = self.rows == 1 && self.panel == self.cols && self.swizzle.bits == 0;
+        is_row.then_some(EngineBox { cols, span: 0 })
     }
 
     /// The descriptor of an operand in a buffer of this layout, whose elements have so many bytes: `k_along_rows` if the
@@ -67,6 +116,21 @@ mod tests {
             let across = layout.matrix_descriptor(false, 2).unwrap();
             assert_eq!((across.step, across.is_transposed), (16 * span, true));
         }
+    }
+
+    #[test]
+    fn tiles_are_stored_by_panels_of_the_widest_span() {
+        let boxes = |shape: &[u32], bytes| {
+            SharedLayout::for_engine_stores(shape, bytes).and_then(|l| l.engine_box(bytes)).map(|b| (b.cols, b.span))
+        };
+        assert_eq!(boxes(&[128, 128], 2), Some((64, 128)));
+        assert_eq!(boxes(&[128, 96], 2), Some((32, 64)));
+        assert_eq!(boxes(&[256, 48], 4), Some((16, 64)));
+        assert_eq!(boxes(&[4, 8], 4), Some((8, 32)));
+        assert_eq!(boxes(&[1024], 4), Some((256, 0)));
+        assert_eq!(boxes(&[640], 2), Some((128, 0)));
+        // Rows of 16 bytes, too many rows, and a row that no boxes of 128 bytes divide.
+        assert_eq!((boxes(&[128, 8], 2), boxes(&[512, 64], 2), boxes(&[40], 2)), (None, None, None));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Shared-memory layouts: row-major with a pitch and an XOR swizzle of 16-byte chunks.
+//! Shared-memory layouts: row-major with a pitch and an XOR swizzle of 16-byte chunks, in one panel or in several.
 
 use std::fmt;
 
@@ -40,13 +40,17 @@ impl fmt::Display for Swizzle {
 }
 
 /// A row-major matrix in shared memory: `rows` rows of `cols` elements, `pitch` bytes apart.
+///
+/// The columns may be cut into panels, which stand one behind the other: each has all rows, and `pitch` is that of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharedLayout {
     /// Rows, padding included.
     pub rows: u32,
     /// Elements per row, padding included.
     pub cols: u32,
-    /// Bytes from one row to the next.
+    /// Elements per row of a panel: `cols` if there is one.
+    pub panel: u32,
+    /// Bytes from one row of a panel to the next.
     pub pitch: u32,
     /// Applied to the byte offset within the buffer.
     pub swizzle: Swizzle,
@@ -76,20 +80,26 @@ impl SharedLayout {
             // chunks per row, 8/chunks rows share a 128-byte line and the line number is mixed in.
             let bits = chunks.min(8).trailing_zeros();
             let shift = chunks.max(8).trailing_zeros();
-            SharedLayout { rows, cols, pitch: row, swizzle: Swizzle { bits, base: 4, shift } }
+            SharedLayout { rows, cols, panel: cols, pitch: row, swizzle: Swizzle { bits, base: 4, shift } }
         } else {
             let pitch = if chunks.is_multiple_of(2) { row + 16 } else { row };
-            SharedLayout { rows, cols, pitch, swizzle: Swizzle::NONE }
+            SharedLayout { rows, cols, panel: cols, pitch, swizzle: Swizzle::NONE }
         }
     }
 
     /// A layout without swizzle: what small scratch buffers use.
     pub fn plain(rows: u32, cols: u32, element_bytes: u32) -> SharedLayout {
-        SharedLayout { rows, cols, pitch: (cols * element_bytes).next_multiple_of(16), swizzle: Swizzle::NONE }
+        let pitch = (cols * element_bytes).next_multiple_of(16);
+        SharedLayout { rows, cols, panel: cols, pitch, swizzle: Swizzle::NONE }
     }
 
     /// Bytes of one buffer, a multiple of its alignment.
     pub fn bytes(&self) -> u32 {
+        self.panel_bytes() * self.cols.div_ceil(self.panel)
+    }
+
+    /// Bytes from the beginning of one panel to that of the next.
+    pub fn panel_bytes(&self) -> u32 {
         (self.rows * self.pitch).next_multiple_of(self.alignment())
     }
 
@@ -108,14 +118,19 @@ impl SharedLayout {
 
     /// Byte offset of an element.
     pub fn offset(&self, row: u32, col: u32, element_bytes: u32) -> u32 {
-        self.swizzle.apply(row * self.pitch + col * element_bytes)
+        let (panel, col) = (col / self.panel, col % self.panel);
+        panel * self.panel_bytes() + self.swizzle.apply(row * self.pitch + col * element_bytes)
     }
 }
 
 impl fmt::Display for SharedLayout {
-    /// `[64, 64] pitch 128 swizzle<3,4,3>`
+    /// `[64, 64] pitch 128 swizzle<3,4,3>`, `[64, 128] panels 64 pitch 128 swizzle<3,4,3>`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}, {}] pitch {} {}", self.rows, self.cols, self.pitch, self.swizzle)
+        write!(f, "[{}, {}] ", self.rows, self.cols)?;
+        if self.panel != self.cols {
+            write!(f, "panels {} ", self.panel)?;
+        }
+        write!(f, "pitch {} {}", self.pitch, self.swizzle)
     }
 }
 
@@ -170,6 +185,17 @@ mod tests {
             let s = Swizzle { bits, base: 4, shift: 3 + extra };
             prop_assert_eq!(s.apply(a ^ b), s.apply(a) ^ s.apply(b));
             prop_assert_eq!(s.apply(s.apply(a)), a);
+        }
+    }
+
+    #[test]
+    fn panels_stand_one_behind_the_other() {
+        let layout = SharedLayout::for_engine_stores(&[12, 192], 2).unwrap();
+        assert_eq!(layout.to_string(), "[12, 192] panels 64 pitch 128 swizzle<3,4,3>");
+        let one = SharedLayout { cols: 64, ..layout };
+        assert_eq!((one.bytes(), layout.bytes()), (2048, 3 * 2048));
+        for (row, col) in [(0, 0), (5, 63), (11, 64), (7, 191)] {
+            assert_eq!(layout.offset(row, col, 2), col / 64 * 2048 + one.offset(row, col % 64, 2));
         }
     }
 

@@ -4,6 +4,7 @@
 //! brings within rows of shared memory. A launch adds address, sizes and strides (CUDA driver API, `cuTensorMapEncodeTiled`).
 
 use atlas_dsl::Param;
+use atlas_dsl::ir::Stride;
 
 /// The most axes that a map has.
 pub const MOST_AXES: usize = 5;
@@ -11,6 +12,16 @@ pub const MOST_AXES: usize = 5;
 pub const MOST_BOX: u32 = 256;
 /// What address, strides and the first byte of a box are multiples of.
 pub const ALIGNMENT: u32 = 16;
+
+/// True if the engine takes a tensor of elements of so many bytes: its last axis is contiguous, and its address and its other
+/// strides are multiples of [`ALIGNMENT`].
+pub fn takes_strides(strides: &[Stride], align: u32, bytes: u32) -> bool {
+    let of_chunks = |n: u64| (n * u64::from(bytes)).is_multiple_of(u64::from(ALIGNMENT));
+    let is_pitch = |s: &Stride| of_chunks(s.divisor()) && !matches!(s, Stride::Const(n) if *n < 0);
+    strides.split_last().is_some_and(|(last, outer)| {
+        *last == Stride::Const(1) && outer.iter().all(is_pitch) && align.is_multiple_of(ALIGNMENT)
+    })
+}
 
 /// One axis of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,9 @@ pub(super) struct Masked<'c> {
     pub bits: u32,
 }
 
+/// The number of a panel, unless the layout has one, and the column in it.
+type InPanels<'c> = (Option<(Masked<'c>, u32)>, (Masked<'c>, u32));
+
 /// The index of this thread and its coordinates computed so far. All are in one block: the kernel's first one, or that of a
 /// long loop.
 pub(super) struct ThreadCoords<'c> {
@@ -137,9 +140,15 @@ impl<'c> Emitter<'c, '_> {
         col: (Masked<'c>, u32),
     ) -> R<IntValue<'c>> {
         let none = Masked { value: self.i32(0), bits: 0 };
-        let moving = self.scale_add(col.0, element_bytes, none)?;
+        let (panels, col) = if layout.panel == layout.cols { (None, col) } else { self.in_panels(layout, col)? };
+        let base = match panels {
+            None => none,
+            Some((moving, _)) => self.scale_add(moving, layout.panel_bytes(), none)?,
+        };
+        let moving = self.scale_add(col.0, element_bytes, base)?;
         let moving = self.scale_add(row.0, layout.pitch, moving)?;
-        let fixed = row.1 * layout.pitch + col.1 * element_bytes;
+        let panel = panels.map_or(0, |(_, fixed)| fixed * layout.panel_bytes());
+        let fixed = panel + row.1 * layout.pitch + col.1 * element_bytes;
         let s = layout.swizzle;
         if s.bits == 0 {
             return Ok(self.b.build_int_add(moving.value, self.i32(i64::from(fixed)), "")?);
@@ -154,6 +163,29 @@ impl<'c> Emitter<'c, '_> {
         }
         let all = self.b.build_int_add(moving.value, self.i32(i64::from(fixed)), "")?;
         self.swizzle(all, s)
+    }
+
+    /// The panel of a column, and the column in its panel, each as a runtime and a constant part.
+    fn in_panels(&self, layout: &SharedLayout, col: (Masked<'c>, u32)) -> R<InPanels<'c>> {
+        let panel = layout.panel;
+        // Parts that share no bits below a panel's columns are added without a carry into its number.
+        let apart = panel.is_power_of_two() && col.0.bits & col.1 & (panel - 1) == 0;
+        let (moving, fixed) = if apart {
+            col
+        } else {
+            let value = self.b.build_int_add(col.0.value, self.i32(i64::from(col.1)), "")?;
+            (Masked { value, bits: u32::MAX }, 0)
+        };
+        let width = self.i32(i64::from(panel));
+        let number = Masked {
+            value: self.b.build_int_unsigned_div(moving.value, width, "")?,
+            bits: if panel.is_power_of_two() { moving.bits >> panel.trailing_zeros() } else { u32::MAX },
+        };
+        let within = Masked {
+            value: self.b.build_int_unsigned_rem(moving.value, width, "")?,
+            bits: moving.bits & (panel.next_power_of_two() - 1),
+        };
+        Ok((Some((number, fixed / panel)), (within, fixed % panel)))
     }
 
     fn swizzle(&self, offset: IntValue<'c>, s: crate::layout::Swizzle) -> R<IntValue<'c>> {

@@ -1,18 +1,21 @@
-//! The tensor copy engine: copies by tensor maps, and the mbarriers of the rings that it fills.
+//! The tensor copy engine: copies by tensor maps, the mbarriers of the rings that it fills, and the groups of its stores.
 //!
 //! A stage has two mbarriers (PTX ISA, "mbarrier"). The first is complete when the bytes of the stage are there: the thread that
 //! fills it arrives and says how many bytes it expects. The second is complete when every warpgroup has released the stage. The
 //! stage's number is the token.
+//!
+//! Stores are told by bulk groups of the thread that starts them, which is the first one.
 
 use super::{Emitter, R, SHARED};
 use crate::error::CompileError;
 use crate::gpu::atom::WARPGROUP;
-use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Ring, SharedRef, Slice, Type, Value};
+use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Op, Ring, SharedRef, Slice, TensorMap, Type, Value};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{DimSize, ParamKind};
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::values::{BasicValueEnum, IntValue, PointerValue};
 use inkwell::{AddressSpace, InlineAsmDialect, IntPredicate};
+use std::collections::BTreeSet;
 
 /// The address space of a cluster's shared memory.
 const CLUSTER: u16 = 7;
@@ -47,6 +50,30 @@ impl<'c> Emitter<'c, '_> {
         self.b.build_unconditional_branch(after)?;
         self.b.position_at_end(after);
         self.call_void("llvm.nvvm.bar.warp.sync", &[self.i32(-1).into()])
+    }
+
+    /// Fetches the tensor maps of stores, which are needed at the end, when there is little else to wait for.
+    pub(super) fn prefetch_maps_of_stores(&mut self) -> R<()> {
+        let of_store = |op: &Op| match op {
+            Op::Copy { atom: CopyAtom::TmaStore(map), .. } => Some(*map),
+            _ => None,
+        };
+        let maps: BTreeSet<TensorMap> = self.k.insts.values().filter_map(of_store).collect();
+        if maps.is_empty() {
+            return Ok(());
+        }
+        self.by_first_thread(|e| {
+            for map in maps {
+                let pointer = *e.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
+                // LLVM 22 emits the intrinsic twice for a parameter.
+                let ty = e.cx.void_type().fn_type(&[pointer.get_type().into()], false);
+                let text = "prefetch.tensormap [$0];".to_owned();
+                let dialect = Some(InlineAsmDialect::ATT);
+                let asm = e.cx.create_inline_asm(ty, text, "l,~{memory}".to_owned(), true, false, dialect, false);
+                e.b.build_indirect_call(ty, asm, &[pointer.into()], "")?;
+            }
+            Ok(())
+        })
     }
 
     /// Sets the mbarriers of a ring up.
@@ -145,6 +172,35 @@ impl<'c> Emitter<'c, '_> {
         args.push(self.cx.i64_type().const_zero().into());
         args.extend::<[BasicValueEnum<'c>; 3]>([no.into(), no.into(), self.i32(0).into()]);
         self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", axes.len()), &args)
+    }
+
+    /// Starts the store of one box from a stage; the engine drops what lies past the tensor's ends.
+    pub(super) fn engine_store(&mut self, map: TensorMap, param: Param, slices: &[Slice], from: &SharedRef) -> R<()> {
+        let pointer = *self.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
+        let buffer = &self.k.buffers[from.buffer];
+        let first = buffer.layout.offset(from.origin.0, from.origin.1, buffer.dtype.bytes());
+        let start = self.shared_pointer(from, self.i32(i64::from(first)))?;
+        let axes = &self.k.maps[map].axes;
+        let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), pointer.into()];
+        for axis in axes {
+            let at = usize::from(axis.axis);
+            let start = self.start(slices[at])?;
+            args.push(self.outside_if_empty(param, at, start)?.into());
+        }
+        args.push(self.cx.i64_type().const_zero().into());
+        args.push(self.cx.bool_type().const_zero().into());
+        self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{}d", axes.len()), &args)
+    }
+
+    /// Ends a group of stores.
+    pub(super) fn commit_stores(&mut self) -> R<()> {
+        self.call_void("llvm.nvvm.cp.async.bulk.commit.group", &[])
+    }
+
+    /// The thread that starts stores waits for all but the newest groups: until they are done, or only until they have read.
+    pub(super) fn wait_stores(&mut self, pending: u32, until: &str) -> R<()> {
+        let name = format!("llvm.nvvm.cp.async.bulk.wait.group{until}");
+        self.by_first_thread(|e| e.call_void(&name, &[e.i32(i64::from(pending)).into()]))
     }
 
     /// A coordinate, or one past the end of an axis without elements, which its map has one of: no map has none.

@@ -19,7 +19,7 @@ mod wgmma;
 
 use crate::error::CompileError;
 use crate::gpu::{
-    self, AccessKind, At, Cache, Effects, FenceKind, Kernel, Lowered, Mover, Op, Ring, TensorMap, ValueDef,
+    self, AccessKind, At, Cache, CopyAtom, Effects, FenceKind, Kernel, Lowered, Mover, Op, Ring, TensorMap, ValueDef,
     VerifiedKernel,
 };
 use crate::gpu_ops;
@@ -188,6 +188,7 @@ pub(crate) fn emit<'c>(
         e.bind_param(i as u32, *p)?;
     }
     e.b.position_at_end(body);
+    e.prefetch_maps_of_stores()?;
     // One role: the whole CTA runs it.
     for role in k.roles.values() {
         e.block(role.body)?;
@@ -349,6 +350,9 @@ impl<'c> Emitter<'c, '_> {
             Op::If(cond, body, others) => return self.emit_if(*cond, *body, others, &k.results[inst]),
             Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, form()?, result)?,
             Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value, form()?),
+            Op::Copy { atom: CopyAtom::TmaStore(map), param, slices, to } => {
+                return self.engine_store(*map, *param, slices, to);
+            }
             Op::Copy { atom, param, slices, to } if atom.map().is_some() => {
                 return self.engine_copy(*atom, *param, slices, to);
             }
@@ -372,9 +376,12 @@ impl<'c> Emitter<'c, '_> {
             Op::Once(body) => return self.once(*body),
             // The bytes complete the stage.
             Op::Commit(ring, _) if k.rings[*ring].filled_by == Mover::Engine => return Ok(()),
+            Op::Commit(ring, _) if k.rings[*ring].read_by == Mover::Engine => return self.commit_stores(),
             // A group is the thread's own, whatever ring it fills; `insert_barriers` counts them.
             Op::Commit(_, _) => return self.commit_group(),
             Op::CopyWait(n) => return self.wait_group(*n),
+            Op::StoreWait(n) => return self.wait_stores(*n, ".read"),
+            Op::Drain(ring) if k.rings[*ring].read_by == Mover::Engine => return self.wait_stores(0, ""),
             // Barriers free the stages of a ring that threads fill.
             Op::Release(token) => match self.ring_of_engine(*token) {
                 Some(ring) => return self.release_stage(ring, *token),

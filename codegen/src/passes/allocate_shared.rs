@@ -5,12 +5,13 @@
 //! Constructs: removes unplaced; adds offsets.
 //!
 //! Buffers of a ring that the copy engine fills, in a loop that runs several times, have their bytes to themselves: what threads
-//! wrote there would else need a proxy fence before each fill. The mbarriers of rings stand behind all buffers.
+//! wrote there would else need a proxy fence before each fill. So have those that the engine reads, from their loop, or from their
+//! first use, to the `drain` of the ring: the engine may read them until then. The mbarriers of rings stand behind all buffers.
 
 use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, Buffer, Kernel, MBARRIER_BYTES, Mover, Op};
+use crate::gpu::{Block, Buffer, Kernel, MBARRIER_BYTES, Mover, Op, RingData};
 use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
@@ -29,7 +30,7 @@ struct LifetimeWalk {
 /// The buffers that an operation reads, and those that it writes. A ring's protocol reads all buffers of the ring.
 pub(super) fn buffers_of(k: &Kernel, op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
     match op {
-        Op::Acquire(ring, _) | Op::Wait(ring, _) => (k.rings[*ring].buffers.clone(), vec![]),
+        Op::Acquire(ring, _) | Op::Wait(ring, _) | Op::Drain(ring) => (k.rings[*ring].buffers.clone(), vec![]),
         op => op.buffers(),
     }
 }
@@ -71,9 +72,10 @@ impl LifetimeWalk {
     }
 }
 
-/// True for a buffer that the copy engine fills.
+/// True for a buffer that the copy engine fills or reads.
 fn is_of_engine(k: &Kernel, buffer: Buffer) -> bool {
-    k.rings.values().any(|r| r.filled_by == Mover::Engine && r.buffers.contains(&buffer))
+    let by_engine = |r: &RingData| [r.filled_by, r.read_by].contains(&Mover::Engine);
+    k.rings.values().any(|r| by_engine(r) && r.buffers.contains(&buffer))
 }
 
 /// True unless the first access of a buffer in a block is a write outside any branch.
@@ -113,7 +115,8 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
 pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
     let limits = Limits::of(k.threads, k.occupancy, machine);
     k.buffers.values().try_for_each(|b| {
-        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * u64::from(b.stages);
+        let panels = u64::from(b.layout.cols.div_ceil(b.layout.panel));
+        let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * panels * u64::from(b.stages);
         limits.check_shared(bytes, b.stages, &format!("the tile `{}` needs", b.name))
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! Needs: placed buffers, forms of accesses. Establishes: a barrier between any two conflicting accesses by different
 //! threads; a copy wait and a barrier at every `wait` of a ring filled by threads; a proxy fence before a barrier behind which
-//! an asynchronous product reads, or the copy engine fills, what threads wrote; a fence and a barrier behind the set-up of
-//! mbarriers. Never: removes one. Refuses: nothing.
+//! an asynchronous product reads, or the copy engine fills or stores, what threads wrote; a wait for earlier stores of the engine,
+//! and a barrier, before a stage that it may still read is handed out; a fence and a barrier behind the set-up of mbarriers.
+//! Never: removes one. Refuses: nothing.
 //! Constructs: removes bare-waits; adds barriers.
 //!
 //! # Promise
@@ -39,6 +40,11 @@
 //! A ring that the copy engine fills needs no barrier. Its mbarriers order the fill of a stage with all its readers, both ways,
 //! and reads of it stay in the state only for buffers that share its bytes.
 //!
+//! *Stores of the engine.* A copy to a tensor reads its stage until a `wait.stores` of the thread that started it, or the `drain`
+//! at the end. So at an `acquire` that an earlier store of the ring may precede, that thread waits for all of them, and all
+//! threads meet: then nobody writes what the engine still reads. Nothing else may write these bytes, for `allocate_shared` leaves
+//! the buffers of such a ring to themselves from there on.
+//!
 //! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. A ring is a queue: its n-th wait is for its
 //! n-th commit. Where both stand in one block, the groups committed between them are younger; a nested block that commits
 //! makes the count unknown, and all are waited for. In the steady state of a pipeline each iteration commits one group, empty or
@@ -46,9 +52,9 @@
 //! stands before the wait, less the group that is waited for, are younger. Groups of other rings only add to them. Groups
 //! left over from a loop that is over are older than all of these.
 //!
-//! *Proxies.* An asynchronous product reads shared memory by the async proxy, which sees what a thread wrote once that thread
+//! *Proxies.* An asynchronous product and a store of the engine read shared memory by the async proxy, which sees what a thread wrote once that thread
 //! has executed `fence.proxy.async` and a barrier has followed (PTX ISA, "Async proxy"). Every barrier that this pass places is
-//! preceded by that fence if, since the barrier before, some thread wrote a buffer that such a product reads, by a store or by
+//! preceded by that fence if, since the barrier before, some thread wrote a buffer that one of these reads, by a store or by
 //! a copy of a ring. The products are over at their `wait.mma`, so their reads are entered there a second time: a barrier
 //! between the two does not order what the product still reads.
 //!
@@ -64,6 +70,7 @@
 //! - A tile of a ring overwritten in an iteration, then filled again:
 //!   tests/agreement/exchanges.rs::a_tile_from_outside_a_loop_outlives_its_iterates.
 //! - A proxy fence left out after a store or after copies: the simulator, tests/agreement/hopper.rs.
+//! - A stage that the engine still stores, written again: the simulator, tests/agreement/engine_stores.rs.
 //! - Waits counted across a loop that commits: tests/agreement/exchanges.rs::a_loop_in_a_pipeline_changes_nothing and
 //!   tests/agreement/arguments.rs::copies_of_two_loops_are_waited_for.
 
@@ -113,8 +120,11 @@ type ParentPosition = Option<(Block, usize)>;
 
 /// Inserts the barriers of every role.
 pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
-    let mut known = Known { found: BTreeMap::new(), by_proxy: read_by_proxy(k) };
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
+    let mut known = Known { found: BTreeMap::new(), by_proxy: read_by_proxy(k), after_stores: BTreeSet::new() };
+    for &body in &bodies {
+        find_after_stores(k, body, &mut BTreeSet::new(), &mut known.after_stores);
+    }
     for body in bodies {
         let mut state = State::default();
         block(k, body, None, &mut state, true, &mut known);
@@ -145,8 +155,10 @@ struct Repeated {
 struct Known {
     /// What was found out of loops, by what comes in: loops in loops would else be walked again for each walk around them.
     found: BTreeMap<(Inst, State), Repeated>,
-    /// The buffers that asynchronous products read.
+    /// The buffers that asynchronous products read, and stores of the engine.
     by_proxy: BTreeSet<Buffer>,
+    /// The acquires of stages that an earlier store of the engine may still read.
+    after_stores: BTreeSet<Inst>,
 }
 
 impl Known {
@@ -159,9 +171,36 @@ impl Known {
     }
 }
 
-/// The buffers that asynchronous products read.
+/// The buffers that asynchronous products read, and stores of the engine.
 fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
-    k.insts.values().filter(|op| op.is_asynchronous()).flat_map(|op| op.buffers().0).collect()
+    let reads = |op: &&Op| op.is_asynchronous() || matches!(op, Op::Copy { atom, .. } if atom.is_store());
+    k.insts.values().filter(reads).flat_map(|op| op.buffers().0).collect()
+}
+
+/// Finds the acquires of a block that a store of their ring may precede, given the rings that were stored from before.
+fn find_after_stores(k: &Kernel, block: Block, stored: &mut BTreeSet<Ring>, found: &mut BTreeSet<Inst>) {
+    for &inst in &k.blocks[block].insts {
+        let op = &k.insts[inst];
+        if let Op::Acquire(ring, _) = op
+            && stored.contains(ring)
+        {
+            found.insert(inst);
+        }
+        // What an iteration stores precedes the next one.
+        if let Op::Commit(..) | Op::Loop { .. } | Op::Programs(_) = op {
+            let is_stored = |&ring: &Ring| k.rings[ring].read_by == Mover::Engine && commits(k, inst, ring);
+            stored.extend(k.rings.keys().filter(is_stored));
+        }
+        if let Some(body) = op.body() {
+            find_after_stores(k, body, stored, found);
+        }
+    }
+}
+
+/// True if an instruction, or one in its body, ends a stage of a ring.
+fn commits(k: &Kernel, inst: Inst, ring: Ring) -> bool {
+    let within = |body: Block| k.blocks[body].insts.iter().any(|&i| commits(k, i, ring));
+    matches!(k.insts[inst], Op::Commit(r, _) if r == ring) || k.insts[inst].body().is_some_and(within)
 }
 
 /// The state at the head of the body that a loop repeats, found by iterating up.
@@ -242,6 +281,13 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 barrier(k, known, state, &mut out, inst, write);
                 missing += 1;
             }
+            Op::Acquire(..) if known.after_stores.contains(&inst) => {
+                if write {
+                    out.push(effect(k, Op::StoreWait(0), inst));
+                }
+                barrier(k, known, state, &mut out, inst, write);
+                missing += 1;
+            }
             // A stage that is still held is not handed out, so its readers are no reason to meet.
             Op::Acquire(ring, _) => {
                 let members = k.rings[*ring].buffers.clone();
@@ -273,7 +319,7 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 }
                 continue;
             }
-            Op::Commit(..) | Op::Drain(_) | Op::CopyWait(_) | Op::Fence(_) | Op::Yield(_) => {}
+            Op::Commit(..) | Op::Drain(_) | Op::CopyWait(_) | Op::StoreWait(_) | Op::Fence(_) | Op::Yield(_) => {}
             gpu_ops!(sources elementwise views fragments global shared products) => {
                 let accesses = accesses(k, inst, &op);
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
@@ -313,7 +359,9 @@ fn barrier(k: &mut Kernel, known: &Known, state: &mut State, out: &mut Vec<Inst>
 
 /// True for the end of a group of copies by threads.
 fn is_group(k: &Kernel, op: &Op) -> bool {
-    matches!(op, Op::Commit(ring, _) if k.rings[*ring].filled_by == Mover::Threads)
+    let is_copied =
+        |ring: &Ring| (k.rings[*ring].filled_by, k.rings[*ring].read_by) == (Mover::Threads, Mover::Threads);
+    matches!(op, Op::Commit(ring, _) if is_copied(ring))
 }
 
 /// True if a block, or one in it, ends a group of copies.
@@ -430,6 +478,15 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<UnorderedAccess> {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)
         }
         Op::StoreGlobal { param, slices, value } => tensor(k, *param, slices, Some(*value), true),
+        Op::Copy { atom, to, .. } if atom.is_store() => {
+            vec![UnorderedAccess {
+                place: Storage::Shared(to.buffer),
+                rect: rest(to),
+                write: false,
+                private: None,
+                held: None,
+            }]
+        }
         Op::LoadGlobal { .. } | Op::Copy { .. } => vec![],
         gpu_ops!(sources elementwise views fragments rings orders control) => vec![],
     }

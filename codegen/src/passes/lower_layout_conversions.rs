@@ -71,7 +71,10 @@ pub fn lower_layout_conversions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), C
 /// different banks.
 fn scratch(rows: u32, cols: u32, bytes: u32) -> SharedLayout {
     match cols.next_power_of_two() * bytes {
-        pitch if pitch < 16 => SharedLayout { rows, cols: pitch / bytes, pitch, swizzle: Swizzle::NONE },
+        pitch if pitch < 16 => {
+            let cols = pitch / bytes;
+            SharedLayout { rows, cols, panel: cols, pitch, swizzle: Swizzle::NONE }
+        }
         _ => SharedLayout::conflict_free(rows, cols.next_multiple_of(16 / bytes), bytes),
     }
 }

@@ -84,6 +84,7 @@ pub const MADE: Constructs = Constructs::PROGRAMS
     .with(Constructs::OPEN_ACCESSES)
     .with(Constructs::OPEN_COPIES)
     .with(Constructs::ENGINE)
+    .with(Constructs::ENGINE_STORES)
     .with(Constructs::PRODUCTS);
 
 /// The instructions that read each tile, and which tiles are kept.

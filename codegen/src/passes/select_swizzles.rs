@@ -21,7 +21,7 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Buffer, Inst, Kernel, Op, SharedRef, accessed};
+use crate::gpu::{Buffer, Inst, Kernel, Mover, Op, RingData, SharedRef, accessed};
 use crate::layout::{SharedLayout, Swizzle};
 use atlas_dsl::ir::Loc;
 use std::collections::BTreeSet;
@@ -37,7 +37,8 @@ const BANKS: u32 = 32;
 pub fn select_swizzles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     for buffer in k.buffers.keys().collect::<Vec<_>>() {
         let layout = k.buffers[buffer].layout;
-        let Some(accesses) = down_columns(k, buffer).filter(|_| layout.swizzle.bits > 0) else { continue };
+        let is_free = layout.swizzle.bits > 0 && !is_of_engine(k, buffer);
+        let Some(accesses) = down_columns(k, buffer).filter(|_| is_free) else { continue };
         let with = |shift: u32| SharedLayout { swizzle: Swizzle { shift, ..layout.swizzle }, ..layout };
         let cost = |shift: u32| accesses.iter().map(|&(inst, at)| banks_met(k, inst, at, with(shift))).sum::<u32>();
         let first = layout.swizzle.shift;
@@ -50,6 +51,12 @@ pub fn select_swizzles(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
         }
     }
     Ok(())
+}
+
+/// True for a buffer that the copy engine fills or reads, as its tensor map says.
+fn is_of_engine(k: &Kernel, buffer: Buffer) -> bool {
+    let by_engine = |r: &RingData| [r.filled_by, r.read_by].contains(&Mover::Engine);
+    k.rings.values().any(|r| by_engine(r) && r.buffers.contains(&buffer))
 }
 
 /// The loads and stores of a buffer, if all go down columns and no matrix instruction reads it.

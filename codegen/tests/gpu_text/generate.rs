@@ -132,7 +132,9 @@ impl Generator {
         }
         for i in 0..=self.below(3) {
             let swizzle = Swizzle { bits: self.small(), base: self.small(), shift: self.small() };
-            let layout = SharedLayout { rows: self.int(), cols: self.int(), pitch: self.int(), swizzle };
+            let cols = self.int();
+            let panel = if self.coin() { cols } else { self.int() };
+            let layout = SharedLayout { rows: self.int(), cols, panel, pitch: self.int(), swizzle };
             let owner = if self.coin() { Owner::Cta } else { Owner::Cluster };
             let offset = self.coin().then(|| self.int());
             let (dtype, stages) = (self.pick(&DType::ALL), self.int());
@@ -337,7 +339,14 @@ impl Generator {
             }
             29 => {
                 let (ring, n) = (self.ring(), self.int());
-                let ops = [Op::Release(v), Op::Drain(ring), Op::InitRing(ring), Op::Barrier, Op::CopyWait(n)];
+                let ops = [
+                    Op::Release(v),
+                    Op::Drain(ring),
+                    Op::InitRing(ring),
+                    Op::Barrier,
+                    Op::CopyWait(n),
+                    Op::StoreWait(n),
+                ];
                 ops[self.below(ops.len())].clone()
             }
             30 if self.coin() => Op::Fence(self.pick(&FenceKind::ALL)),

@@ -33,12 +33,12 @@ pub enum Order {
     Groups(u32),
 }
 
-/// Who copies the tiles that products read from global to shared memory.
+/// Who moves tiles: those that products read from global to shared memory, or those that are stored from there to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Copies {
-    /// The threads of the CTA, a chunk of at most 16 bytes each at a time.
+    /// The threads of the CTA, at most 16 bytes each at a time.
     Threads,
-    /// The tensor copy engine, where the target has one and the tensor fits it. Other tensors are copied by threads.
+    /// The tensor copy engine, where the target has one and the tensor fits it. Threads move the tiles of other tensors.
     Engine,
 }
 
@@ -56,7 +56,7 @@ pub enum Setting {
     WarpGrid(Option<WarpGrid>),
     /// An order of programs.
     Order(Option<Order>),
-    /// Who copies.
+    /// Who copies, or who stores.
     Copies(Option<Copies>),
 }
 
@@ -126,7 +126,7 @@ pub struct ScheduleKey {
 }
 
 /// Every key, in the order of the canonical text of a config.
-pub const SCHEDULE: [ScheduleKey; 6] = [
+pub const SCHEDULE: [ScheduleKey; 7] = [
     ScheduleKey { name: "stages", values: Values::Number(Some(8)) },
     // A CTA has at most 1024 threads on every GPU.
     ScheduleKey { name: "warps", values: Values::Number(Some(32)) },
@@ -134,6 +134,7 @@ pub const SCHEDULE: [ScheduleKey; 6] = [
     ScheduleKey { name: "warp_grid", values: Values::WarpGrid },
     ScheduleKey { name: "order", values: Values::Order },
     ScheduleKey { name: "copies", values: Values::Copies },
+    ScheduleKey { name: "stores", values: Values::Copies },
 ];
 
 impl ScheduleKey {
@@ -222,6 +223,8 @@ mod tests {
             ("copies", "threads"),
             ("copies", "engine"),
             ("copies", "auto"),
+            ("stores", "engine"),
+            ("stores", "auto"),
         ] {
             let key = ScheduleKey::named(key).unwrap();
             let read = key.read(text).unwrap();

@@ -202,6 +202,9 @@ impl CompulsoryCounter<'_> {
                 }
                 Op::Once(body) => steps.extend(self.block(*body, around)),
                 Op::LoadGlobal { param, slices, .. } => steps.push(self.access(*param, slices, false, None)),
+                Op::Copy { atom, param, slices, .. } if atom.is_store() => {
+                    steps.push(self.access(*param, slices, true, None));
+                }
                 Op::Copy { param, slices, to, .. } => {
                     steps.push(self.access(*param, slices, false, Some(to.buffer)));
                 }

@@ -297,7 +297,7 @@ impl WorkWalk<'_> {
                 Op::Wait(ring, _) if k.rings[*ring].filled_by == Mover::Engine => {
                     part.fixed.latency_waits += self.latency_wait();
                 }
-                Op::CopyWait(_) => part.fixed.latency_waits += self.latency_wait(),
+                Op::CopyWait(_) | Op::StoreWait(_) => part.fixed.latency_waits += self.latency_wait(),
                 gpu_ops!(global) => self.global(inst, ahead, &mut part),
                 Op::Programs(_) | Op::Yield(_) | Op::Fence(_) => part.fixed += self.inst(inst),
                 gpu_ops!(sources elementwise views fragments shared products rings) => part.fixed += self.inst(inst),
@@ -370,6 +370,12 @@ impl WorkWalk<'_> {
                 let amount = self.global_bytes(*param, slices);
                 let [sectors, lines] = [sector_share, line_share].map(|share| share(k, *param, slices) - 1.0);
                 let each = OfByte { global: 1.0, sectors, lines, ..OfByte::default() };
+                part.rest.push(Item::Bytes { amount, each, moved: Moved::Written });
+            }
+            Op::Copy { atom, param, slices, .. } if atom.is_store() => {
+                let amount = self.global_bytes(*param, slices);
+                let [sectors, lines] = [sector_share, line_share].map(|share| share(k, *param, slices) - 1.0);
+                let each = OfByte { global: 1.0, shared: 1.0, sectors, lines, ..OfByte::default() };
                 part.rest.push(Item::Bytes { amount, each, moved: Moved::Written });
             }
             Op::Copy { atom, param, slices, to } => {

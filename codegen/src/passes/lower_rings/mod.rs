@@ -1,8 +1,8 @@
 //! `lower_rings`: iterations of rings become slots.
 //!
 //! Needs: rings by iteration number. Establishes: every `acquire` and `wait` names a slot, a number below the ring's stages, and
-//! of a ring that the copy engine fills the phase too. Never: moves anything but the filling of such a ring, which one thread does.
-//! Refuses: nothing. Constructs: removes numbered; adds cursors.
+//! of a ring that the copy engine fills the phase too. One thread fills such a ring, and starts the engine's stores. Never: moves
+//! anything else. Refuses: nothing. Constructs: removes numbered; adds cursors.
 //!
 //! The slot of an iteration is its number modulo the stages. In a loop whose iterations are numbered from its first one,
 //! a cursor goes round instead: the loop carries it, and each iteration takes the next slot. The cursors of rings that the
@@ -23,6 +23,7 @@
 mod engine;
 mod numbers;
 mod scalars;
+mod stores;
 
 use crate::context::Cx;
 use crate::error::CompileError;
@@ -38,6 +39,9 @@ pub fn lower_rings(k: &mut Kernel, _: &mut Cx<'_>) -> Result<(), CompileError> {
     let of_engine: Vec<Ring> = k.rings.keys().filter(|&r| k.rings[r].filled_by == Mover::Engine).collect();
     for ring in of_engine {
         engine::lower_ring(k, ring)?;
+    }
+    if k.rings.values().any(|r| r.read_by == Mover::Engine) {
+        stores::start_once(k);
     }
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
     for body in bodies {

@@ -1,10 +1,11 @@
 //! Notes on the decisions of the pass: products, loads, tiles in shared memory, functions.
 
 use super::Lower;
-use crate::analysis::{Home, Path, StagingReason, Verdict};
+use crate::analysis::{Home, Path, StagingReason, StorePath, Verdict};
 use crate::arch::Capability;
 use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
+use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
 use atlas_dsl::{Inst, Op};
 use std::collections::HashSet;
@@ -32,6 +33,7 @@ impl Lower<'_> {
             match self.tile.insts[inst] {
                 Op::Dot { .. } => self.note_product(inst, notes),
                 Op::Load { .. } => self.note_load(inst, notes),
+                Op::Store { .. } => self.note_store(inst, notes),
                 _ => {}
             }
         }
@@ -123,6 +125,21 @@ impl Lower<'_> {
                 Home::Copied(StagingReason::Transposed) => ("staged", "it is used transposed"),
                 Home::Stored => ("to registers, then stored", "the kernel writes the tensor too"),
                 _ => ("to registers", "nothing reads it in shared memory"),
+            };
+            (how.to_owned(), because.to_owned())
+        });
+    }
+
+    /// The path of a store, where the engine was asked for.
+    fn note_store(&self, store: Inst, notes: &mut Notes) {
+        let Op::Store { param, .. } = self.tile.insts[store] else { return };
+        if self.schedule.stores != Some(Copies::Engine) {
+            return;
+        }
+        notes.push(format!("store {}", self.tile.params[param].name), self.tile.locs[store], || {
+            let (how, because) = match self.paths.of_store(store) {
+                Some(StorePath::Threads(why)) => ("by threads", why.text()),
+                Some(StorePath::Engine) | None => ("by the copy engine", "it takes the tile from shared memory"),
             };
             (how.to_owned(), because.to_owned())
         });

@@ -4,14 +4,15 @@
 //! shared buffer; each copy goes into a ring of one stage and is waited for directly after it; neutral elements are refilled
 //! before contractions. Never: runs anything ahead, places buffers or inserts barriers. Refuses: a schedule that no GPU runs,
 //! an operation without an instruction, a tile that is too large for any CTA. Constructs: removes nothing; adds programs,
-//! engine, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies.
+//! engine, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies, engine-stores.
 //!
 //! Each tile is computed as a whole, at its place in Tile IR. Values that only a store uses, and that can be computed in any
-//! layout, are computed at the store.
+//! layout, are computed at the store. A store by the copy engine acquires a stage, which threads write and the engine reads.
 
 mod carried;
 mod decisions;
 mod dots;
+mod engine_stores;
 mod loops;
 mod memory;
 mod stores;
@@ -94,6 +95,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         lower.fragments.insert(axis.coord, coord);
     }
     lower.block(tile.body)?;
+    lower.drain_stores();
     refuse_large_buffers(&lower.k, machine)?;
     lower.note_decisions(cx.notes);
     Ok(lower.k)

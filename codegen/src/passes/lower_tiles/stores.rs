@@ -1,7 +1,7 @@
 //! Stores to global memory, and the values that are computed in a layout that suits them.
 
 use super::Lower;
-use crate::analysis::{Home, contiguous_run};
+use crate::analysis::{Home, StorePath, contiguous_run};
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, access_elements};
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -20,6 +20,10 @@ impl Lower<'_> {
         let has_no_layout = matches!(self.placement.home(value), Home::Carried | Home::Copied(_) | Home::Anywhere);
         let own = if has_no_layout || self.of_stores[value] { blocked.clone() } else { self.layout_of(value)? };
         let fragment = self.fragment(value, &own)?;
+        if self.paths.of_store(inst) == Some(StorePath::Engine) {
+            let value = self.zero_for_store(inst, fragment)?;
+            return self.store_by_engine(param, &slices, value);
+        }
         let scattered = ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
         let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
         let value = self.zero_for_store(inst, fragment)?;

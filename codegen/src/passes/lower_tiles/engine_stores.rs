@@ -1,0 +1,77 @@
+//! Stores by the copy engine, from a stage in shared memory.
+
+use super::Lower;
+use crate::error::CompileError;
+use crate::gpu::{
+    At, BufferData, CopyAtom, Mover, Op as GpuOp, Owner, Ring, RingData, SharedRef, Slice, TensorMap, Type, Value,
+};
+use crate::layout::SharedLayout;
+use crate::layout::tensor_map::{MapAxis, TensorMapData};
+use atlas_dsl::{DType, Param};
+
+impl Lower<'_> {
+    /// Puts a tile into shared memory and has the engine store it from there, panel by panel.
+    pub(super) fn store_by_engine(&mut self, param: Param, slices: &[Slice], value: Value) -> Result<(), CompileError> {
+        let (dtype, fragment) = self.k.tile(value);
+        let layout = SharedLayout::for_engine_stores(&fragment.shape, dtype.bytes());
+        let boxes = layout.and_then(|layout| Some((layout, layout.engine_box(dtype.bytes())?)));
+        let Some((layout, panel)) = boxes else {
+            return Err(CompileError::bug("a store by the copy engine of a tile that it does not take"));
+        };
+        let ring = self.ring_of_stores(param, dtype, layout);
+        let buffer = self.k.rings[ring].buffers[0];
+        let first = self.int(0);
+        let token = self.push(GpuOp::Acquire(ring, At::Iteration(first)), vec![Type::Token(ring)])[0];
+        let stage = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };
+        self.push_effect(GpuOp::StoreShared { to: stage, value });
+        for col in (0..layout.cols).step_by(panel.cols as usize) {
+            let slices = columns(slices, col, panel.cols);
+            let atom = CopyAtom::TmaStore(self.map_of(param, &slices, panel.span));
+            self.push_effect(GpuOp::Copy { atom, param, slices, to: stage.further(0, col) });
+        }
+        self.push_effect(GpuOp::Commit(ring, Some(token)));
+        Ok(())
+    }
+
+    /// Waits at the end of the kernel until all stores of the engine are done.
+    pub(super) fn drain_stores(&mut self) {
+        let of_stores: Vec<Ring> = self.k.rings.keys().filter(|&r| self.k.rings[r].read_by == Mover::Engine).collect();
+        for ring in of_stores {
+            self.push_effect(GpuOp::Drain(ring));
+        }
+    }
+
+    /// The ring whose stage stored tiles of a type pass through. Tiles of one layout share it, one after the other.
+    fn ring_of_stores(&mut self, param: Param, dtype: DType, layout: SharedLayout) -> Ring {
+        let is_alike = |data: &RingData| {
+            let buffer = &self.k.buffers[data.buffers[0]];
+            data.read_by == Mover::Engine && (buffer.dtype, buffer.layout) == (dtype, layout)
+        };
+        if let Some((ring, _)) = self.k.rings.iter().find(|(_, data)| is_alike(data)) {
+            return ring;
+        }
+        let name = self.k.params[param].name.clone();
+        let data = BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None };
+        let buffer = self.k.buffers.push(data);
+        self.k.rings.push(RingData { read_by: Mover::Engine, ..RingData::of_threads(vec![buffer]) })
+    }
+
+    /// The map of a tensor whose box these slices select. Boxes of one size share it.
+    fn map_of(&mut self, param: Param, slices: &[Slice], span: u32) -> TensorMap {
+        let axis = |(axis, slice): (usize, &Slice)| MapAxis { axis: axis as u8, size: slice.len().unwrap_or(1) };
+        let map = TensorMapData { param, axes: slices.iter().enumerate().map(axis).rev().collect(), span };
+        match self.k.maps.iter().find(|(_, made)| **made == map) {
+            Some((made, _)) => made,
+            None => self.k.maps.push(map),
+        }
+    }
+}
+
+/// Columns of a tile: a part of its last axis.
+fn columns(slices: &[Slice], first: u32, len: u32) -> Vec<Slice> {
+    let mut part = slices.to_vec();
+    if let Some(last) = part.last_mut() {
+        *last = last.part(first, len);
+    }
+    part
+}
