@@ -106,6 +106,7 @@ impl SharedLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn tiles_of_one_span_have_a_descriptor() {
@@ -131,6 +132,17 @@ mod tests {
         assert_eq!(boxes(&[640], 2), Some((128, 0)));
         // Rows of 16 bytes, too many rows, and a row that no boxes of 128 bytes divide.
         assert_eq!((boxes(&[128, 8], 2), boxes(&[512, 64], 2), boxes(&[40], 2)), (None, None, None));
+    }
+
+    #[test]
+    fn eight_rows_of_a_stored_tile_are_on_different_banks() {
+        for (cols, bytes) in [(64, 2), (96, 2), (16, 2), (128, 4), (8, 4)] {
+            let layout = SharedLayout::for_engine_stores(&[32, cols], bytes).unwrap();
+            for (row, col) in [(0, 0), (8, 0), (24, cols - 16 / bytes)] {
+                let groups: BTreeSet<u32> = (0..8).map(|r| layout.offset(row + r, col, bytes) / 16 % 8).collect();
+                assert_eq!(groups.len(), 8, "{layout}");
+            }
+        }
     }
 
     #[test]
