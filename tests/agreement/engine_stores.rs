@@ -1,8 +1,8 @@
 //! Tiles that the copy engine stores: of each type, width and rank, past the ends of tensors, in loops and beside other ones.
 
-use super::{Given, agrees_on_hopper, output, random};
+use super::{Given, agrees_on_hopper, input, output, random};
 use atlas::prelude::*;
-use atlas_dsl::DType::{Bf16, F16, F32};
+use atlas_dsl::DType::{Bf16, F16, F32, F64, I32};
 use atlas_runtime::Arg;
 
 atlas_kernel! {
@@ -91,6 +91,55 @@ atlas_kernel! {
     {
         for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
             store(y[m, n], load(y[m, n]) * 0.5);
+        }
+    }
+
+    /// A product in each iteration of a loop: the stage stands beside the loop's ring.
+    kernel product_in_a_loop<T: Float>(a: &Tensor<T, [G, M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<T, [M, G, N]>)
+    tune { stages: [3, 2], warps: [4, 8], copies: [engine, threads], stores: [engine] }
+    {
+        for (m, n) in grid(tiles(M, 128), tiles(N, 64)) {
+            for g in 0..size(G) {
+                let mut acc = zeros::<f32>([128, 64]);
+                for k in pipeline(tiles(K, 64)) {
+                    acc += dot(load(a[g, m, k]), load(b[n, k]).t());
+                }
+                store(y[m, g, n], acc.cast::<T>());
+            }
+        }
+    }
+
+    /// A tile that a loop carries in shared memory, then whole rows.
+    kernel carried<T: Float>(x: &Tensor<T, [B, D, D]>, y: &mut Tensor<T, [B, D, D]>)
+    tune { warps: [4, 8], stores: [engine] }
+    {
+        for b in grid(B) {
+            let mut state = load(x[b, .., ..]);
+            for _i in 0..3 {
+                let gram = dot(state, state.t());
+                state = (dot(gram.cast::<T>(), state) * 0.01).cast::<T>() + state;
+            }
+            store(y[b, .., ..], state);
+        }
+    }
+
+    /// Numbers of other types.
+    kernel counted(x: &Tensor<i32, [M, N]>, z: &Tensor<f64, [M, N]>, y: &mut Tensor<i32, [M, N]>, w: &mut Tensor<f64, [M, N]>)
+    tune { warps: [4, 1], stores: [engine] }
+    {
+        for (m, n) in grid(tiles(M, 32), tiles(N, 32)) {
+            store(y[m, n], load(x[m, n]) + 3);
+            store(w[m, n], load(z[m, n]) * 2.0);
+        }
+    }
+
+    /// Rows of matrices, whole.
+    kernel whole_rows<T: Float>(x: &Tensor<T, [M, D]>, y: &mut Tensor<T, [M, D]>)
+    tune { BM: [1, 32, 5], warps: [4, 1], stores: [engine] }
+    {
+        for m in grid(tiles(M, BM)) {
+            let t = load(x[m, ..]).cast::<f32>();
+            store(y[m, ..], (t / (sum(t * t, axis = 1) + 1.0)).cast::<T>());
         }
     }
 
@@ -218,6 +267,39 @@ fn the_engine_stores_rows() {
     for dtype in [F32, Bf16] {
         for n in [1024, 1000, 4096, 8] {
             agrees_on_hopper(&row, &[random(dtype, &[n]), output(dtype, &[n])], 1e-2);
+        }
+    }
+}
+
+#[test]
+fn a_stage_stands_beside_a_ring_in_a_loop() {
+    for (g, k) in [(3, 200), (1, 64), (2, 0), (0, 64)] {
+        let given = [random(Bf16, &[g, 130, k]), random(Bf16, &[72, k]), output(Bf16, &[130, g, 72])];
+        agrees_on_hopper(&product_in_a_loop, &given, 2e-2);
+    }
+}
+
+#[test]
+fn the_engine_stores_what_a_loop_carried() {
+    for dtype in [Bf16, F16] {
+        agrees_on_hopper(&carried, &[random(dtype, &[2, 64, 64]), output(dtype, &[2, 64, 64])], 4e-2);
+    }
+}
+
+#[test]
+fn the_engine_stores_numbers_of_other_types() {
+    for (m, n) in [(40, 72), (32, 32), (1, 4)] {
+        let whole = input(I32, &[m, n], |i| (i % 1000) as f64 - 500.0);
+        let given = [whole, random(F64, &[m, n]), output(I32, &[m, n]), output(F64, &[m, n])];
+        agrees_on_hopper(&counted, &given, 1e-6);
+    }
+}
+
+#[test]
+fn the_engine_stores_whole_rows() {
+    for (dtype, d) in [(F32, 1024), (Bf16, 192), (Bf16, 2048), (F16, 200), (F32, 24)] {
+        for m in [1, 33] {
+            agrees_on_hopper(&whole_rows, &[random(dtype, &[m, d]), output(dtype, &[m, d])], 1e-2);
         }
     }
 }

@@ -25,8 +25,9 @@ use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::Slice;
 use atlas_dsl::{Inst, Kernel, Op, Param, Schedule, Value};
 
-/// The fewest bytes of a tile that the engine stores: fewer are stored before its copy has begun.
+/// The fewest bytes of a tile that the engine stores, and of each of its boxes: threads store fewer before a copy has begun.
 const LEAST_BYTES: u64 = 2048;
+const LEAST_BOX_BYTES: u32 = 512;
 
 /// Who stores a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub enum WhyDirect {
     Rank,
     /// No panels make up the tile.
     Layout,
-    /// The tile has few bytes.
+    /// The tile has few bytes, or consists of many small boxes.
     Small,
     /// The kernel has as many tensor maps already as its parameters have room for.
     Maps,
@@ -74,7 +75,7 @@ impl WhyDirect {
             WhyDirect::Start => "its box may begin off a multiple of 16 bytes",
             WhyDirect::Rank => "the engine stores tiles of one or two axes, of tensors of at most five",
             WhyDirect::Layout => "its rows are no multiple of 32 bytes, or more than 256",
-            WhyDirect::Small => "it has less than 2048 bytes",
+            WhyDirect::Small => "it has less than 2048 bytes, or boxes of less than 512",
             WhyDirect::Maps => "the kernel has no room for more tensor maps",
         }
     }
@@ -100,6 +101,10 @@ pub(super) fn why_direct(
         Some(Slice::At(_) | Slice::Span { .. }) | None => false,
     };
     let elements: u64 = shape.iter().map(|&n| u64::from(n)).product();
+    let layout = SharedLayout::for_engine_stores(shape, bytes);
+    let box_bytes = layout.and_then(|l| Some(l.rows * l.engine_box(bytes)?.cols * bytes));
+    let is_large =
+        elements * u64::from(bytes) >= LEAST_BYTES && box_bytes.is_some_and(|bytes| bytes >= LEAST_BOX_BYTES);
     let checks = [
         (target.has(Capability::Tma), WhyDirect::Target),
         (schedule.stores == Some(Copies::Engine), WhyDirect::Config),
@@ -108,8 +113,8 @@ pub(super) fn why_direct(
         (takes_strides(strides, *align, bytes), WhyDirect::Strides),
         (begins_at_chunk, WhyDirect::Start),
         ((1..=2).contains(&shape.len()) && slices.len() <= MOST_AXES, WhyDirect::Rank),
-        (SharedLayout::for_engine_stores(shape, bytes).is_some(), WhyDirect::Layout),
-        (elements * u64::from(bytes) >= LEAST_BYTES, WhyDirect::Small),
+        (layout.is_some(), WhyDirect::Layout),
+        (is_large, WhyDirect::Small),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }

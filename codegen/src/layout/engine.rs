@@ -56,15 +56,15 @@ impl SharedLayout {
     /// buffer of its own.
     pub fn for_engine_stores(shape: &[u32], element_bytes: u32) -> Option<SharedLayout> {
         match *shape {
+            [cols] | [1, cols] => {
+                let layout = SharedLayout::plain(1, cols, element_bytes);
+                layout.engine_box(element_bytes).map(|_| layout)
+            }
             [rows, cols] => {
                 let pitch = [128, 64, 32].into_iter().find(|span| (cols * element_bytes).is_multiple_of(*span))?;
                 let swizzle = Swizzle { bits: (pitch / 16).ilog2(), base: 4, shift: 3 };
                 let layout = SharedLayout { rows, cols, panel: pitch / element_bytes, pitch, swizzle };
                 (rows <= MOST_BOX).then_some(layout)
-            }
-            [cols] => {
-                let layout = SharedLayout::plain(1, cols, element_bytes);
-                layout.engine_box(element_bytes).map(|_| layout)
             }
             _ => None,
         }
@@ -106,6 +106,7 @@ impl SharedLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn tiles_of_one_span_have_a_descriptor() {
@@ -127,10 +128,21 @@ mod tests {
         assert_eq!(boxes(&[128, 96], 2), Some((32, 64)));
         assert_eq!(boxes(&[256, 48], 4), Some((16, 64)));
         assert_eq!(boxes(&[4, 8], 4), Some((8, 32)));
-        assert_eq!(boxes(&[1024], 4), Some((256, 0)));
+        assert_eq!((boxes(&[1024], 4), boxes(&[1, 1024], 4)), (Some((256, 0)), Some((256, 0))));
         assert_eq!(boxes(&[640], 2), Some((128, 0)));
         // Rows of 16 bytes, too many rows, and a row that no boxes of 128 bytes divide.
         assert_eq!((boxes(&[128, 8], 2), boxes(&[512, 64], 2), boxes(&[40], 2)), (None, None, None));
+    }
+
+    #[test]
+    fn eight_rows_of_a_stored_tile_are_on_different_banks() {
+        for (cols, bytes) in [(64, 2), (96, 2), (16, 2), (128, 4), (8, 4)] {
+            let layout = SharedLayout::for_engine_stores(&[32, cols], bytes).unwrap();
+            for (row, col) in [(0, 0), (8, 0), (24, cols - 16 / bytes)] {
+                let groups: BTreeSet<u32> = (0..8).map(|r| layout.offset(row + r, col, bytes) / 16 % 8).collect();
+                assert_eq!(groups.len(), 8, "{layout}");
+            }
+        }
     }
 
     #[test]

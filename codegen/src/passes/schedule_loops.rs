@@ -9,7 +9,7 @@
 use super::allocate_shared::refuse_large_buffers;
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{At, Block, Kernel, Op, Ring, Value, ValueDef};
+use crate::gpu::{At, Block, Kernel, Mover, Op, Ring, Value, ValueDef};
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::LoopKind;
 
@@ -27,6 +27,7 @@ pub fn schedule_loops(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErro
             let names: Vec<&str> = ring.buffers.iter().map(|&b| k.buffers[b].name.as_str()).collect();
             let bytes: u32 = ring.buffers.iter().map(|&b| k.buffers[b].layout.bytes()).sum();
             let because = match ring.stages {
+                _ if ring.read_by == Mover::Engine => "the copy engine stores from it",
                 1 => "its loads do not run ahead",
                 _ => "a pipelined loop; the config",
             };

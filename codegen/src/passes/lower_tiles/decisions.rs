@@ -139,7 +139,7 @@ impl Lower<'_> {
         notes.push(format!("store {}", self.tile.params[param].name), self.tile.locs[store], || {
             let (how, because) = match self.paths.of_store(store) {
                 Some(StorePath::Threads(why)) => ("by threads", why.text()),
-                Some(StorePath::Engine) | None => ("by the copy engine", "it takes the tile from shared memory"),
+                Some(StorePath::Engine) | None => ("by the copy engine", "its tile and its tensor fit it"),
             };
             (how.to_owned(), because.to_owned())
         });
