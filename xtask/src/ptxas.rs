@@ -105,9 +105,10 @@ pub(crate) struct Report {
 }
 
 /// Assembles a PTX file for an arch.
-pub(crate) fn assemble(ptxas: &Path, ptx: &Path, arch: &str) -> Result<Report> {
+pub(crate) fn assemble(ptxas: &Path, ptx: &Path, arch: &str, cubin: Option<&Path>) -> Result<Report> {
     let out = Command::new(ptxas)
-        .args(["-v", &format!("-arch={arch}"), "-o", "/dev/null"])
+        .args(["-v", &format!("-arch={arch}"), "-o"])
+        .arg(cubin.unwrap_or(Path::new("/dev/null")))
         .arg(ptx)
         .output()
         .with_context(|| format!("cannot start {}", ptxas.display()))?;

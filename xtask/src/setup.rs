@@ -11,7 +11,7 @@ use std::process::Command;
 /// The arguments of the task.
 #[derive(clap::Args, Default)]
 pub(crate) struct SetupArgs {
-    /// Also fetch cuobjdump and nvdisasm, to look at machine code. Nothing here needs them.
+    /// Also fetch cuobjdump, to look at machine code, and nvdisasm, which `validate` fetches too.
     #[arg(long)]
     sass: bool,
 }
@@ -127,7 +127,7 @@ fn apt_get(packages: &[&str]) -> Result<()> {
 }
 
 /// Downloads a wheel from the Python package index and unpacks it under `.tools`.
-fn fetch(root: &Path, tool: &Tool) -> Result<PathBuf> {
+pub(crate) fn fetch(root: &Path, tool: &Tool) -> Result<PathBuf> {
     if let Some(path) = tool.find(root) {
         return Ok(path);
     }

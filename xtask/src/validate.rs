@@ -1,11 +1,11 @@
 //! `cargo xtask validate`: assembles every shipped kernel with ptxas, and compares the resources with the committed
 //! table.
 //!
-//! Spills and serialisation advice always fail. The table may only improve: more registers, stack or shared memory than
+//! Spills and serialisation advice always fail, and so does what [`sass`] finds in machine code for Hopper. The table may only improve: more registers, stack or shared memory than
 //! recorded is a failure, and so is an outdated table.
 
 use crate::resources::{Key, Row, Table, Verdict};
-use crate::{command, ptxas, setup};
+use crate::{command, ptxas, sass, setup};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,11 @@ struct Job {
 /// Compiles, assembles and compares.
 pub(crate) fn run(root: &Path, args: &ValidateArgs) -> Result<()> {
     let assembler = setup::ptxas(root)?;
+    let nvdisasm = setup::fetch(root, &ptxas::Tool::NVDISASM);
+    if let Err(e) = &nvdisasm {
+        println!("validate: machine code is not read, for nvdisasm is not available: {e:#}");
+    }
+    let tools = Tools { assembler, nvdisasm: nvdisasm.ok() };
     let folder = match &args.ptx {
         Some(dir) => dir.clone(),
         None => {
@@ -63,7 +68,7 @@ pub(crate) fn run(root: &Path, args: &ValidateArgs) -> Result<()> {
         }
         jobs.extend(of_arch);
     }
-    let (rows, mut failures) = assemble(&assembler, &jobs);
+    let (rows, mut failures) = assemble(&tools, &jobs);
     println!("validate: {} kernels assembled with ptxas {}", rows.len(), ptxas::Tool::PTXAS.version);
     let found = Table::new(rows);
     let path = root.join(TABLE);
@@ -169,8 +174,31 @@ fn with(jobs: Vec<Job>, instruction: &str) -> Result<Vec<Job>> {
     Ok(with)
 }
 
+/// NVIDIA's tools.
+struct Tools {
+    assembler: PathBuf,
+    /// `None` where it could not be fetched.
+    nvdisasm: Option<PathBuf>,
+}
+
+impl Tools {
+    /// Assembles a kernel: its row, and its faults.
+    fn check(&self, job: &Job) -> Result<(Row, Vec<String>)> {
+        let cubin = job.path.with_extension("cubin");
+        let reader = self.nvdisasm.as_ref().filter(|_| job.key.arch == HOPPER);
+        let report = ptxas::assemble(&self.assembler, &job.path, &job.key.arch, reader.map(|_| cubin.as_path()))?;
+        let mut faults = faults(&job.key, &report);
+        if let Some(nvdisasm) = reader {
+            let between = sass::faults(nvdisasm, &cubin)?;
+            faults.extend(between.iter().map(|i| format!("{}: {i} between products of warpgroups", job.key)));
+            std::fs::remove_file(&cubin).with_context(|| format!("cannot remove {}", cubin.display()))?;
+        }
+        Ok((Row::new(job.key.clone(), &report, job.dynamic_shared), faults))
+    }
+}
+
 /// Assembles on every core: the rows, and what failed.
-fn assemble(assembler: &Path, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
+fn assemble(tools: &Tools, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done = Mutex::new((Vec::new(), Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
@@ -178,12 +206,12 @@ fn assemble(assembler: &Path, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let report = ptxas::assemble(assembler, &job.path, &job.key.arch);
+                    let checked = tools.check(job);
                     let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    match report {
-                        Ok(report) => {
-                            done.1.extend(faults(&job.key, &report));
-                            done.0.push(Row::new(job.key.clone(), &report, job.dynamic_shared));
+                    match checked {
+                        Ok((row, faults)) => {
+                            done.0.push(row);
+                            done.1.extend(faults);
                         }
                         Err(e) => done.1.push(format!("{}: {e:#}", job.key)),
                     }
