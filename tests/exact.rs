@@ -182,7 +182,7 @@ fn disagreements(
     let mut wrong = Vec::new();
     for (stages, warps) in [(1, 4), (2, 1), (2, 4), (3, 2), (4, 8)] {
         for (arch, copies) in product_targets(kernel).into_iter().flat_map(by_threads_and_engine) {
-            let schedule = Schedule { stages, warps, copies, ..Schedule::default() };
+            let schedule = Schedule { stages, warps, copies, stores: copies, ..Schedule::default() };
             let Some(image) = compiled.image(&text, kernel, schedule, arch) else { continue };
             *ran += 1;
             let at = format!("{name} {sizes:?} {arch} {schedule}");

@@ -107,6 +107,9 @@ fn file_config(problem: &ProblemArgs) -> Result<Config> {
     if problem.dims.is_some() {
         bail!("--dims does not apply to a .tile file: its dims are written in it");
     }
+    if problem.dtype.is_some() {
+        bail!("--dtype does not apply to a .tile file: its element types are written in it");
+    }
     let config: Config =
         problem.config.as_deref().unwrap_or("").parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
     if let Some(key) = config.tile.keys().next() {

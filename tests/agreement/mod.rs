@@ -30,6 +30,7 @@ mod scales;
 mod signed_zeros;
 mod starts;
 mod sums;
+mod tile_numbers;
 mod wrong_code;
 
 use crate::command::folder;

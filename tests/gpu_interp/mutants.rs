@@ -76,7 +76,7 @@ impl Subject {
 
     fn schedule(&self) -> Schedule {
         let (stages, warps) = self.schedule;
-        Schedule { stages, warps, copies: self.copies, ..Schedule::default() }
+        Schedule { stages, warps, copies: self.copies, stores: self.copies, ..Schedule::default() }
     }
 }
 

@@ -7,7 +7,6 @@ mod demo;
 mod ptxas;
 mod resources;
 mod same_ptx;
-mod sass;
 mod setup;
 mod test;
 mod tidy;

@@ -131,7 +131,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<bool> {
     say!(
         "ptxas    {}",
         resources.map_or_else(
-            || "-".to_owned(),
+            || "not asked, because it was not found (`atlas doctor` says where it is looked for)".to_owned(),
             |r| format!(
                 "{} registers, {} bytes spilled, {} bytes of static shared memory",
                 r.registers, r.spills, r.shared

@@ -25,7 +25,7 @@ pub use extents::{Constraint, Extents};
 pub use lowering_decisions::LoweringDecisions;
 pub use order::order;
 pub use paths::{Path, Paths, WhyThreads};
-pub use placement::{Home, Placement, StagingReason};
+pub use placement::{Home, Placement, StagingReason, WhySynchronous};
 pub(crate) use placement::{contiguous_run, is_long_enough, is_place_known};
 pub(crate) use sources::root as placement_root;
 pub use store_paths::{StorePath, WhyDirect};

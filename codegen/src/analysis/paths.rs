@@ -45,7 +45,9 @@ pub enum WhyThreads {
     Target,
     /// The config leaves copies to threads.
     Config,
-    /// Something else than asynchronous products reads the tile.
+    /// A product that is not asynchronous reads the tile.
+    Product,
+    /// Something else than products reads the tile.
     Readers,
     /// The load does not run ahead of a loop's iterations.
     NotAhead,
@@ -57,8 +59,10 @@ pub enum WhyThreads {
     Start,
     /// The tensor has more axes than a map, or the tile another number than two.
     Rank,
-    /// The engine does not write the tile's layout, or not in one box.
+    /// The engine does not write the tile's layout in one box.
     Layout,
+    /// The tile has more rows than a box.
+    Rows,
     /// The kernel has as many tensor maps already as its parameters have room for.
     Maps,
 }
@@ -69,14 +73,16 @@ impl WhyThreads {
         match self {
             WhyThreads::Target => "the target has no copy engine",
             WhyThreads::Config => "the config leaves copies to threads",
-            WhyThreads::Readers => "not only products of warpgroups read it",
-            WhyThreads::NotAhead => "it does not run ahead of a loop",
+            WhyThreads::Product => "its product is no wgmma",
+            WhyThreads::Readers => "not only products read it",
+            WhyThreads::NotAhead => "no pipelined loop of two or more stages loads it",
             WhyThreads::Written => "the kernel writes the tensor",
             WhyThreads::Strides => "address or strides are no multiples of 16 bytes",
             WhyThreads::Start => "its box may begin off a multiple of 16 bytes",
             WhyThreads::Rank => "the engine takes tiles of two axes, of tensors of at most five",
             WhyThreads::Maps => "the kernel has no room for more tensor maps",
-            WhyThreads::Layout => "rows of its tile are no span of 32, 64 or 128 bytes, or more than 256",
+            WhyThreads::Layout => "rows of its tile are no span of 32, 64 or 128 bytes",
+            WhyThreads::Rows => "its tile has more than 256 rows",
         }
     }
 }
@@ -154,20 +160,30 @@ fn why_threads(
         Some(Slice::At(_) | Slice::Span { .. }) | None => false,
     };
     let is_box = layout.engine_span(bytes).is_some()
-        && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last())
-        && layout.rows <= MOST_BOX;
+        && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last());
     let checks = [
         (target.has(Capability::Tma), WhyThreads::Target),
         (schedule.copies != Some(Copies::Threads), WhyThreads::Config),
-        (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Readers),
+        (only_products_read(kernel, uses, v), WhyThreads::Readers),
+        (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Product),
         (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
         (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
         (takes_strides(strides, *align, bytes), WhyThreads::Strides),
         (begins_at_chunk, WhyThreads::Start),
         (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
         (is_box, WhyThreads::Layout),
+        (layout.rows <= MOST_BOX, WhyThreads::Rows),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
+}
+
+/// True if products alone read a tile, transposed or not.
+fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value) -> bool {
+    uses.get(v).iter().all(|u| match kernel.insts[u.inst] {
+        Op::Dot { .. } => true,
+        Op::Transpose(_) => only_products_read(kernel, uses, kernel.results[u.inst][0]),
+        _ => false,
+    })
 }
 
 /// True if asynchronous products alone read a tile, transposed or not.

@@ -74,9 +74,11 @@ impl TensorMapData {
             let (&size, &stride) = (sizes.get(usize::from(a.axis))?, strides.get(usize::from(a.axis))?);
             *extents.sizes.get_mut(n)? = size.max(1);
             if n > 0 {
-                let bytes = u64::try_from(stride).ok()?.checked_mul(u64::from(element_bytes))?;
-                // The stride of an axis of one element is never used.
-                let bytes = if size <= 1 { bytes.next_multiple_of(u64::from(ALIGNMENT)) } else { bytes };
+                // The stride of an axis of one element is never used, but the driver refuses one of 2^40 bytes.
+                let bytes = match size {
+                    0 | 1 => u64::from(ALIGNMENT),
+                    _ => u64::try_from(stride).ok()?.checked_mul(u64::from(element_bytes))?,
+                };
                 if !bytes.is_multiple_of(u64::from(ALIGNMENT)) {
                     return None;
                 }

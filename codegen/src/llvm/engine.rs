@@ -9,7 +9,7 @@
 use super::{Emitter, R, SHARED};
 use crate::error::CompileError;
 use crate::gpu::atom::WARPGROUP;
-use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Op, Ring, SharedRef, Slice, TensorMap, Type, Value};
+use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Type, Value};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{DimSize, ParamKind};
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -54,9 +54,8 @@ impl<'c> Emitter<'c, '_> {
 
     /// Fetches the tensor maps of stores, which are needed at the end, when there is little else to wait for.
     pub(super) fn prefetch_maps_of_stores(&mut self) -> R<()> {
-        let of_store = |op: &Op| match op {
-            Op::Copy { atom: CopyAtom::TmaStore(map), .. } => Some(*map),
-            _ => None,
+        let of_store = |op: &Op| {
+            if let Op::Copy { atom: CopyAtom::TmaStore(map), .. } = op { Some(*map) } else { None }
         };
         let maps: BTreeSet<TensorMap> = self.k.insts.values().filter_map(of_store).collect();
         if maps.is_empty() {
@@ -164,8 +163,7 @@ impl<'c> Emitter<'c, '_> {
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), full.into(), pointer.into()];
         for axis in axes {
             let at = usize::from(axis.axis);
-            let start = self.start(slices[at])?;
-            args.push(self.outside_if_empty(param, at, start)?.into());
+            args.push(self.coordinate(param, at, slices[at])?.into());
         }
         let no = self.cx.bool_type().const_zero();
         args.push(self.cx.i16_type().const_zero().into());
@@ -184,8 +182,7 @@ impl<'c> Emitter<'c, '_> {
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), pointer.into()];
         for axis in axes {
             let at = usize::from(axis.axis);
-            let start = self.start(slices[at])?;
-            args.push(self.outside_if_empty(param, at, start)?.into());
+            args.push(self.coordinate(param, at, slices[at])?.into());
         }
         args.push(self.cx.i64_type().const_zero().into());
         args.push(self.cx.bool_type().const_zero().into());
@@ -203,11 +200,18 @@ impl<'c> Emitter<'c, '_> {
         self.by_first_thread(|e| e.call_void(&name, &[e.i32(i64::from(pending)).into()]))
     }
 
-    /// A coordinate, or one past the end of an axis without elements, which its map has one of: no map has none.
-    fn outside_if_empty(&self, param: Param, axis: usize, start: IntValue<'c>) -> R<IntValue<'c>> {
+    /// Where a box begins along an axis: past its end if the axis has no elements, of which its map has one, for no map has none;
+    /// and if a tile's number counts no tile of the axis, for its product with the size may be anything.
+    fn coordinate(&self, param: Param, axis: usize, slice: Slice) -> R<IntValue<'c>> {
         let ParamKind::Tensor { dims, .. } = &self.k.params[param].kind else {
             return Err(CompileError::bug("a tensor map of a scalar"));
         };
+        let start = self.start(slice)?;
+        if let Slice::Tile { index, size, reach: Reach::Anywhere, .. } = slice {
+            let tiles = self.dim_tiles(dims[axis], size)?;
+            let counts = self.b.build_int_compare(IntPredicate::ULT, self.int(index)?, tiles, "")?;
+            return Ok(self.b.build_select(counts, start, self.i32(OUTSIDE), "")?.into_int_value());
+        }
         if let DimSize::Const(_) = self.k.dims[dims[axis]].size {
             return Ok(start);
         }

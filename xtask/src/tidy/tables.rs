@@ -8,7 +8,7 @@ const OPS: &str = "ops/src/op.rs";
 const FACADE: &str = "src/ops/";
 const TARGETS: &str = "codegen/src/arch/target.rs";
 /// Assembles what ships, for every target whose code later GPUs run too.
-const VALIDATE: &str = "xtask/src/validate.rs";
+const VALIDATE: &str = "xtask/src/validate/mod.rs";
 /// Tells users which targets there are.
 const INSTALL: &str = "docs/src/install.md";
 
@@ -73,10 +73,10 @@ mod tests {
         let rows = "const fn row(sm: u32) {}\nconst ROWS: [Row; 2] = [\nrow(80, false, (7, 1), A),\nrow(90, true, (8, 0), B),\n];";
         let table = ("codegen/src/arch/target.rs", rows);
         let install = ("docs/src/install.md", "`--arch` accepts sm_80, and sm_90a.");
-        let validate = ("xtask/src/validate.rs", "const ARCHES: [&str; 1] = [\"sm_80\"];");
+        let validate = ("xtask/src/validate/mod.rs", "const ARCHES: [&str; 1] = [\"sm_80\"];");
         passes(targets, &[table, install, validate]);
         let unsaid = ("docs/src/install.md", "sm_80 and sm_90");
         fails(targets, &[table, unsaid, validate], "codegen/src/arch/target.rs", "install.md does not name `sm_90a`");
-        fails(targets, &[table, install], "codegen/src/arch/target.rs", "validate.rs does not name `sm_80`");
+        fails(targets, &[table, install], "codegen/src/arch/target.rs", "validate/mod.rs does not name `sm_80`");
     }
 }

@@ -37,62 +37,121 @@ const LEAST_CYCLES: u32 = 128;
 /// asynchronous one before it stores the last, and then has no registers for both.
 const MOST_ACCUMULATORS: u32 = 128;
 
-/// The atom of each product that is made asynchronously; `class_of` gives the class of a value.
+/// Why a product is not made asynchronously.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhySynchronous {
+    /// The target has no asynchronous product of the element type.
+    Atom,
+    /// The CTA does not consist of warpgroups.
+    Warps,
+    /// K is no multiple of an instruction's.
+    Depth,
+    /// No grid of warpgroups divides the tile into whole instructions.
+    Tile,
+    /// The wait would take longer than the product.
+    Short,
+    /// A thread would hold too many accumulators.
+    Accumulators,
+    /// An operand has more or fewer than two axes, or its buffer has no descriptor.
+    Layout(Side),
+    /// An operand runs along M or N, and several warpgroups or several spans share it.
+    Across(Side),
+    /// The right operand is computed, or the kernel writes its tensor.
+    Computed,
+    /// Another product of the same accumulator is synchronous.
+    Tied,
+}
+
+impl WhySynchronous {
+    /// The reason as a sentence without an end.
+    pub const fn text(self) -> &'static str {
+        match self {
+            WhySynchronous::Atom => "the target has no wgmma of this element type",
+            WhySynchronous::Warps => "no wgmma: warps are no multiple of 4",
+            WhySynchronous::Depth => "no wgmma: its depth is no multiple of 16",
+            WhySynchronous::Tile => {
+                "no wgmma: warpgroups do not divide it into multiples of 64 rows and of 16 columns, at most 256"
+            }
+            WhySynchronous::Short => "no wgmma: a warpgroup's part takes tensor cores less than 128 cycles",
+            WhySynchronous::Accumulators => "no wgmma: a thread would hold more than 128 accumulators",
+            WhySynchronous::Layout(Side::Left) => "no wgmma: rows of A's buffer are not 32, 64 or 128 bytes",
+            WhySynchronous::Layout(Side::Right) => "no wgmma: rows of B's buffer are not 32, 64 or 128 bytes",
+            WhySynchronous::Across(Side::Left) => {
+                "no wgmma: A's rows run along M, which takes 4 warps and rows of at most 128 bytes"
+            }
+            WhySynchronous::Across(Side::Right) => {
+                "no wgmma: B's rows run along N, which takes 4 warps and rows of at most 128 bytes"
+            }
+            WhySynchronous::Computed => "no wgmma: B is computed, or the kernel writes its tensor",
+            WhySynchronous::Tied => "no wgmma: another product of its accumulator cannot be one",
+        }
+    }
+}
+
+/// For each product, the atom by which it is made asynchronously or why it is not; `class_of` gives the class of a value.
 pub(super) fn asynchronous_products(
     kernel: &Kernel,
     schedule: &Schedule,
     target: Target,
     class_of: impl Fn(Value) -> usize,
-) -> Vec<(Inst, MmaAtom)> {
+) -> Vec<(Inst, Result<MmaAtom, WhySynchronous>)> {
     let mut found = Vec::new();
     let mut others = BTreeSet::new();
     for (inst, op) in kernel.insts.iter() {
         let Op::Dot { .. } = op else { continue };
         let class = class_of(kernel.results[inst][0]);
-        match atom(kernel, inst, schedule, target) {
-            Some(atom) => found.push((inst, atom, class)),
-            None => _ = others.insert(class),
+        let atom = atom(kernel, inst, schedule, target);
+        if atom.is_err() {
+            others.insert(class);
         }
+        found.push((inst, atom, class));
     }
-    found.retain(|f| !others.contains(&f.2));
-    found.into_iter().map(|(inst, atom, _)| (inst, atom)).collect()
+    let tied = |(inst, atom, class): (Inst, Result<MmaAtom, WhySynchronous>, usize)| {
+        (inst, atom.and_then(|atom| if others.contains(&class) { Err(WhySynchronous::Tied) } else { Ok(atom) }))
+    };
+    found.into_iter().map(tied).collect()
 }
 
 /// The atom of a product, if a warpgroup can make it.
-fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Option<MmaAtom> {
-    let Op::Dot { a, b, .. } = kernel.insts[dot] else { return None };
-    let atom = MmaAtom::select_asynchronous(kernel.ty(a).dtype, target)?;
+fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Result<MmaAtom, WhySynchronous> {
+    let Op::Dot { a, b, .. } = kernel.insts[dot] else { return Err(WhySynchronous::Atom) };
+    let atom = MmaAtom::select_asynchronous(kernel.ty(a).dtype, target).ok_or(WhySynchronous::Atom)?;
     let warps = schedule.warps;
     let (made, depth) = (&kernel.ty(kernel.results[dot][0]).shape, kernel.ty(a).shape[1]);
     let (m, n) = (made[0], made[1]);
-    if !warps.is_multiple_of(WARPGROUP) || !depth.is_multiple_of(atom.row().shape.2) {
-        return None;
-    }
+    let or = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
+    or(warps.is_multiple_of(WARPGROUP), WhySynchronous::Warps)?;
+    or(depth.is_multiple_of(atom.row().shape.2), WhySynchronous::Depth)?;
     let splits = match schedule.warp_grid {
         Some(grid) => vec![Split::Given(grid)],
         None => vec![Split::Rows, Split::Both],
     };
-    let fits = splits.into_iter().all(|split| {
+    for split in splits {
         let grid = atom.warp_grid(m, n, warps, split);
         let (rows, columns) = (m / grid.rows, n / grid.cols);
-        let is_long = cycles(rows, columns, depth) >= LEAST_CYCLES;
-        atom.fits(m, n, grid) && is_long && rows / 16 * (columns / 2) <= MOST_ACCUMULATORS
-    });
-    let answers = [(a, Side::Left), (b, Side::Right)].into_iter().all(|(v, side)| {
+        or(atom.fits(m, n, grid), WhySynchronous::Tile)?;
+        or(cycles(rows, columns, depth) >= LEAST_CYCLES, WhySynchronous::Short)?;
+        or(rows / 16 * (columns / 2) <= MOST_ACCUMULATORS, WhySynchronous::Accumulators)?;
+    }
+    for (v, side) in [(a, Side::Left), (b, Side::Right)] {
         let (root, turned) = root(kernel, v);
         let ty = kernel.ty(root);
+        or(ty.rank() == 2, WhySynchronous::Layout(side))?;
         let layout = SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), true);
         // The rows of `[M, K]` run along K, those of `[K, N]` along N.
         let along_k = (side == Side::Left) != turned;
         let alone = along_k || (warps == WARPGROUP && kernel.ty(v).shape[usize::from(side.outer())] == layout.cols);
+        let has_descriptor = layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some();
+        let why = if along_k { WhySynchronous::Layout(side) } else { WhySynchronous::Across(side) };
+        or(has_descriptor && alone, why)?;
         // What threads store needs a fence and a meeting of all threads before each product.
         let is_copied = match kernel.def_op(root) {
             Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
             _ => side == Side::Left,
         };
-        ty.rank() == 2 && layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some() && alone && is_copied
-    });
-    (fits && answers).then_some(atom)
+        or(is_copied, WhySynchronous::Computed)?;
+    }
+    Ok(atom)
 }
 
 /// True if what a warpgroup issues for a product of an accumulator's layout is worth its wait.

@@ -62,6 +62,7 @@ use splits::splits;
 use std::collections::BTreeSet;
 
 pub(crate) use ahead::is_place_known;
+pub use asynchronous::WhySynchronous;
 pub(crate) use asynchronous::is_long_enough;
 
 /// Why a loaded tile passes through shared memory.
@@ -102,6 +103,8 @@ pub struct Placement {
     products: SecondaryMap<Inst, Option<MmaAtom>>,
     /// Products that read their left operand in shared memory though it may be computed in registers.
     left_in_shared: SecondaryMap<Inst, bool>,
+    /// Why a product is synchronous.
+    synchronous: SecondaryMap<Inst, Option<WhySynchronous>>,
     splits: SecondaryMap<Value, Split>,
     warps: u32,
 }
@@ -172,6 +175,7 @@ impl Placement {
             atoms: SecondaryMap::with_capacity(n),
             products: SecondaryMap::new(),
             left_in_shared: SecondaryMap::new(),
+            synchronous: SecondaryMap::new(),
             splits: SecondaryMap::with_capacity(n),
             warps: schedule.warps,
         };
@@ -284,8 +288,13 @@ impl Placement {
     ) -> Result<(), CompileError> {
         let mut seeds: Vec<(usize, Value, MmaAtom)> = Vec::new();
         for (inst, atom) in asynchronous_products(kernel, schedule, target, |v| tied.class_of[v.index()]) {
-            self.products[inst] = Some(atom);
-            self.left_in_shared[inst] = is_left_invariant(kernel, uses, inst);
+            match atom {
+                Ok(atom) => {
+                    self.products[inst] = Some(atom);
+                    self.left_in_shared[inst] = is_left_invariant(kernel, uses, inst);
+                }
+                Err(why) => self.synchronous[inst] = Some(why),
+            }
         }
         for (inst, op) in kernel.insts.iter() {
             if let Op::Dot { a, precision, .. } = op {
@@ -481,6 +490,11 @@ impl Placement {
     /// The atom of a product. Its result may be tied to that of a product by another atom.
     pub fn product(&self, dot: Inst) -> Option<MmaAtom> {
         self.products[dot]
+    }
+
+    /// Why a product is not asynchronous; `None` for one that is.
+    pub fn why_synchronous(&self, dot: Inst) -> Option<WhySynchronous> {
+        self.synchronous[dot]
     }
 
     /// The atom whose accumulator layout a value has, if it has one.

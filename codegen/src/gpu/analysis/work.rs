@@ -219,10 +219,8 @@ impl WorkFormula {
         let tiles = peak_registers_within(k, registers_of_tiles(k.threads, k.occupancy));
         let others = (tiles / 2 + FEWEST_OTHER_REGISTERS).min(OTHER_REGISTERS);
         // The assembler loads operands of products several steps ahead, as far as there are registers.
-        let loads_operands = |op: &Op| match op {
-            Op::Mma { atom, .. } => atom.is_tensor_core() && !atom.row().asynchronous,
-            _ => false,
-        };
+        let loads_operands =
+            |op: &Op| matches!(op, Op::Mma { atom, .. } if atom.is_tensor_core() && !atom.row().asynchronous);
         let products = k.insts.values().any(loads_operands);
         let ahead = if products { (tiles / 2).min(MOST_REGISTERS.saturating_sub(tiles + others)) } else { 0 };
         let wanted = tiles + others + ahead;

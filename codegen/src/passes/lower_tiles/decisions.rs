@@ -3,6 +3,7 @@
 use super::Lower;
 use crate::analysis::{Home, Path, StagingReason, StorePath, Verdict};
 use crate::arch::Capability;
+use crate::gpu::atom::MmaAtom;
 use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::config::Copies;
@@ -99,7 +100,13 @@ impl Lower<'_> {
             };
             let pinned = if self.schedule.warp_grid.is_some() { " (the config)" } else { "" };
             let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}{pinned}, A from {left}", atom.row().name);
-            (what, format!("{} operands on {}; {why}", self.tile.ty(a).dtype, self.k.target))
+            let dtype = self.tile.ty(a).dtype;
+            let synchronous = self.placement.why_synchronous(dot);
+            let because = match synchronous.filter(|_| MmaAtom::select_asynchronous(dtype, self.k.target).is_some()) {
+                Some(why) => why.text().to_owned(),
+                None => format!("{dtype} operands on {}; {why}", self.k.target),
+            };
+            (what, because)
         });
     }
 
@@ -115,7 +122,11 @@ impl Lower<'_> {
             let (how, because) = match home {
                 Home::Copied(StagingReason::Operand) => match self.paths.get(load) {
                     Some(Path::Engine) => ("staged by the copy engine", "a product reads it in shared memory"),
-                    Some(Path::Threads(why)) if self.k.target.has(Capability::Tma) => ("staged by threads", why.text()),
+                    Some(Path::Threads(why))
+                        if self.k.target.has(Capability::Tma) || self.schedule.copies == Some(Copies::Engine) =>
+                    {
+                        ("staged by threads", why.text())
+                    }
                     _ => ("staged", "a product reads it in shared memory"),
                 },
                 Home::Copied(StagingReason::Coalescing) => {

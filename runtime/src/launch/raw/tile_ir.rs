@@ -99,7 +99,11 @@ fn check(kernel: &Kernel, dims: &[u64], args: &[TileArg<'_>]) -> Option<()> {
                 for (&stride, known) in strides.iter().zip(known) {
                     all(match *known {
                         Stride::Const(s) => s == stride,
-                        Stride::Dynamic { divisor } => stride.unsigned_abs().is_multiple_of(divisor.into()),
+                        // A known divisor is a promise of no flipped axis too, as it is in launches.
+                        Stride::Dynamic { divisor: 1 } => true,
+                        Stride::Dynamic { divisor } => {
+                            u64::try_from(stride).is_ok_and(|s| s.is_multiple_of(divisor.into()))
+                        }
                     })?;
                 }
                 let first = offset.checked_mul(dtype.bytes().into())?;

@@ -4,8 +4,10 @@
 //! Spills and serialisation advice always fail, and so does what [`sass`] finds in machine code for Hopper. The table may only improve: more registers, stack or shared memory than
 //! recorded is a failure, and so is an outdated table.
 
+mod sass;
+
 use crate::resources::{Key, Row, Table, Verdict};
-use crate::{command, ptxas, sass, setup};
+use crate::{command, ptxas, setup};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
