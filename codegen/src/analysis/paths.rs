@@ -152,24 +152,19 @@ fn why_threads(
         return Some(WhyThreads::Strides);
     };
     let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
-    let of_chunks = |n: u64| (n * u64::from(bytes)).is_multiple_of(u64::from(ALIGNMENT));
     let layout = SharedLayout::of_tile(shape, bytes, true);
-    let begins_at_chunk = match slices.last() {
-        Some(&Slice::Tile { size, .. }) => of_chunks(size.into()),
-        Some(Slice::Whole) => true,
-        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
-    };
     let is_box = layout.engine_span(bytes).is_some()
         && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last());
+    let is_asynchronous = |dot| placement.product(dot).is_some_and(|atom| atom.row().asynchronous);
     let checks = [
         (target.has(Capability::Tma), WhyThreads::Target),
         (schedule.copies != Some(Copies::Threads), WhyThreads::Config),
-        (only_products_read(kernel, uses, v), WhyThreads::Readers),
-        (only_warpgroups_multiply(kernel, uses, placement, v), WhyThreads::Product),
+        (only_products_read(kernel, uses, v, &|_| true), WhyThreads::Readers),
+        (only_products_read(kernel, uses, v, &is_asynchronous), WhyThreads::Product),
         (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
         (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
         (takes_strides(strides, *align, bytes), WhyThreads::Strides),
-        (begins_at_chunk, WhyThreads::Start),
+        (begins_at_chunk(slices, bytes), WhyThreads::Start),
         (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
         (is_box, WhyThreads::Layout),
         (layout.rows <= MOST_BOX, WhyThreads::Rows),
@@ -177,20 +172,22 @@ fn why_threads(
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 
-/// True if products alone read a tile, transposed or not.
-fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value) -> bool {
-    uses.get(v).iter().all(|u| match kernel.insts[u.inst] {
-        Op::Dot { .. } => true,
-        Op::Transpose(_) => only_products_read(kernel, uses, kernel.results[u.inst][0]),
-        _ => false,
-    })
+/// True if a box whose last slice is this one begins at a multiple of [`ALIGNMENT`] bytes along the last axis.
+pub(super) fn begins_at_chunk(slices: &[Slice], element_bytes: u32) -> bool {
+    match slices.last() {
+        Some(&Slice::Tile { size, .. }) => {
+            (u64::from(size) * u64::from(element_bytes)).is_multiple_of(u64::from(ALIGNMENT))
+        }
+        Some(Slice::Whole) => true,
+        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
+    }
 }
 
-/// True if asynchronous products alone read a tile, transposed or not.
-fn only_warpgroups_multiply(kernel: &Kernel, uses: &Uses, placement: &Placement, v: Value) -> bool {
+/// True if products of one kind alone read a tile, transposed or not.
+fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value, is_one: &dyn Fn(Inst) -> bool) -> bool {
     uses.get(v).iter().all(|u| match kernel.insts[u.inst] {
-        Op::Dot { .. } => placement.product(u.inst).is_some_and(|atom| atom.row().asynchronous),
-        Op::Transpose(_) => only_warpgroups_multiply(kernel, uses, placement, kernel.results[u.inst][0]),
+        Op::Dot { .. } => is_one(u.inst),
+        Op::Transpose(_) => only_products_read(kernel, uses, kernel.results[u.inst][0], is_one),
         _ => false,
     })
 }

@@ -17,9 +17,10 @@
 //! take: tests/agreement/engine_stores.rs. Rule 446 and 447 of the verifier.
 
 use super::Uses;
+use super::paths::begins_at_chunk;
 use crate::arch::{Capability, Target};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, takes_strides};
+use crate::layout::tensor_map::{MOST_AXES, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::Slice;
@@ -95,11 +96,6 @@ pub(super) fn why_direct(
         return Some(WhyDirect::Strides);
     };
     let (shape, bytes) = (&kernel.ty(value).shape, dtype.bytes());
-    let begins_at_chunk = match slices.last() {
-        Some(&Slice::Tile { size, .. }) => (size * bytes).is_multiple_of(ALIGNMENT),
-        Some(Slice::Whole) => true,
-        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
-    };
     let elements: u64 = shape.iter().map(|&n| u64::from(n)).product();
     let layout = SharedLayout::for_engine_stores(shape, bytes);
     let box_bytes = layout.and_then(|l| Some(l.rows * l.engine_box(bytes)?.cols * bytes));
@@ -111,7 +107,7 @@ pub(super) fn why_direct(
         (is_only_access(kernel, uses, param), WhyDirect::Accessed),
         (iterations_store_apart(kernel, uses, store, slices), WhyDirect::Repeated),
         (takes_strides(strides, *align, bytes), WhyDirect::Strides),
-        (begins_at_chunk, WhyDirect::Start),
+        (begins_at_chunk(slices, bytes), WhyDirect::Start),
         ((1..=2).contains(&shape.len()) && slices.len() <= MOST_AXES, WhyDirect::Rank),
         (layout.is_some(), WhyDirect::Layout),
         (is_large, WhyDirect::Small),

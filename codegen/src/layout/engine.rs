@@ -70,7 +70,7 @@ impl SharedLayout {
         }
     }
 
-    /// The boxes by which the copy engine reads a buffer of elements of so many bytes; `None` if it cannot.
+    /// The boxes by which the copy engine reads a buffer of elements of `element_bytes` bytes; `None` if it cannot.
     pub fn engine_box(&self, element_bytes: u32) -> Option<EngineBox> {
         if let Some(span) = self.panel_span(element_bytes) {
             return (self.rows <= MOST_BOX).then_some(EngineBox { cols: self.panel, span });

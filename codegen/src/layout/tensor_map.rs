@@ -13,7 +13,7 @@ pub const MOST_BOX: u32 = 256;
 /// What address, strides and the first byte of a box are multiples of.
 pub const ALIGNMENT: u32 = 16;
 
-/// True if the engine takes a tensor of elements of so many bytes: its last axis is contiguous, and its address and its other
+/// True if the engine takes a tensor of elements of `bytes` bytes: its last axis is contiguous, and its address and its other
 /// strides are multiples of [`ALIGNMENT`].
 pub fn takes_strides(strides: &[Stride], align: u32, bytes: u32) -> bool {
     let of_chunks = |n: u64| (n * u64::from(bytes)).is_multiple_of(u64::from(ALIGNMENT));

@@ -159,17 +159,14 @@ impl<'c> Emitter<'c, '_> {
         let cluster = self.cx.ptr_type(AddressSpace::from(CLUSTER));
         let start = self.shared_pointer(to, self.i32(0))?;
         let start = self.b.build_address_space_cast(start, cluster, "")?;
-        let axes = &self.k.maps[map].axes;
+        let coordinates = self.coordinates(map, param, slices)?;
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), full.into(), pointer.into()];
-        for axis in axes {
-            let at = usize::from(axis.axis);
-            args.push(self.coordinate(param, at, slices[at])?.into());
-        }
+        args.extend(&coordinates);
         let no = self.cx.bool_type().const_zero();
         args.push(self.cx.i16_type().const_zero().into());
         args.push(self.cx.i64_type().const_zero().into());
         args.extend::<[BasicValueEnum<'c>; 3]>([no.into(), no.into(), self.i32(0).into()]);
-        self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", axes.len()), &args)
+        self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", coordinates.len()), &args)
     }
 
     /// Starts the store of one box from a stage; the engine drops what lies past the tensor's ends.
@@ -178,15 +175,12 @@ impl<'c> Emitter<'c, '_> {
         let buffer = &self.k.buffers[from.buffer];
         let first = buffer.layout.offset(from.origin.0, from.origin.1, buffer.dtype.bytes());
         let start = self.shared_pointer(from, self.i32(i64::from(first)))?;
-        let axes = &self.k.maps[map].axes;
+        let coordinates = self.coordinates(map, param, slices)?;
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), pointer.into()];
-        for axis in axes {
-            let at = usize::from(axis.axis);
-            args.push(self.coordinate(param, at, slices[at])?.into());
-        }
+        args.extend(&coordinates);
         args.push(self.cx.i64_type().const_zero().into());
         args.push(self.cx.bool_type().const_zero().into());
-        self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{}d", axes.len()), &args)
+        self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.s2g.tile.{}d", coordinates.len()), &args)
     }
 
     /// Ends a group of stores.
@@ -198,6 +192,12 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn wait_stores(&mut self, pending: u32, until: &str) -> R<()> {
         let name = format!("llvm.nvvm.cp.async.bulk.wait.group{until}");
         self.by_first_thread(|e| e.call_void(&name, &[e.i32(i64::from(pending)).into()]))
+    }
+
+    /// Where a box begins along each axis of its map.
+    fn coordinates(&self, map: TensorMap, param: Param, slices: &[Slice]) -> R<Vec<BasicValueEnum<'c>>> {
+        let of = |axis: u8| Ok(self.coordinate(param, usize::from(axis), slices[usize::from(axis)])?.into());
+        self.k.maps[map].axes.iter().map(|axis| of(axis.axis)).collect()
     }
 
     /// Where a box begins along an axis: past its end if the axis has no elements, of which its map has one, for no map has none;
