@@ -15,11 +15,11 @@
 //! Pitches of 8 bytes, boxes that begin anywhere, tiles of other widths, and tiles that something else reads too are copied by
 //! threads: tests/agreement/hopper.rs. Rule 446 and 447 of the verifier.
 
-use super::store_paths::why_direct;
+use super::store_paths::{begins_at_chunk, why_direct};
 use super::{Home, Placement, StagingReason, StorePath, Uses, WhyDirect, is_place_known};
 use crate::arch::{Capability, Target};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX, takes_strides};
+use crate::layout::tensor_map::{MOST_AXES, MOST_BOX, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::{LoopKind, Slice};
@@ -170,17 +170,6 @@ fn why_threads(
         (layout.rows <= MOST_BOX, WhyThreads::Rows),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
-}
-
-/// True if a box whose last slice is this one begins at a multiple of [`ALIGNMENT`] bytes along the last axis.
-pub(super) fn begins_at_chunk(slices: &[Slice], element_bytes: u32) -> bool {
-    match slices.last() {
-        Some(&Slice::Tile { size, .. }) => {
-            (u64::from(size) * u64::from(element_bytes)).is_multiple_of(u64::from(ALIGNMENT))
-        }
-        Some(Slice::Whole) => true,
-        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
-    }
 }
 
 /// True if products of one kind alone read a tile, transposed or not.

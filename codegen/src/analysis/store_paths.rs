@@ -17,10 +17,9 @@
 //! take: tests/agreement/engine_stores.rs. Rule 446 and 447 of the verifier.
 
 use super::Uses;
-use super::paths::begins_at_chunk;
 use crate::arch::{Capability, Target};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{MOST_AXES, takes_strides};
+use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::Slice;
@@ -113,6 +112,17 @@ pub(super) fn why_direct(
         (is_large, WhyDirect::Small),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
+}
+
+/// True if a box whose last slice is this one begins at a multiple of [`ALIGNMENT`] bytes along the last axis.
+pub(super) fn begins_at_chunk(slices: &[Slice], element_bytes: u32) -> bool {
+    match slices.last() {
+        Some(&Slice::Tile { size, .. }) => {
+            (u64::from(size) * u64::from(element_bytes)).is_multiple_of(u64::from(ALIGNMENT))
+        }
+        Some(Slice::Whole) => true,
+        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
+    }
 }
 
 /// True if one operation of the kernel accesses a tensor.
