@@ -22,7 +22,7 @@ use crate::layout::SharedLayout;
 use crate::layout::tensor_map::{MOST_AXES, MOST_BOX, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
-use atlas_dsl::op::{LoopKind, Slice};
+use atlas_dsl::op::LoopKind;
 use atlas_dsl::{Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
 
