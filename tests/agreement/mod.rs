@@ -23,6 +23,7 @@ mod infinite;
 mod long_loops;
 mod magnified;
 mod pairs;
+mod panels;
 mod pinned;
 mod pipelines;
 mod scalars;

@@ -15,7 +15,7 @@
 //! # Breaks it
 //! tests/bounds.rs compares the two for every shipped config, and has some that are refused.
 
-use super::{Home, Placement, StagingReason, Uses, is_place_known};
+use super::{Home, Placement, Uses, is_place_known};
 use crate::error::CompileError;
 use crate::layout::{SharedLayout, words};
 use crate::limits::Limits;
@@ -87,10 +87,10 @@ fn copied_bytes(
 ) -> Option<u64> {
     let Op::Load { .. } = kernel.insts[inst] else { return None };
     let v = kernel.results[inst][0];
-    let Home::Copied(reason) = placement.home(v) else { return None };
+    let Home::Copied(_) = placement.home(v) else { return None };
     let known = !uses.get(v).is_empty() && is_place_known(kernel, uses, inst, body, carried);
-    let ty = kernel.ty(v);
-    let operand = *reason == StagingReason::Operand;
-    let bytes = |layout: SharedLayout| u64::from(layout.rows) * u64::from(layout.pitch);
-    known.then(|| bytes(SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), operand)))
+    let bytes = |layout: SharedLayout| {
+        u64::from(layout.rows) * u64::from(layout.pitch) * u64::from(layout.cols.div_ceil(layout.panel))
+    };
+    known.then(|| bytes(placement.buffer_layout(kernel, v)))
 }

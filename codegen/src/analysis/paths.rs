@@ -1,14 +1,14 @@
 //! Which loads the copy engine makes, and why the others are copied by threads.
 //!
 //! # Promise
-//! A load of the engine is one box of a tensor map: it brings what copies by threads would, zeros past the tensor's ends
-//! included, and its tile is read by asynchronous products alone.
+//! A load of the engine is a box of a tensor map for each panel of its buffer: it brings what copies by threads would, zeros past
+//! the tensor's ends included, and its tile is read by asynchronous products alone.
 //!
 //! # Argument
 //! The engine takes tensors whose last axis is contiguous and whose address and other strides are multiples of 16 bytes (CUDA
 //! driver API, `cuTensorMapEncodeTiled`), and boxes that begin at a multiple of 16 bytes along that axis: the kernel's signature
 //! promises the former, the slice's form the latter. It fills a box past an end with zeros, which is what a load reads there.
-//! It writes spans of 32, 64 or 128 bytes, permuted as a layout of that pitch is, and the whole buffer, so no padding is left
+//! It writes spans of 32, 64 or 128 bytes, permuted as a panel of that pitch is, and the whole buffer, so no padding is left
 //! as it was. What it writes is seen by whoever waited for its mbarrier, which the wait of the ring does.
 //!
 //! # Breaks it
@@ -59,7 +59,7 @@ pub enum WhyThreads {
     Start,
     /// The tensor has more axes than a map, or the tile another number than two.
     Rank,
-    /// The engine does not write the tile's layout in one box.
+    /// The engine does not write the tile's layout: its rows or columns are padded.
     Layout,
     /// The tile has more rows than a box.
     Rows,
@@ -81,7 +81,7 @@ impl WhyThreads {
             WhyThreads::Start => "its box may begin off a multiple of 16 bytes",
             WhyThreads::Rank => "the engine takes tiles of two axes, of tensors of at most five",
             WhyThreads::Maps => "the kernel has no room for more tensor maps",
-            WhyThreads::Layout => "rows of its tile are no span of 32, 64 or 128 bytes",
+            WhyThreads::Layout => "its tile is padded to multiples of 16 rows and columns",
             WhyThreads::Rows => "its tile has more than 256 rows",
         }
     }
@@ -152,8 +152,10 @@ fn why_threads(
         return Some(WhyThreads::Strides);
     };
     let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
-    let layout = SharedLayout::of_tile(shape, bytes, true);
-    let is_box = layout.engine_span(bytes).is_some()
+    let layout = placement.buffer_layout(kernel, v);
+    // A buffer of more rows than a box has is refused for those.
+    let first_rows = SharedLayout { rows: layout.rows.min(MOST_BOX), ..layout };
+    let is_box = first_rows.engine_box(bytes).is_some()
         && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last());
     let is_asynchronous = |dot| placement.product(dot).is_some_and(|atom| atom.row().asynchronous);
     let checks = [

@@ -2,7 +2,7 @@
 
 use super::fields::{At, CopyAtom, SharedRef, Slice};
 use super::verify::Verifier;
-use super::{Inst, Mover, Op, Ring};
+use super::{Inst, Mover, Op, Ring, Type};
 use crate::gpu_ops;
 use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX, TensorMapData};
 use atlas_dsl::Param;
@@ -77,24 +77,25 @@ impl Verifier<'_> {
             self.error(446, loc, message);
         }
         let layout = &buffer.layout;
-        if atom.is_store() {
-            let is_panel = layout.engine_box(bytes).is_some_and(|b| {
-                let begins = to.origin.0 == 0 && to.origin.1.is_multiple_of(b.cols);
-                begins && b.span == data.span && layout.rows * b.cols == data.box_elements()
-            });
-            if !is_panel {
-                let message =
-                    format!("the engine does not read a box of `{}` as it is laid out: {layout}", buffer.name);
-                self.error(447, loc, message);
-            }
-            return;
-        }
-        let is_as_written =
-            layout.engine_span(bytes) == Some(data.span) || (data.span == 0 && layout.swizzle.bits == 0);
-        if !is_as_written || layout.rows * layout.cols != data.box_elements() {
-            let message = format!("the engine does not write `{}` as it is laid out: {layout}", buffer.name);
+        let is_panel = layout.engine_box(bytes).is_some_and(|b| {
+            let begins = to.origin.0 == 0 && to.origin.1.is_multiple_of(b.cols);
+            begins && b.span == data.span && layout.rows * b.cols == data.box_elements()
+        });
+        // Rows without padding or swizzle are one box, too.
+        let row = layout.cols * bytes;
+        let is_dense = (data.span, layout.swizzle.bits, layout.pitch, layout.panel) == (0, 0, row, layout.cols);
+        let is_whole = is_dense && to.origin == (0, 0) && layout.rows * layout.cols == data.box_elements();
+        if !(is_panel || (is_whole && !atom.is_store())) {
+            let does = if atom.is_store() { "read" } else { "write" };
+            let message = format!("the engine does not {does} a box of `{}` as it is laid out: {layout}", buffer.name);
             self.error(447, loc, message);
         }
+    }
+
+    /// True if a place is in a stage that the engine fills.
+    pub(super) fn is_filled_by_engine(&self, to: &SharedRef) -> bool {
+        let ring = |v| if let Type::Token(ring) = self.kernel.values[v].ty { Some(ring) } else { None };
+        to.token.and_then(ring).is_some_and(|ring| self.kernel.rings[ring].filled_by == Mover::Engine)
     }
 
     /// 417: what an acquire, a wait or the set-up of a ring asks of it.

@@ -341,7 +341,9 @@ impl<'k> Verifier<'k> {
     pub(super) fn copy_atom(&mut self, atom: CopyAtom, to: &SharedRef, loc: Loc) {
         let k = self.kernel;
         let buffer = &k.buffers[to.buffer];
-        if to.origin != (0, 0) && !atom.is_store() {
+        // The engine moves panel by panel.
+        let is_by_engine = atom.map().is_some() || (atom == CopyAtom::Open && self.is_filled_by_engine(to));
+        if to.origin != (0, 0) && !is_by_engine {
             let message = format!("a copy fills a buffer from its beginning, not from {:?} on", to.origin);
             self.error(444, loc, message);
         }

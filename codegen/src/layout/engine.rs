@@ -2,8 +2,8 @@
 //! which `wgmma` reads.
 //!
 //! Both permute 16-byte chunks within a *span* of 32, 64 or 128 bytes of a row, by the number of the row within eight
-//! (PTX ISA, "Matrix Descriptor" and "Strides" of `wgmma`). A buffer answers if its rows are one span long and its swizzle is
-//! that permutation. The copy engine takes each panel of a buffer as a box of its own.
+//! (PTX ISA, "Matrix Descriptor" and "Strides" of `wgmma`). A buffer answers if it consists of panels whose rows are one span
+//! long, and its swizzle is that permutation. The copy engine takes each panel as a box of its own.
 
 use super::tensor_map::{ALIGNMENT, MOST_BOX};
 use super::{SharedLayout, Swizzle};
@@ -12,8 +12,6 @@ use super::{SharedLayout, Swizzle};
 const ROWS: u32 = 8;
 /// What the address of a box without a swizzle in shared memory is a multiple of.
 const ROW_ALIGNMENT: u32 = 8 * ALIGNMENT;
-/// Elements of 16 bits along K that one instruction multiplies.
-const STEP: u32 = 16;
 
 /// The boxes that a buffer consists of: all have the same extents, and stand side by side along its columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,25 +22,17 @@ pub struct EngineBox {
     pub span: u32,
 }
 
-/// What `wgmma` is told of an operand, but for its address.
+/// What `wgmma` is told of an operand, but for its address, which is that of the first row and column before the swizzle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixDescriptor {
     /// The constant bits of the descriptor: offsets between rows and the span.
     pub bits: u64,
-    /// Bytes from one step along K to the next.
-    pub step: u32,
-    /// True if M or N, and not K, runs along the rows of the buffer.
+    /// True if M or N, and not K, runs along the rows of the buffer. An instruction's part of M or N then begins with a panel.
     pub is_transposed: bool,
 }
 
 impl SharedLayout {
-    /// Bytes of a row, if that is one span and the buffer's swizzle is the engines' permutation of it: the copy engine then
-    /// writes the buffer as one box.
-    pub fn engine_span(&self, element_bytes: u32) -> Option<u32> {
-        self.panel_span(element_bytes).filter(|_| self.panel == self.cols)
-    }
-
-    /// The same of a row of each panel.
+    /// Bytes of a panel's row, if that is one span and the buffer's swizzle is the engines' permutation of it.
     fn panel_span(&self, element_bytes: u32) -> Option<u32> {
         let span = self.pitch;
         let swizzle = Swizzle { bits: (span / 16).checked_ilog2()?, base: 4, shift: 3 };
@@ -60,17 +50,30 @@ impl SharedLayout {
                 let layout = SharedLayout::plain(1, cols, element_bytes);
                 layout.engine_box(element_bytes).map(|_| layout)
             }
-            [rows, cols] => {
-                let pitch = [128, 64, 32].into_iter().find(|span| (cols * element_bytes).is_multiple_of(*span))?;
-                let swizzle = Swizzle { bits: (pitch / 16).ilog2(), base: 4, shift: 3 };
-                let layout = SharedLayout { rows, cols, panel: pitch / element_bytes, pitch, swizzle };
-                (rows <= MOST_BOX).then_some(layout)
+            [rows, cols] => SharedLayout::in_panels(rows, cols, element_bytes).filter(|_| rows <= MOST_BOX),
+            _ => None,
+        }
+    }
+
+    /// The layout of a tile that `wgmma` reads as an operand, padded as all operands are; `None` for a tile that is no matrix of
+    /// 16-bit elements.
+    pub fn of_wgmma_operand(shape: &[u32], element_bytes: u32) -> Option<SharedLayout> {
+        match *shape {
+            [rows, cols] if element_bytes == 2 => {
+                SharedLayout::in_panels(rows.next_multiple_of(16), cols.next_multiple_of(16), element_bytes)
             }
             _ => None,
         }
     }
 
-    /// The boxes by which the copy engine reads a buffer of elements of `element_bytes` bytes; `None` if it cannot.
+    /// Panels of the widest span that the rows are a multiple of.
+    fn in_panels(rows: u32, cols: u32, element_bytes: u32) -> Option<SharedLayout> {
+        let pitch = [128, 64, 32].into_iter().find(|span| (cols * element_bytes).is_multiple_of(*span))?;
+        let swizzle = Swizzle { bits: (pitch / 16).ilog2(), base: 4, shift: 3 };
+        Some(SharedLayout { rows, cols, panel: pitch / element_bytes, pitch, swizzle })
+    }
+
+    /// The boxes by which the copy engine reads or writes a buffer of elements of `element_bytes` bytes; `None` if it cannot.
     pub fn engine_box(&self, element_bytes: u32) -> Option<EngineBox> {
         if let Some(span) = self.panel_span(element_bytes) {
             return (self.rows <= MOST_BOX).then_some(EngineBox { cols: self.panel, span });
@@ -85,7 +88,7 @@ impl SharedLayout {
     /// The descriptor of an operand in a buffer of this layout, whose elements have so many bytes: `k_along_rows` if the
     /// buffer's rows run along K. `None` if the instruction cannot read it.
     pub fn matrix_descriptor(&self, k_along_rows: bool, element_bytes: u32) -> Option<MatrixDescriptor> {
-        let span = self.engine_span(element_bytes)?;
+        let span = self.panel_span(element_bytes)?;
         let mode: u64 = match span {
             128 => 1,
             64 => 2,
@@ -95,11 +98,10 @@ impl SharedLayout {
             return None;
         }
         let group = ROWS * span;
-        // Along M or N a buffer is one span wide, so the offset from span to span is never used.
-        let leading = if k_along_rows { 0 } else { self.bytes() };
+        // From panel to panel along M or N. Along K an instruction stays within one.
+        let leading = if k_along_rows { 0 } else { self.panel_bytes() };
         let bits = u64::from(leading >> 4 & 0x3fff) << 16 | u64::from(group >> 4) << 32 | mode << 62;
-        let step = if k_along_rows { STEP * element_bytes } else { STEP * span };
-        Some(MatrixDescriptor { bits, step, is_transposed: !k_along_rows })
+        Some(MatrixDescriptor { bits, is_transposed: !k_along_rows })
     }
 }
 
@@ -109,14 +111,26 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn tiles_of_one_span_have_a_descriptor() {
-        for (cols, span, mode) in [(64, 128, 1_u64), (32, 64, 2), (16, 32, 3)] {
-            let layout = SharedLayout::of_tile(&[128, cols], 2, true);
+    fn operands_in_panels_have_a_descriptor() {
+        for (cols, span, mode) in [(64, 128, 1_u64), (256, 128, 1), (32, 64, 2), (96, 64, 2), (16, 32, 3), (48, 32, 3)]
+        {
+            let layout = SharedLayout::of_wgmma_operand(&[128, cols], 2).unwrap();
             let along = layout.matrix_descriptor(true, 2).unwrap();
-            assert_eq!((along.bits, along.step), (u64::from(8 * span / 16_u32) << 32 | mode << 62, 32));
+            assert_eq!((along.bits, along.is_transposed), (u64::from(8 * span / 16_u32) << 32 | mode << 62, false));
             let across = layout.matrix_descriptor(false, 2).unwrap();
-            assert_eq!((across.step, across.is_transposed), (16 * span, true));
+            assert_eq!((across.bits ^ along.bits, across.is_transposed), (u64::from(128 * span / 16) << 16, true));
         }
+    }
+
+    /// A tile whose rows are one span lies in one panel, as it does for other readers.
+    #[test]
+    fn operands_of_one_span_lie_as_other_tiles() {
+        for cols in [16, 32, 64] {
+            let operand = SharedLayout::of_wgmma_operand(&[40, cols], 2);
+            assert_eq!(operand, Some(SharedLayout::of_tile(&[40, cols], 2, true)));
+        }
+        assert_eq!(SharedLayout::of_wgmma_operand(&[64, 64], 4), None);
+        assert_eq!(SharedLayout::of_wgmma_operand(&[2, 64, 64], 2), None);
     }
 
     #[test]

@@ -116,10 +116,28 @@ impl SharedLayout {
         (offset & reach, offset & !reach)
     }
 
+    /// The byte offset of a constant position that is added to a moving one, in two parts as [`split`](Self::split) makes
+    /// them; `None` if it depends on the moving column, which may set these bits, in which panel the sum is.
+    pub fn constant_part(&self, (row, col): (u32, u32), moving_col: u32, element_bytes: u32) -> Option<(u32, u32)> {
+        let within = col % self.panel;
+        let is_apart = self.panel.is_power_of_two() && moving_col & within & (self.panel - 1) == 0;
+        if self.panel != self.cols && within != 0 && !is_apart {
+            return None;
+        }
+        let (seen, rest) = self.split(row * self.pitch + within * element_bytes);
+        Some((seen, rest + col / self.panel * self.panel_bytes()))
+    }
+
     /// Byte offset of an element.
     pub fn offset(&self, row: u32, col: u32, element_bytes: u32) -> u32 {
         let (panel, col) = (col / self.panel, col % self.panel);
         panel * self.panel_bytes() + self.swizzle.apply(row * self.pitch + col * element_bytes)
+    }
+
+    /// Byte offset of an element before the swizzle.
+    pub fn linear_offset(&self, row: u32, col: u32, element_bytes: u32) -> u32 {
+        let (panel, col) = (col / self.panel, col % self.panel);
+        panel * self.panel_bytes() + row * self.pitch + col * element_bytes
     }
 }
 

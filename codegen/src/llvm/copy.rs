@@ -234,9 +234,10 @@ impl<'c> Emitter<'c, '_> {
             None => run.row_starts.1,
         };
         let element_bytes = c.buffer.dtype.bytes();
-        let (seen, rest) = layout.split(rows * layout.pitch + cols * element_bytes);
-        let to = match run.made.iter().find(|(key, ..)| *key == seen) {
-            Some(&(_, before, to)) => {
+        let parts = layout.constant_part((rows, cols), run.col.bits, element_bytes);
+        let known = parts.and_then(|(seen, rest)| Some((rest, run.made.iter().find(|(key, ..)| *key == seen)?)));
+        let to = match known {
+            Some((rest, &(_, before, to))) => {
                 let offset = self.i32(i64::from(rest) - i64::from(before));
                 // SAFETY: address arithmetic within one buffer.
                 unsafe { self.b.build_gep(self.cx.i8_type(), to, &[offset], "")? }
@@ -244,7 +245,7 @@ impl<'c> Emitter<'c, '_> {
             None => {
                 let at = self.shared_offset(layout, element_bytes, (run.row, rows), (run.col, cols))?;
                 let to = self.shared_pointer(&c.to, at)?;
-                run.made.push((seen, rest, to));
+                run.made.extend(parts.map(|(seen, rest)| (seen, rest, to)));
                 to
             }
         };

@@ -157,7 +157,7 @@ impl<'c> Emitter<'c, '_> {
         let pointer = *self.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
         let full = self.mbarrier(ring, Mbarrier::Full, self.int(token)?)?;
         let cluster = self.cx.ptr_type(AddressSpace::from(CLUSTER));
-        let start = self.shared_pointer(to, self.i32(0))?;
+        let start = self.box_pointer(to)?;
         let start = self.b.build_address_space_cast(start, cluster, "")?;
         let coordinates = self.coordinates(map, param, slices)?;
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), full.into(), pointer.into()];
@@ -172,9 +172,7 @@ impl<'c> Emitter<'c, '_> {
     /// Starts the store of one box from a stage; the engine drops what lies past the tensor's ends.
     pub(super) fn engine_store(&mut self, map: TensorMap, param: Param, slices: &[Slice], from: &SharedRef) -> R<()> {
         let pointer = *self.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
-        let buffer = &self.k.buffers[from.buffer];
-        let first = buffer.layout.offset(from.origin.0, from.origin.1, buffer.dtype.bytes());
-        let start = self.shared_pointer(from, self.i32(i64::from(first)))?;
+        let start = self.box_pointer(from)?;
         let coordinates = self.coordinates(map, param, slices)?;
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), pointer.into()];
         args.extend(&coordinates);
@@ -192,6 +190,13 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn wait_stores(&mut self, pending: u32, until: &str) -> R<()> {
         let name = format!("llvm.nvvm.cp.async.bulk.wait.group{until}");
         self.by_first_thread(|e| e.call_void(&name, &[e.i32(i64::from(pending)).into()]))
+    }
+
+    /// Where a box begins in shared memory.
+    fn box_pointer(&self, at: &SharedRef) -> R<PointerValue<'c>> {
+        let buffer = &self.k.buffers[at.buffer];
+        let first = buffer.layout.offset(at.origin.0, at.origin.1, buffer.dtype.bytes());
+        self.shared_pointer(at, self.i32(i64::from(first)))
     }
 
     /// Where a box begins along each axis of its map.

@@ -47,7 +47,8 @@ impl<'c> Emitter<'c, '_> {
         let mut source = OperandSource { from, side, further: None };
         if let Some((by, elements)) = further {
             let buffer = &self.k.buffers[from.buffer];
-            let bytes = elements * if source.is_k_contiguous() { dtype.bytes() } else { buffer.layout.pitch };
+            let (row, col) = if source.is_k_contiguous() { (0, elements) } else { (elements, 0) };
+            let bytes = buffer.layout.linear_offset(row, col, dtype.bytes());
             source.further = Some(self.b.build_int_mul(self.int(by)?, self.i32(i64::from(bytes)), "")?);
         }
         match form {
@@ -145,9 +146,11 @@ impl<'c> Emitter<'c, '_> {
         let (k_contiguous, buffer) = (source.is_k_contiguous(), self.k.buffers[source.from.buffer].clone());
         let (first, k) = source.origin();
         let (row_at, col_at) = if k_contiguous { (outer.1 + first, k) } else { (k, outer.1 + first) };
-        let (low, high) = buffer.layout.split(row_at * buffer.layout.pitch + col_at * buffer.dtype.bytes());
-        let key = (outer.0.value, low);
-        if let Some(&(_, (from_high, at))) = made.iter().find(|(k, _)| *k == key) {
+        let moving_col = if k_contiguous { 8 } else { outer.0.bits | 8 };
+        let parts = buffer.layout.constant_part((row_at, col_at), moving_col, buffer.dtype.bytes());
+        let key = parts.map(|(low, _)| (outer.0.value, low));
+        let known = key.and_then(|key| made.iter().find(|(k, _)| *k == key));
+        if let (Some(&(_, (from_high, at))), Some((_, high))) = (known, parts) {
             let offset = self.i32(i64::from(high) - i64::from(from_high));
             // SAFETY: address arithmetic within one buffer.
             let at = unsafe { self.b.build_gep(self.cx.i8_type(), at, &[offset], "")? };
@@ -168,7 +171,9 @@ impl<'c> Emitter<'c, '_> {
         };
         let at = self.shared_pointer(source.from, offset)?;
         // A clamped position is a runtime value that holds its constant part: it shares with nothing.
-        made.push((key, (high, at)));
+        if let (Some(key), Some((_, high))) = (key, parts) {
+            made.push((key, (high, at)));
+        }
         self.ldmatrix_x4(at, !k_contiguous)
     }
 }

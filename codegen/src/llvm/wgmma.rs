@@ -6,7 +6,7 @@
 use super::{Emitter, R, Regs, struct_of};
 use crate::error::CompileError;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
-use crate::gpu::{Operand, Value, WarpGrid, warp_grid_of};
+use crate::gpu::{Operand, SharedRef, Value, WarpGrid, warp_grid_of};
 use crate::layout::MatrixDescriptor;
 use atlas_dsl::DType;
 use inkwell::InlineAsmDialect;
@@ -16,8 +16,8 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, IntValue};
 
 /// An operand of a warpgroup's products.
 enum WarpgroupOperand<'c> {
-    /// By a descriptor: of the first block and step, and how it is described.
-    Shared { first: IntValue<'c>, how: MatrixDescriptor, pitch: u32 },
+    /// By a descriptor: that of the warpgroup's part of the buffer, and the operand's place in the buffer.
+    Shared { first: IntValue<'c>, how: MatrixDescriptor, from: SharedRef },
     /// Words of two elements, four for each step of a block.
     Registers(Regs<'c>),
 }
@@ -39,7 +39,8 @@ impl<'c> Emitter<'c, '_> {
         // A thread has half as many registers of a block of 64 rows as there are columns.
         let held = columns as usize / 2;
         let blocks = layout.shape[0] / (16 * grid.rows);
-        let steps = depth / atom.row().shape.2;
+        let step_depth = atom.row().shape.2;
+        let steps = depth / step_depth;
         let left = self.source(a, Side::Left, grid, 0)?;
         let right = self.source(b, Side::Right, grid, columns)?;
         let start = acc.map(|v| self.regs(v).cloned()).transpose()?;
@@ -49,8 +50,9 @@ impl<'c> Emitter<'c, '_> {
             let at = block as usize * held;
             let mut sum = start.as_ref().map(|s| s[at..at + held].to_vec());
             for step in 0..steps {
-                let a = self.operand_at(&left, block * 16 * grid.rows, (block * steps + step) as usize, step)?;
-                let b = self.operand_at(&right, 0, step as usize, step)?;
+                let inner = step * step_depth;
+                let a = self.operand_at(&left, (block * 16 * grid.rows, inner), (block * steps + step) as usize)?;
+                let b = self.operand_at(&right, (0, inner), step as usize)?;
                 let turned =
                     [&left, &right].map(|s| matches!(s, WarpgroupOperand::Shared { how, .. } if how.is_transposed));
                 sum = Some(self.wgmma_step(atom, columns, (&a, &b), sum, turned)?);
@@ -81,23 +83,24 @@ impl<'c> Emitter<'c, '_> {
         let how = layout
             .matrix_descriptor(along_k, element)
             .ok_or_else(|| CompileError::bug(format!("a buffer that wgmma does not read: {layout}")))?;
-        let pitch = layout.pitch;
-        // Rows of the buffer that lie before this warpgroup's first one.
+        // Rows or columns of the product that lie before this warpgroup's first one.
         let (apart, number, count) = match side {
             Side::Left => (64, GridAxis::Row, grid.rows / WARPGROUP),
             Side::Right => (columns, GridAxis::Column, grid.cols),
         };
-        let base = self.shared_start(from)?;
-        let outer = if along_k { from.origin.0 * pitch } else { from.origin.1 * element };
-        let inner = if along_k { from.origin.1 * element } else { from.origin.0 * pitch };
-        let is_whole = if along_k { from.origin.0.is_multiple_of(8) } else { outer == 0 && count == 1 };
-        if !is_whole || !(outer + inner).is_multiple_of(16) {
-            return Err(CompileError::bug("an operand of wgmma that begins within a span"));
+        // Along K a part begins with eight rows, which the swizzle repeats after, and along M or N with a panel.
+        let (row, col) = from.origin;
+        let (outer, inner, unit) = if along_k { (row, col, 8) } else { (col, row, layout.panel) };
+        let begins = outer.is_multiple_of(unit) && (count == 1 || apart.is_multiple_of(unit));
+        if !begins || !inner.is_multiple_of(8) {
+            return Err(CompileError::bug("an operand of wgmma that begins within a panel"));
         }
-        let mut at = self.b.build_int_add(base, self.i32(i64::from(outer + inner)), "")?;
+        let mut at = self.shared_start(from)?;
         if count > 1 {
             let number = self.warpgroup(number, grid)?;
-            let offset = self.b.build_int_mul(number, self.i32(i64::from(apart * pitch)), "")?;
+            let (row, col) = if along_k { (apart, 0) } else { (0, apart) };
+            let apart = layout.linear_offset(row, col, element);
+            let offset = self.b.build_int_mul(number, self.i32(i64::from(apart)), "")?;
             at = self.b.build_int_add(at, offset, "")?;
         }
         let i64t = self.cx.i64_type();
@@ -109,7 +112,7 @@ impl<'c> Emitter<'c, '_> {
             let stage = self.b.build_int_z_extend(stage, i64t, "")?;
             first = self.b.build_int_add(first, stage, "")?;
         }
-        Ok(WarpgroupOperand::Shared { first, how, pitch })
+        Ok(WarpgroupOperand::Shared { first, how, from: *from })
     }
 
     /// The number of this thread's warpgroup along an axis of the grid. All lanes compute it from lane 0's, so that the
@@ -135,18 +138,20 @@ impl<'c> Emitter<'c, '_> {
         Ok(number)
     }
 
-    /// What an instruction takes for a block of rows that begins at `row`, and a step.
+    /// What an instruction takes for a block that begins at `outer` along M or N, and at `inner` along K.
     fn operand_at(
         &self,
         source: &WarpgroupOperand<'c>,
-        row: u32,
+        (outer, inner): (u32, u32),
         word: usize,
-        step: u32,
     ) -> R<Vec<BasicValueEnum<'c>>> {
         Ok(match source {
             WarpgroupOperand::Registers(words) => words[4 * word..4 * word + 4].to_vec(),
-            WarpgroupOperand::Shared { first, how, pitch } => {
-                let bytes = row * pitch + step * how.step;
+            WarpgroupOperand::Shared { first, how, from } => {
+                let buffer = &self.k.buffers[from.buffer];
+                let (row, col) = if how.is_transposed { (inner, outer) } else { (outer, inner) };
+                let (row, col) = (from.origin.0 + row, from.origin.1 + col);
+                let bytes = buffer.layout.linear_offset(row, col, buffer.dtype.bytes());
                 let further = self.cx.i64_type().const_int(u64::from(bytes >> 4), false);
                 vec![self.b.build_int_add(*first, further, "")?.into()]
             }

@@ -31,17 +31,26 @@ pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
     });
     for (inst, param, slices, to) in made.collect::<Vec<_>>() {
         let made = match is_by_engine(k, &to) {
-            true => CopyAtom::Tma(map_for(k, param, &slices, &to)),
+            true => CopyAtom::Tma(map_for(k, param, &slices, &to)?),
             false => atom_for(k, param, &slices),
         };
         if let Op::Copy { atom, .. } = &mut k.insts[inst] {
             *atom = made;
         }
+        // One note for all panels of a buffer.
+        if to.origin != (0, 0) {
+            continue;
+        }
         cx.notes.push(format!("copy {}", k.params[param].name), k.locs[inst], || match made {
-            CopyAtom::Tma(map) => (
-                format!("{made} of {} bytes", k.maps[map].box_elements() * k.buffers[to.buffer].dtype.bytes()),
-                "the copy engine takes it as one box".to_owned(),
-            ),
+            CopyAtom::Tma(map) => {
+                let (buffer, elements) = (&k.buffers[to.buffer], k.maps[map].box_elements());
+                let boxes = buffer.layout.rows * buffer.layout.cols / elements;
+                let why = match boxes {
+                    1 => "the copy engine takes it as one box".to_owned(),
+                    n => format!("the copy engine takes it as {n} boxes of {} columns", buffer.layout.panel),
+                };
+                (format!("{made} of {} bytes", elements * buffer.dtype.bytes()), why)
+            }
             CopyAtom::CpAsync(bytes) => (made.to_string(), format!("{bytes} bytes fit its strides and edges")),
             _ => ("element by element".to_owned(), "no 4 bytes fit its strides and edges".to_owned()),
         });
@@ -55,16 +64,18 @@ fn is_by_engine(k: &Kernel, to: &SharedRef) -> bool {
     to.token.and_then(ring).is_some_and(|ring| k.rings[ring].filled_by == Mover::Engine)
 }
 
-/// The map of a tensor whose box is the tile of a copy. Copies of one box share a map.
-fn map_for(k: &mut Kernel, param: Param, slices: &[Slice], to: &SharedRef) -> TensorMap {
+/// The map of a tensor whose box is the part of a tile that a copy brings. Copies of one box share a map.
+fn map_for(k: &mut Kernel, param: Param, slices: &[Slice], to: &SharedRef) -> Result<TensorMap, CompileError> {
     let axis = |(axis, slice): (usize, &Slice)| MapAxis { axis: axis as u8, size: slice.len().unwrap_or(1) };
     let axes: Vec<MapAxis> = slices.iter().enumerate().map(axis).rev().collect();
     let buffer = &k.buffers[to.buffer];
-    let map = TensorMapData { param, axes, span: buffer.layout.engine_span(buffer.dtype.bytes()).unwrap_or(0) };
-    match k.maps.iter().find(|(_, made)| **made == map) {
+    let panel = buffer.layout.engine_box(buffer.dtype.bytes());
+    let panel = panel.ok_or_else(|| CompileError::bug("the copy engine fills a buffer that it does not take"))?;
+    let map = TensorMapData { param, axes, span: panel.span };
+    Ok(match k.maps.iter().find(|(_, made)| **made == map) {
         Some((made, _)) => made,
         None => k.maps.push(map),
-    }
+    })
 }
 
 /// The widest atom that fits a part of a tensor.

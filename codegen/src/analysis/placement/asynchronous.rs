@@ -9,8 +9,12 @@
 //!
 //! # Argument
 //! An instruction of a warpgroup makes 64 rows and up to 256 columns. A product gets one if some grid of warps shares out
-//! its tile in whole instructions, and if the buffers of both operands, which follow from the tiles alone, answer with a
-//! descriptor. Operands that run along M or N, not K, lie in one span, which only one warpgroup can read from its beginning.
+//! its tile in whole instructions. Its operands then lie in panels of at most 128 bytes of their rows ([`Placement::buffer_layout`]),
+//! of which a descriptor tells the instruction. Of a right operand whose rows run along N, the columns of each warpgroup
+//! begin with a panel. The left one's always do: a panel has at most 64 elements, and a warpgroup's rows begin at a multiple of 64.
+//!
+//! [`Placement::buffer_layout`]: super::Placement::buffer_layout
+//!
 //! The right operand is loaded from a tensor that is only read: what threads store would need a fence and a meeting of all
 //! threads before each product. Values that are tied together share one layout, so all products of a class are asynchronous or none is.
 //!
@@ -22,7 +26,7 @@ use super::super::Uses;
 use super::super::sources::root;
 use crate::arch::Target;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
-use crate::gpu::{Split, warp_grid_of};
+use crate::gpu::{Split, WarpGrid, warp_grid_of};
 use crate::layout::{Fragment, SharedLayout};
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Block, Inst, Kernel, Op, Schedule, Value};
@@ -52,10 +56,10 @@ pub enum WhySynchronous {
     Short,
     /// A thread would hold too many accumulators.
     Accumulators,
-    /// An operand has more or fewer than two axes, or its buffer has no descriptor.
-    Layout(Side),
-    /// An operand runs along M or N, and several warpgroups or several spans share it.
-    Across(Side),
+    /// An operand has more or fewer than two axes.
+    Rank(Side),
+    /// The right operand's rows run along N, and the columns of a warpgroup begin within a panel.
+    Across,
     /// The right operand is computed, or the kernel writes its tensor.
     Computed,
     /// Another product of the same accumulator is synchronous.
@@ -74,13 +78,10 @@ impl WhySynchronous {
             }
             WhySynchronous::Short => "no wgmma: a warpgroup's part takes tensor cores less than 128 cycles",
             WhySynchronous::Accumulators => "no wgmma: a thread would hold more than 128 accumulators",
-            WhySynchronous::Layout(Side::Left) => "no wgmma: rows of A's buffer are not 32, 64 or 128 bytes",
-            WhySynchronous::Layout(Side::Right) => "no wgmma: rows of B's buffer are not 32, 64 or 128 bytes",
-            WhySynchronous::Across(Side::Left) => {
-                "no wgmma: A's rows run along M, which takes 4 warps and rows of at most 128 bytes"
-            }
-            WhySynchronous::Across(Side::Right) => {
-                "no wgmma: B's rows run along N, which takes 4 warps and rows of at most 128 bytes"
+            WhySynchronous::Rank(Side::Left) => "no wgmma: A is no tile of two axes",
+            WhySynchronous::Rank(Side::Right) => "no wgmma: B is no tile of two axes",
+            WhySynchronous::Across => {
+                "no wgmma: B's rows run along N, and warpgroups divide them into no multiples of 64, 32 or 16 columns"
             }
             WhySynchronous::Computed => "no wgmma: B is computed, or the kernel writes its tensor",
             WhySynchronous::Tied => "no wgmma: another product of its accumulator cannot be one",
@@ -126,8 +127,8 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
         Some(grid) => vec![Split::Given(grid)],
         None => vec![Split::Rows, Split::Both],
     };
-    for split in splits {
-        let grid = atom.warp_grid(m, n, warps, split);
+    let grids: Vec<WarpGrid> = splits.into_iter().map(|split| atom.warp_grid(m, n, warps, split)).collect();
+    for &grid in &grids {
         let (rows, columns) = (m / grid.rows, n / grid.cols);
         or(atom.fits(m, n, grid), WhySynchronous::Tile)?;
         or(cycles(rows, columns, depth) >= LEAST_CYCLES, WhySynchronous::Short)?;
@@ -136,14 +137,11 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
     for (v, side) in [(a, Side::Left), (b, Side::Right)] {
         let (root, turned) = root(kernel, v);
         let ty = kernel.ty(root);
-        or(ty.rank() == 2, WhySynchronous::Layout(side))?;
-        let layout = SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), true);
-        // The rows of `[M, K]` run along K, those of `[K, N]` along N.
-        let along_k = (side == Side::Left) != turned;
-        let alone = along_k || (warps == WARPGROUP && kernel.ty(v).shape[usize::from(side.outer())] == layout.cols);
-        let has_descriptor = layout.matrix_descriptor(along_k, ty.dtype.bytes()).is_some();
-        let why = if along_k { WhySynchronous::Layout(side) } else { WhySynchronous::Across(side) };
-        or(has_descriptor && alone, why)?;
+        let layout = SharedLayout::of_wgmma_operand(&ty.shape, ty.dtype.bytes()).ok_or(WhySynchronous::Rank(side))?;
+        // The rows of `[N, K]` run along K, those of `[K, N]` along N.
+        let begins = |grid: &WarpGrid| grid.cols == 1 || (n / grid.cols).is_multiple_of(layout.panel);
+        let is_whole = side == Side::Left || turned || grids.iter().all(begins);
+        or(is_whole, WhySynchronous::Across)?;
         // What threads store needs a fence and a meeting of all threads before each product.
         let is_copied = match kernel.def_op(root) {
             Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),

@@ -52,7 +52,7 @@ use crate::arch::Target;
 use crate::error::CompileError;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{Split, vector_elements};
-use crate::layout::Fragment;
+use crate::layout::{Fragment, SharedLayout};
 use ahead::{inner_extent, running_ahead};
 use asynchronous::{asynchronous_products, is_left_invariant};
 use atlas_dsl::ir::ValueDef;
@@ -105,6 +105,8 @@ pub struct Placement {
     left_in_shared: SecondaryMap<Inst, bool>,
     /// Why a product is synchronous.
     synchronous: SecondaryMap<Inst, Option<WhySynchronous>>,
+    /// Tiles that asynchronous products read in shared memory, which lie in panels there.
+    in_panels: SecondaryMap<Value, bool>,
     splits: SecondaryMap<Value, Split>,
     warps: u32,
 }
@@ -176,6 +178,7 @@ impl Placement {
             products: SecondaryMap::new(),
             left_in_shared: SecondaryMap::new(),
             synchronous: SecondaryMap::new(),
+            in_panels: SecondaryMap::new(),
             splits: SecondaryMap::with_capacity(n),
             warps: schedule.warps,
         };
@@ -202,6 +205,14 @@ impl Placement {
     /// A layout that reads and writes global memory in vectors of this many elements.
     pub fn blocked(&self, shape: &[u32], elements: u32) -> Fragment {
         Fragment::blocked(shape, elements, self.warps)
+    }
+
+    /// The layout of a value's buffer in shared memory.
+    pub fn buffer_layout(&self, kernel: &Kernel, v: Value) -> SharedLayout {
+        let ty = kernel.ty(v);
+        let in_panels = SharedLayout::of_wgmma_operand(&ty.shape, ty.dtype.bytes()).filter(|_| self.in_panels[v]);
+        let is_operand = !matches!(self.home(v), Home::Copied(reason) if *reason != StagingReason::Operand);
+        in_panels.unwrap_or_else(|| SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), is_operand))
     }
 
     /// Where a value lives.
@@ -292,6 +303,9 @@ impl Placement {
                 Ok(atom) => {
                     self.products[inst] = Some(atom);
                     self.left_in_shared[inst] = is_left_invariant(kernel, uses, inst);
+                    if let Op::Dot { a, b, .. } = kernel.insts[inst] {
+                        [a, b].into_iter().for_each(|operand| self.in_panels[root(kernel, operand).0] = true);
+                    }
                 }
                 Err(why) => self.synchronous[inst] = Some(why),
             }
@@ -443,7 +457,7 @@ impl Placement {
         self.carry_whole_loops(kernel);
     }
 
-    /// If a loop's parameter is carried in shared memory, so is the matching result, and vice versa.
+    /// If a loop's parameter is carried in shared memory, so is the matching result, and vice versa. Both lie in one buffer.
     fn carry_whole_loops(&mut self, kernel: &Kernel) {
         let mut changed = true;
         while changed {
@@ -455,6 +469,10 @@ impl Placement {
                     if (self.homes[p] == Some(Home::Carried)) != (self.homes[r] == Some(Home::Carried)) {
                         self.homes[p] = Some(Home::Carried);
                         self.homes[r] = Some(Home::Carried);
+                        changed = true;
+                    }
+                    if self.in_panels[p] != self.in_panels[r] {
+                        (self.in_panels[p], self.in_panels[r]) = (true, true);
                         changed = true;
                     }
                 }

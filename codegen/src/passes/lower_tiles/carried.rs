@@ -33,7 +33,6 @@ use super::{Lower, Resident};
 use crate::analysis::{Home, Use};
 use crate::error::CompileError;
 use crate::gpu;
-use crate::layout::SharedLayout;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::{Inst, Op, Value};
 use std::collections::BTreeSet;
@@ -63,7 +62,11 @@ impl Lower<'_> {
 
     /// The buffer of a loaded tile from which `init` is computed element by element, if nothing needs the loaded tile
     /// afterwards. Every thread then overwrites only elements that it has read.
-    pub(super) fn dying_buffer(&mut self, init: Value, at: Inst) -> Result<Option<gpu::Buffer>, CompileError> {
+    pub(super) fn dying_buffer(
+        &mut self,
+        (init, param): (Value, Value),
+        at: Inst,
+    ) -> Result<Option<gpu::Buffer>, CompileError> {
         let block = self.uses.block_of(at);
         let mut open = vec![init];
         let (mut tree, mut seen) = (Vec::new(), BTreeSet::new());
@@ -111,8 +114,7 @@ impl Lower<'_> {
         if around.is_some_and(|l| self.runs_ahead(l)) {
             return Ok(None);
         }
-        let ty = self.tile.ty(init);
-        let wanted = SharedLayout::of_tile(&ty.shape, ty.dtype.bytes(), true);
+        let wanted = self.placement.buffer_layout(self.tile, param);
         Ok((self.k.buffers[buffer].layout == wanted).then_some(buffer))
     }
 

@@ -24,7 +24,7 @@ impl Lower<'_> {
         for (k, &init) in inits.iter().enumerate() {
             let param = params[k + 1];
             if *self.placement.home(param) == Home::Carried {
-                let buffer = match self.dying_buffer(init, inst)? {
+                let buffer = match self.dying_buffer((init, param), inst)? {
                     Some(buffer) => {
                         self.residents[param] = Some(Resident { buffer, token: None });
                         buffer

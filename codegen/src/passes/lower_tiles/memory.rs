@@ -1,7 +1,7 @@
 //! Loads, and tiles kept in shared memory.
 
 use super::{Lower, Resident};
-use crate::analysis::{Home, StagingReason};
+use crate::analysis::Home;
 use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, CopyAtom, Mover, Op as GpuOp, Reach, RingData, SharedRef, Type};
 use crate::layout::Fragment;
@@ -88,10 +88,8 @@ impl Lower<'_> {
         for &inst in loads {
             let v = self.tile.results[inst][0];
             let Op::Load { param, .. } = &self.tile.insts[inst] else { return Err(CompileError::bug("not a load")) };
-            let ty = self.tile.ty(v).clone();
-            let operand = *self.placement.home(v) == Home::Copied(StagingReason::Operand);
             let name = self.tile.params[*param].name.clone();
-            let buffer = self.new_buffer(name, ty.dtype, &ty.shape, operand)?;
+            let buffer = self.new_buffer(name, v)?;
             self.residents[v] = Some(Resident { buffer, token: None });
             buffers.push(buffer);
         }
@@ -117,7 +115,10 @@ impl Lower<'_> {
             let buffer =
                 self.residents[v].map(|r| r.buffer).ok_or_else(|| CompileError::bug("a load without a buffer"))?;
             let to = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };
-            self.push_effect(GpuOp::Copy { atom: CopyAtom::Open, param, slices, to });
+            match self.paths.by_engine(inst) {
+                true => self.copy_by_engine(param, &slices, to)?,
+                false => self.push_effect(GpuOp::Copy { atom: CopyAtom::Open, param, slices, to }),
+            }
         }
         self.push_effect(GpuOp::Commit(ring, Some(token)));
         let ready = self.push(GpuOp::Wait(ring, At::Iteration(iteration)), vec![Type::Token(ring)])[0];
@@ -144,14 +145,14 @@ impl Lower<'_> {
         Ok(())
     }
 
-    /// A buffer for the tile of `like`, in which `v` then resides. It is zeroed if the layout does not reach all of it.
+    /// A buffer for `v`, in which it then resides. It is zeroed if the layout of `like`, which is stored to it first, does not
+    /// reach all of it.
     pub(super) fn resident_buffer(&mut self, v: Value, like: Value) -> Result<gpu::Buffer, CompileError> {
-        let ty = self.tile.ty(like).clone();
         let name = match self.tile.values[v].def {
             ValueDef::BlockParam(..) => "carried",
             _ => "tile",
         };
-        let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), ty.dtype, &ty.shape, true)?;
+        let buffer = self.new_buffer(format!("{name}{}", self.k.buffers.len()), v)?;
         let shared = self.k.buffers[buffer].layout;
         let layout = self.layout_of(like)?;
         if layout.cover(0) < shared.rows || layout.cover(1) < shared.cols {

@@ -12,18 +12,18 @@
 mod carried;
 mod decisions;
 mod dots;
-mod engine_stores;
+mod engine_copies;
 mod loops;
 mod memory;
 mod stores;
 mod values;
 
 use super::allocate_shared::refuse_large_buffers;
-use crate::analysis::{Approximations, Extents, Home, LoweringDecisions, Paths, Placement, Uses};
+use crate::analysis::{Approximations, Extents, Home, LoweringDecisions, Paths, Placement, StagingReason, Uses};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
-use crate::layout::{Fragment, SharedLayout};
+use crate::layout::Fragment;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
@@ -182,12 +182,14 @@ impl Lower<'_> {
         }
     }
 
-    /// A new buffer for a tile of rank at most 2, padded to the atoms' 16 x 16 blocks if they read it.
-    fn new_buffer(&mut self, name: String, dtype: DType, shape: &[u32], operand: bool) -> Result<Buffer, CompileError> {
-        if shape.len() > 2 && operand {
+    /// A new buffer for a tile, which is padded and laid out for what reads it.
+    fn new_buffer(&mut self, name: String, v: Value) -> Result<Buffer, CompileError> {
+        let (ty, layout) = (self.tile.ty(v), self.placement.buffer_layout(self.tile, v));
+        let is_copy = matches!(self.placement.home(v), Home::Copied(reason) if *reason != StagingReason::Operand);
+        if ty.rank() > 2 && !is_copy {
             return Err(CompileError::bug("an operand of rank above 2"));
         }
-        let layout = SharedLayout::of_tile(shape, dtype.bytes(), operand);
+        let dtype = ty.dtype;
         Ok(self.k.buffers.push(BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None }))
     }
 }

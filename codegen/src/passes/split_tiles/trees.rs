@@ -71,10 +71,13 @@ impl Tree {
             }
             if let Op::Mma { atom, a, b, shape, .. } = &k.insts[inst] {
                 let cut = accumulator(*atom, whole, len, given);
-                // An asynchronous product is made of whole instructions, of columns that lie in rows of the buffer.
-                let by_rows = matches!(b, Operand::Shared(from) if from.transposed);
+                // An asynchronous product is made of whole instructions, of columns that lie in rows or panels of the buffer.
+                let columns = len / warp_grid_of(&cut).cols;
+                let begins =
+                    |from: &SharedRef| from.transposed || columns.is_multiple_of(k.buffers[from.buffer].layout.panel);
+                let begins = matches!(b, Operand::Shared(from) if begins(from));
                 let is_made = atom.fits(whole.shape[0], len, warp_grid_of(&cut)) && is_long_enough(&cut, shape.2);
-                if atom.row().asynchronous && !(by_rows && is_made) {
+                if atom.row().asynchronous && !(begins && is_made) {
                     return None;
                 }
                 // A left operand in registers is laid out for the grid.

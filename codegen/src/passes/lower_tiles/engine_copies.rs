@@ -1,4 +1,4 @@
-//! Stores by the copy engine, from a stage in shared memory.
+//! Copies by the copy engine: loads to a stage in shared memory, and stores from one, panel by panel.
 
 use super::Lower;
 use crate::error::CompileError;
@@ -10,6 +10,19 @@ use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use atlas_dsl::{DType, Param};
 
 impl Lower<'_> {
+    /// Has the engine fill a stage, panel by panel.
+    pub(super) fn copy_by_engine(&mut self, param: Param, slices: &[Slice], to: SharedRef) -> Result<(), CompileError> {
+        let BufferData { dtype, layout, .. } = self.k.buffers[to.buffer];
+        let panel = layout.engine_box(dtype.bytes());
+        let panel =
+            panel.ok_or_else(|| CompileError::bug("a load by the copy engine of a tile that it does not take"))?;
+        for col in (0..layout.cols).step_by(panel.cols as usize) {
+            let slices = columns(slices, col, panel.cols);
+            self.push_effect(GpuOp::Copy { atom: CopyAtom::Open, param, slices, to: to.further(0, col) });
+        }
+        Ok(())
+    }
+
     /// Puts a tile into shared memory and has the engine store it from there, panel by panel.
     pub(super) fn store_by_engine(&mut self, param: Param, slices: &[Slice], value: Value) -> Result<(), CompileError> {
         let (dtype, fragment) = self.k.tile(value);
