@@ -135,7 +135,8 @@ fn resized(bench: &Bench, asked: &input::ProblemArgs) -> Result<Bench> {
     input::specialization(p.kernel, &sized, dtype)?;
     sizes::required(p.kernel, &sized)?;
     sizes::runs(p.kernel, &sized)?;
-    let problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
+    let mut problem = cases::model_problem(p.kernel.name, dtype, &dims).context("a kernel that no op has")?;
+    problem.layouts.clone_from(&p.layouts);
     Ok(Bench { name: bench.name, problem })
 }
 

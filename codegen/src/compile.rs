@@ -2,8 +2,9 @@
 
 use crate::arch::Platform;
 use crate::error::CompileError;
-use crate::gpu::{Lowered, VerifiedKernel};
-use crate::image::KernelImage;
+use crate::gpu::{self, Lowered, VerifiedKernel};
+use crate::image::{AbiParam, KernelImage};
+use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::mutation::carried;
 use crate::{llvm, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
@@ -117,6 +118,21 @@ pub fn emit(gpu: &VerifiedKernel<Lowered>) -> Result<KernelImage, CompileError> 
     Ok(emit_with(gpu, &[], None, StageTimes::default())?.image)
 }
 
+/// A parameter of the calling convention, with the axis of the argument.
+fn of_argument(gpu: &gpu::Kernel, param: AbiParam) -> AbiParam {
+    match param {
+        AbiParam::Stride(p, axis) => AbiParam::Stride(p, gpu.params[p].kind.argument_axis(axis)),
+        other => other,
+    }
+}
+
+/// A tensor map, with the axes of the argument.
+fn map_of_argument(gpu: &gpu::Kernel, map: &TensorMapData) -> TensorMapData {
+    let kind = &gpu.params[map.param].kind;
+    let axes = map.axes.iter().map(|a| MapAxis { axis: kind.argument_axis(a.axis), ..*a });
+    TensorMapData { axes: axes.collect(), ..map.clone() }
+}
+
 /// The stack of the thread that runs LLVM. LLVM follows chains of operations by recursion, and a very long chain needs more
 /// than a usual thread's stack. The unused part takes only addresses.
 const LLVM_STACK: usize = 64 << 20;
@@ -180,8 +196,8 @@ fn emit_here(
         ptx: text,
         ptx_version,
         target,
-        params: llvm::abi(gpu),
-        maps: gpu.maps.values().cloned().collect(),
+        params: llvm::abi(gpu).into_iter().map(|param| of_argument(gpu, param)).collect(),
+        maps: gpu.maps.values().map(|map| map_of_argument(gpu, map)).collect(),
         grid: gpu.index_map.grid(),
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),

@@ -83,6 +83,9 @@ pub enum ParamKind {
         dims: Vec<Dim>,
         /// One stride per dim.
         strides: Vec<Stride>,
+        /// The axis of the argument that each dim is. Empty if they are in the argument's order, as they are unless a pass reorders
+        /// them.
+        axes: Vec<u8>,
         /// Known alignment of the base address, in bytes.
         align: u32,
         /// Loads or stores.
@@ -99,6 +102,22 @@ impl ParamKind {
     /// True for a tensor that the kernel only loads.
     pub fn is_read_only(&self) -> bool {
         matches!(self, ParamKind::Tensor { access: Access::In, .. })
+    }
+
+    /// The axis of the argument that is the n-th dim here.
+    pub fn argument_axis(&self, n: u8) -> u8 {
+        match self {
+            ParamKind::Tensor { axes, .. } => axes.get(usize::from(n)).copied().unwrap_or(n),
+            ParamKind::Scalar { .. } => n,
+        }
+    }
+
+    /// True unless the dims have an order that names each axis of the argument once.
+    pub fn has_faulty_axes(&self) -> bool {
+        let ParamKind::Tensor { dims, axes, .. } = self else { return false };
+        let mut sorted = axes.clone();
+        sorted.sort_unstable();
+        !axes.is_empty() && !sorted.iter().map(|&axis| usize::from(axis)).eq(0..dims.len())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::operations::Next;
 use crate::rings::Stop;
 use crate::tile::Tile;
 use atlas_codegen::gpu::{Block, IndexMap, Inst, Kernel};
-use atlas_dsl::ir::GridExtent;
+use atlas_dsl::ir::{GridExtent, ParamKind};
 use std::rc::Rc;
 
 /// The most instructions of one role and program. The longest kernels need a thousandth of that.
@@ -22,10 +22,26 @@ pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Optio
     let programs = programs(k, &launch.dims);
     // CTAs that take several programs are two.
     let count = if matches!(k.index_map, IndexMap::Persistent { .. }) { 2 } else { programs.len() };
-    (0..count).try_for_each(|number| {
+    reorder(k, tensors, |order| order.to_vec());
+    let outcome = (0..count).try_for_each(|number| {
         let programs = programs.iter().skip(number).step_by(count).cloned().collect();
         Cta::new(k, launch, manner, tensors, Share { number, count, programs }).run()
-    })
+    });
+    // Back: the axis that is the n-th of the argument.
+    reorder(k, tensors, |order| (0..order.len()).filter_map(|axis| order.iter().position(|&of| of == axis)).collect());
+    outcome
+}
+
+/// Puts the axes of each tensor whose dims have another order than the argument's axes into an order that follows from it.
+fn reorder(k: &Kernel, tensors: &mut [Option<Tensor>], of: impl Fn(&[usize]) -> Vec<usize>) {
+    for (param, tensor) in k.params.values().zip(tensors) {
+        if let (ParamKind::Tensor { axes, .. }, Some(tensor)) = (&param.kind, tensor)
+            && !axes.is_empty()
+        {
+            let order: Vec<usize> = axes.iter().map(|&axis| usize::from(axis)).collect();
+            *tensor = tensor.reordered(&of(&order));
+        }
+    }
 }
 
 /// The coordinates of all programs.

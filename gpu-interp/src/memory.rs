@@ -32,6 +32,22 @@ pub(crate) fn shape(cuts: &[Cut]) -> Vec<u32> {
 }
 
 impl Tensor {
+    /// The tensor with its axes in another order: the n-th is the one that `order` names there.
+    pub(crate) fn reordered(&self, order: &[usize]) -> Tensor {
+        let dims: Vec<u64> = order.iter().map(|&axis| self.dims[axis]).collect();
+        let stride = |axis: usize| self.dims[axis + 1..].iter().product::<u64>();
+        let element = |mut at: u64| {
+            let from = dims.iter().zip(order).rev().map(|(&size, &axis)| {
+                let coordinate = at % size;
+                at /= size;
+                coordinate * stride(axis)
+            });
+            self.data[from.sum::<u64>() as usize]
+        };
+        let data = (0..dims.iter().product()).map(element).collect();
+        Tensor { dtype: self.dtype, dims, data }
+    }
+
     /// Calls `f` on the position in the tensor of each element of a tile, in order; `None` outside the tensor.
     fn walk(&self, cuts: &[Cut], mut f: impl FnMut(Option<usize>)) {
         let lens: Vec<u32> = cuts.iter().map(|c| c.len).collect();

@@ -1,7 +1,7 @@
 //! The problems on which kernels are verified, demonstrated and measured: those of all ops, which their rows have.
 
 use crate::op::{OPS, find};
-use crate::problem::{Op, Problem};
+use crate::problem::{Measured, Op, Problem};
 use atlas_dsl::{DType, KernelDef};
 
 /// The element types that every op is verified in.
@@ -62,8 +62,12 @@ pub struct Bench {
 
 /// The problems that `atlas bench` measures.
 pub fn benches() -> Vec<Bench> {
-    let measured = OPS.iter().flat_map(|op| op.measured);
-    measured.filter_map(|m| Some(Bench { name: m.name, problem: model_problem(m.kernel, m.dtype, m.dims)? })).collect()
+    let bench = |m: &Measured| {
+        let mut problem = model_problem(m.kernel, m.dtype, m.dims)?;
+        problem.layouts.extend(m.layouts.iter().copied());
+        Some(Bench { name: m.name, problem })
+    };
+    OPS.iter().flat_map(|op| op.measured).filter_map(bench).collect()
 }
 
 /// The dims for which a kernel that ships here is usually compiled; empty for any other kernel.

@@ -77,15 +77,22 @@ pub struct Measured {
     pub dtype: DType,
     /// Sizes of the kernel's dims.
     pub dims: &'static [u64],
+    /// Tensors that are not contiguous.
+    pub layouts: &'static [(&'static str, Layout)],
 }
 
 impl Measured {
     pub(crate) const fn bf16(name: &'static str, kernel: &'static str, dims: &'static [u64]) -> Measured {
-        Measured { name, kernel, dtype: DType::Bf16, dims }
+        Measured { name, kernel, dtype: DType::Bf16, dims, layouts: &[] }
     }
 
     pub(crate) const fn f32(name: &'static str, kernel: &'static str, dims: &'static [u64]) -> Measured {
-        Measured { name, kernel, dtype: DType::F32, dims }
+        Measured { name, kernel, dtype: DType::F32, dims, layouts: &[] }
+    }
+
+    /// The same with tensors that are not contiguous.
+    pub(crate) const fn layouts(self, layouts: &'static [(&'static str, Layout)]) -> Measured {
+        Measured { layouts, ..self }
     }
 }
 

@@ -32,6 +32,7 @@ mod signed_zeros;
 mod starts;
 mod sums;
 mod tile_numbers;
+mod turned;
 mod wrong_code;
 
 use crate::command::folder;
@@ -66,6 +67,8 @@ pub(crate) struct Data {
     values: Vec<f64>,
     /// The number of elements before and after each row.
     around: (usize, usize),
+    /// True for the transpose, along the last two axes, of a tensor that lies row by row. An input's only.
+    by_columns: bool,
 }
 
 /// A pseudo-random number between -1 and 1 that depends only on the index.
@@ -99,7 +102,7 @@ pub(crate) fn in_place(dtype: DType, shape: &[usize]) -> Given {
 
 fn data(dtype: DType, shape: &[usize], f: impl FnMut(usize) -> f64) -> Data {
     let values = (0..shape.iter().product()).map(f).collect();
-    Data { dtype, shape: shape.to_vec(), values, around: (0, 0) }
+    Data { dtype, shape: shape.to_vec(), values, around: (0, 0), by_columns: false }
 }
 
 impl Given {
@@ -107,6 +110,14 @@ impl Given {
     pub(crate) fn within(mut self, before: usize, after: usize) -> Given {
         if let Given::In(d) | Given::Out(d) = &mut self {
             d.around = (before, after);
+        }
+        self
+    }
+
+    /// The same input, column by column in memory: its last two axes change places there.
+    pub(crate) fn by_columns(mut self) -> Given {
+        if let Given::In(d) = &mut self {
+            d.by_columns = true;
         }
         self
     }
@@ -135,6 +146,11 @@ fn upload(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Res
 
 impl Data {
     fn place(&self, device: &Device) -> Result<Placed, RuntimeError> {
+        if self.by_columns {
+            let Placed { whole, view } = self.turned().place(device)?;
+            let last = self.shape.len() - 1;
+            return Ok(Placed { whole, view: view.transpose(last - 1, last)? });
+        }
         let Some((&row, outer)) = self.shape.split_last() else { panic!("a tensor has an axis") };
         let (before, after) = self.around;
         let mut shape = outer.to_vec();
@@ -148,6 +164,16 @@ impl Data {
         let whole = upload(device, self.dtype, &values, &shape)?;
         let view = whole.slice(outer.len(), before..before + row)?;
         Ok(Placed { whole, view })
+    }
+
+    /// The transpose along the last two axes.
+    fn turned(&self) -> Data {
+        let [outer @ .., rows, cols] = &self.shape[..] else { panic!("a tensor of two axes or more") };
+        let matrix = |m: &[f64]| {
+            (0..*cols).flat_map(|c| (0..*rows).map(move |r| (r, c))).map(|(r, c)| m[r * cols + c]).collect::<Vec<f64>>()
+        };
+        let values = self.values.chunks((rows * cols).max(1)).flat_map(matrix).collect();
+        Data { shape: [outer, &[*cols, *rows]].concat(), values, by_columns: false, ..self.clone() }
     }
 
     /// The elements of the view, out of the whole tensor. The elements around it must be unchanged.

@@ -121,6 +121,7 @@ impl<'r> Emitter<'r> {
                         dtype: *dtype,
                         dims: dims.iter().map(|&d| Dim::from_u32(d as u32)).collect(),
                         strides: placed.facts(self.recipe, dims),
+                        axes: vec![],
                         align: placed.align(),
                         access: if *out { Access::Out } else { Access::In },
                     };

@@ -85,6 +85,9 @@ impl Verifier<'_> {
                 self.error(405, at, format!("parameter `{}` is bool", p.name));
             }
             let ParamKind::Tensor { dims, strides, align, .. } = &p.kind else { continue };
+            if p.kind.has_faulty_axes() {
+                self.error(405, at, format!("`{}` has axes that are not each of its {} once", p.name, dims.len()));
+            }
             if strides.len() != dims.len() || strides.contains(&Stride::Dynamic { divisor: 0 }) {
                 let message = format!("`{}` has rank {}, but strides {strides:?}", p.name, dims.len());
                 self.error(405, at, message);

@@ -110,10 +110,11 @@ impl Generator {
                     false => Stride::Dynamic { divisor: self.int() },
                 })
                 .collect();
+            let axes = if self.coin() { (0..dims.len() as u8).rev().collect() } else { vec![] };
             let access = if self.coin() { Access::In } else { Access::Out };
             let kind = match self.coin() {
                 true => ParamKind::Scalar { dtype },
-                false => ParamKind::Tensor { dtype, dims, strides, align: self.int(), access },
+                false => ParamKind::Tensor { dtype, dims, strides, axes, align: self.int(), access },
             };
             self.k.params.push(ParamData { name: format!("p{i}"), kind });
         }

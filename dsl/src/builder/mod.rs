@@ -117,7 +117,7 @@ impl Builder {
                         );
                     }
                     let strides: Vec<Stride> = strides.into_iter().map(Stride::from).collect();
-                    ParamKind::Tensor { dtype: b.dtype(*dtype), dims, strides, align, access: *access }
+                    ParamKind::Tensor { dtype: b.dtype(*dtype), dims, strides, axes: vec![], align, access: *access }
                 }
             };
             b.kernel.params.push(ParamData { name: p.name().to_owned(), kind });

@@ -55,7 +55,7 @@ impl<'k> Head<'k> {
             write!(f, "\n  %{}: ", p.name)?;
             match &p.kind {
                 ParamKind::Scalar { dtype } => write!(f, "{dtype}")?,
-                ParamKind::Tensor { dtype, dims, strides, align, access } => {
+                ParamKind::Tensor { dtype, dims, strides, axes, align, access } => {
                     if *access == Access::Out {
                         f.write_str("out ")?;
                     }
@@ -66,7 +66,13 @@ impl<'k> Head<'k> {
                         Stride::Const(n) => write!(f, "{n}"),
                         Stride::Dynamic { divisor } => write!(f, "?{divisor}"),
                     })?;
-                    write!(f, "] align {align}")?;
+                    f.write_char(']')?;
+                    if !axes.is_empty() {
+                        f.write_str(" axes [")?;
+                        commas(f, axes, |f, axis| write!(f, "{axis}"))?;
+                        f.write_char(']')?;
+                    }
+                    write!(f, " align {align}")?;
                 }
             }
             f.write_char(',')?;
@@ -152,6 +158,7 @@ struct TensorText<'s> {
     dims: Vec<Token<'s>>,
     /// `None` for the strides of a contiguous tensor.
     strides: Option<Vec<Stride>>,
+    axes: Vec<u8>,
     align: u32,
 }
 
@@ -170,7 +177,7 @@ impl ParamText<'_> {
             let facts: Vec<DimFact> = dims.iter().map(fact).collect();
             Specialization::contiguous_strides(&facts).into_iter().map(Stride::from).collect()
         });
-        let kind = ParamKind::Tensor { dtype, dims, strides, align: t.align, access: t.access };
+        let kind = ParamKind::Tensor { dtype, dims, strides, axes: t.axes, align: t.align, access: t.access };
         Ok(ParamData { name, kind })
     }
 }
@@ -195,8 +202,13 @@ fn param<'s>(text: &mut Cursor<'s>) -> Parsed<ParamText<'s>> {
             Ok(if t.eat(T::Question) { Stride::Dynamic { divisor: t.int()? } } else { Stride::Const(t.signed_int()?) })
         })?);
     }
+    let mut axes = Vec::new();
+    if text.eat_word("axes") {
+        text.expect(T::LBracket)?;
+        axes = text.list(T::RBracket, Cursor::int)?;
+    }
     let align = if text.eat_word("align") { text.int()? } else { 16 };
-    Ok(ParamText { name, dtype, tensor: Some(TensorText { access, dims, strides, align }) })
+    Ok(ParamText { name, dtype, tensor: Some(TensorText { access, dims, strides, axes, align }) })
 }
 
 /// `N: ?16` or `D = 64`.

@@ -30,6 +30,9 @@ impl Verifier<'_> {
                 self.error(223, at, format!("parameter `{name}` is bool, a type that exists inside kernels alone"));
             }
             let ParamKind::Tensor { dims, strides, align, access, .. } = &p.kind else { continue };
+            if p.kind.has_faulty_axes() {
+                self.error(224, at, format!("`{name}` has axes that are not each of its {} once", dims.len()));
+            }
             if strides.len() != dims.len() {
                 self.error(224, at, format!("`{name}` has rank {}, but {} strides", dims.len(), strides.len()));
             }

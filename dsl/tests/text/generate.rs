@@ -68,7 +68,7 @@ impl Generator<'_> {
                 if access == Access::Out { DType::F32 } else { self.one_of(&[DType::Bf16, DType::F16, DType::F32]) };
             let dims = [G, N, D].map(Dim::from_u32).to_vec();
             let strides = vec![Stride::Dynamic { divisor: 4 }, stride, Stride::Const(1)];
-            let kind = ParamKind::Tensor { dtype, dims, strides, align, access };
+            let kind = ParamKind::Tensor { dtype, dims, strides, axes: vec![], align, access };
             self.kernel.params.push(ParamData { name: name.to_owned(), kind });
         }
         for (name, dtype) in [("eps", DType::F32), ("w", DType::I32)] {

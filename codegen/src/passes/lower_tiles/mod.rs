@@ -15,6 +15,7 @@ mod dots;
 mod engine_copies;
 mod loops;
 mod memory;
+mod rows;
 mod stores;
 mod values;
 
@@ -27,6 +28,7 @@ use crate::layout::Fragment;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
+use rows::rows_along_memory;
 use std::collections::BTreeMap;
 
 /// A tile in shared memory.
@@ -63,6 +65,7 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
+    let tile = &*rows_along_memory(tile);
     let LoweringDecisions { uses, placement, paths, extents, approximations, order } =
         LoweringDecisions::choose(tile, schedule, cx.target, machine)?;
     let mut k = gpu::Kernel::new(&tile.name, cx.target, schedule.warps * 32);
