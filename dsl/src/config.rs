@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-pub use atlas_vocabulary::{Copies, MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+pub use atlas_vocabulary::{Copies, MOST_CONFIGS, Order, Products, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 
 /// How a kernel is mapped to the machine. Enters GPU IR only. The compiler chooses whatever is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -24,13 +24,24 @@ pub struct Schedule {
     pub order: Option<Order>,
     /// Who copies the tiles that products read.
     pub copies: Option<Copies>,
-    /// Who stores tiles. `None` follows `copies`.
+    /// Who stores tiles.
     pub stores: Option<Copies>,
+    /// Who makes products.
+    pub products: Option<Products>,
 }
 
 impl Default for Schedule {
     fn default() -> Schedule {
-        Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None, copies: None, stores: None }
+        Schedule {
+            stages: 2,
+            warps: 4,
+            occupancy: 1,
+            warp_grid: None,
+            order: None,
+            copies: None,
+            stores: None,
+            products: None,
+        }
     }
 }
 
@@ -56,6 +67,7 @@ impl Schedule {
             ("order", Setting::Order(order)) => self.order = order,
             ("copies", Setting::Copies(copies)) => self.copies = copies,
             ("stores", Setting::Copies(stores)) => self.stores = stores,
+            ("products", Setting::Products(products)) => self.products = products,
             _ => return false,
         }
         true
@@ -71,6 +83,7 @@ impl Schedule {
             "order" => Setting::Order(self.order),
             "copies" => Setting::Copies(self.copies),
             "stores" => Setting::Copies(self.stores),
+            "products" => Setting::Products(self.products),
             _ => return None,
         })
     }
@@ -99,8 +112,8 @@ impl Schedule {
     }
 
     /// Numbers that tell two schedules apart.
-    pub fn words(&self) -> [u64; 7] {
-        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores } = *self;
+    pub fn words(&self) -> [u64; 8] {
+        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, products } = *self;
         let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
         let order = match order {
             None => 0,
@@ -112,7 +125,12 @@ impl Schedule {
             Some(Copies::Threads) => 1,
             Some(Copies::Engine) => 2,
         };
-        [stages.into(), warps.into(), occupancy.into(), grid, order, by(copies), by(stores)]
+        let products = match products {
+            None => 0,
+            Some(Products::Warps) => 1,
+            Some(Products::Warpgroups) => 2,
+        };
+        [stages.into(), warps.into(), occupancy.into(), grid, order, by(copies), by(stores), products]
     }
 }
 
@@ -231,6 +249,7 @@ mod tests {
             "BK=32 stages=2 warps=8 warp_grid=2x4 order=groups(16)",
             "stages=2 warps=4 order=linear",
             "stages=2 warps=4 copies=engine stores=threads",
+            "stages=2 warps=4 products=warps",
         ] {
             let config: Config = text.parse().unwrap();
             assert_eq!(config.to_string(), text);
@@ -267,6 +286,8 @@ mod tests {
             "copies=engine",
             "stores=engine",
             "copies=engine stores=threads",
+            "products=warps",
+            "products=warpgroups",
         ];
         let words = texts.map(|text| text.parse::<Config>().unwrap().schedule.words());
         let distinct: std::collections::BTreeSet<_> = words.iter().collect();

@@ -348,3 +348,19 @@ fn any_number_of_iterations_multiplies() {
         }
     }
 }
+
+/// A product that is too short for `wgmma` unless the config asks for it, and one that uses it unless the config says no.
+#[test]
+fn the_config_says_who_multiplies() {
+    let device = Device::sim("sm_90a").unwrap();
+    let a = Tensor::zeros(&device, Bf16, [64, 64]).unwrap();
+    let mut y = Tensor::zeros(&device, Bf16, [64, 64]).unwrap();
+    let mut is_asynchronous = |text: &str| {
+        let config: Config = text.parse().unwrap();
+        let launch = by_engine.prepare_with(&device, &config, args![&a, &a, &mut y]).unwrap();
+        launch.image().unwrap().ptx.contains("wgmma.mma_async")
+    };
+    let (short, long) = ("BM=64 BN=64 BK=16 stages=2 warps=4", "BM=64 BN=64 BK=64 stages=2 warps=4");
+    assert!(!is_asynchronous(short) && is_asynchronous(&format!("{short} products=warpgroups")));
+    assert!(is_asynchronous(long) && !is_asynchronous(&format!("{long} products=warps")));
+}

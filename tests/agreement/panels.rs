@@ -65,7 +65,7 @@ atlas_kernel! {
         v: &Tensor<T, [H, D]>,
         y: &mut Tensor<f32, [N, D]>,
     )
-    tune { BN: [64, 128], BH: [64, 128, 32], stages: [2, 1], warps: [4, 8], copies: [engine, threads] }
+    tune { BN: [64, 128], BH: [64, 128, 32], stages: [2, 1], warps: [4, 8], products: [warpgroups, warps, auto] }
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]);

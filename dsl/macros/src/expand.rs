@@ -8,7 +8,7 @@ use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
     TileFn,
 };
-use atlas_vocabulary::{BinaryOp, Copies, DType, Order, Precision, Setting, WarpGrid};
+use atlas_vocabulary::{BinaryOp, Copies, DType, Order, Precision, Products, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -226,6 +226,14 @@ fn setting(value: Setting, root: &TokenStream) -> TokenStream {
             quote!(#root::Setting::Copies(::core::option::Option::Some(#copies)))
         }
         Setting::Copies(None) => quote!(#root::Setting::Copies(::core::option::Option::None)),
+        Setting::Products(Some(products)) => {
+            let products = match products {
+                Products::Warps => quote!(#root::Products::Warps),
+                Products::Warpgroups => quote!(#root::Products::Warpgroups),
+            };
+            quote!(#root::Setting::Products(::core::option::Option::Some(#products)))
+        }
+        Setting::Products(None) => quote!(#root::Setting::Products(::core::option::Option::None)),
     }
 }
 

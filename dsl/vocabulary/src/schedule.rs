@@ -47,6 +47,20 @@ impl Copies {
     const ALL: [Copies; 2] = [Copies::Threads, Copies::Engine];
 }
 
+/// Who makes the products of tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Products {
+    /// Each warp its own part, which it waits for: `mma.sync`.
+    Warps,
+    /// Warpgroups, asynchronously, by `wgmma`, where the target has it and the product fits it, however short it is.
+    Warpgroups,
+}
+
+impl Products {
+    /// All of them.
+    const ALL: [Products; 2] = [Products::Warps, Products::Warpgroups];
+}
+
 /// The value of a knob. `None` leaves it to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Setting {
@@ -58,6 +72,8 @@ pub enum Setting {
     Order(Option<Order>),
     /// Who copies, or who stores.
     Copies(Option<Copies>),
+    /// Who multiplies.
+    Products(Option<Products>),
 }
 
 impl Setting {
@@ -95,6 +111,15 @@ impl fmt::Display for Copies {
     }
 }
 
+impl fmt::Display for Products {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Products::Warps => "warps",
+            Products::Warpgroups => "warpgroups",
+        })
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,7 +127,10 @@ impl fmt::Display for Setting {
             Setting::WarpGrid(Some(grid)) => grid.fmt(f),
             Setting::Order(Some(order)) => order.fmt(f),
             Setting::Copies(Some(copies)) => copies.fmt(f),
-            Setting::WarpGrid(None) | Setting::Order(None) | Setting::Copies(None) => f.write_str(Setting::AUTO),
+            Setting::Products(Some(products)) => products.fmt(f),
+            Setting::WarpGrid(None) | Setting::Order(None) | Setting::Copies(None) | Setting::Products(None) => {
+                f.write_str(Setting::AUTO)
+            }
         }
     }
 }
@@ -115,6 +143,7 @@ enum Values {
     WarpGrid,
     Order,
     Copies,
+    Products,
 }
 
 /// A key of a schedule.
@@ -126,7 +155,7 @@ pub struct ScheduleKey {
 }
 
 /// Every key, in the order of the canonical text of a config.
-pub const SCHEDULE: [ScheduleKey; 7] = [
+pub const SCHEDULE: [ScheduleKey; 8] = [
     ScheduleKey { name: "stages", values: Values::Number(Some(8)) },
     // A CTA has at most 1024 threads on every GPU.
     ScheduleKey { name: "warps", values: Values::Number(Some(32)) },
@@ -135,6 +164,7 @@ pub const SCHEDULE: [ScheduleKey; 7] = [
     ScheduleKey { name: "order", values: Values::Order },
     ScheduleKey { name: "copies", values: Values::Copies },
     ScheduleKey { name: "stores", values: Values::Copies },
+    ScheduleKey { name: "products", values: Values::Products },
 ];
 
 impl ScheduleKey {
@@ -150,6 +180,7 @@ impl ScheduleKey {
             Values::WarpGrid => "a grid of warps such as `2x4`, or `auto`",
             Values::Order => "`linear`, groups of rows such as `groups(8)`, or `auto`",
             Values::Copies => "`threads`, `engine` or `auto`",
+            Values::Products => "`warps`, `warpgroups` or `auto`",
         }
     }
 
@@ -164,6 +195,11 @@ impl ScheduleKey {
             Values::WarpGrid if text == Setting::AUTO => Some(Setting::WarpGrid(None)),
             Values::Order if text == Setting::AUTO => Some(Setting::Order(None)),
             Values::Copies if text == Setting::AUTO => Some(Setting::Copies(None)),
+            Values::Products if text == Setting::AUTO => Some(Setting::Products(None)),
+            Values::Products => {
+                let named = Products::ALL.into_iter().find(|products| products.to_string() == text);
+                named.map(|products| Setting::Products(Some(products)))
+            }
             Values::Copies => {
                 let named = Copies::ALL.into_iter().find(|copies| copies.to_string() == text);
                 named.map(|copies| Setting::Copies(Some(copies)))
@@ -201,7 +237,8 @@ impl ScheduleKey {
             (Values::Number(_), Setting::Number(_))
             | (Values::WarpGrid, Setting::WarpGrid(_))
             | (Values::Order, Setting::Order(_))
-            | (Values::Copies, Setting::Copies(_)) => None,
+            | (Values::Copies, Setting::Copies(_))
+            | (Values::Products, Setting::Products(_)) => None,
             _ => Some(format!("{name} = {value} is not {}", self.expects())),
         }
     }
@@ -225,6 +262,9 @@ mod tests {
             ("copies", "auto"),
             ("stores", "engine"),
             ("stores", "auto"),
+            ("products", "warps"),
+            ("products", "warpgroups"),
+            ("products", "auto"),
         ] {
             let key = ScheduleKey::named(key).unwrap();
             let read = key.read(text).unwrap();

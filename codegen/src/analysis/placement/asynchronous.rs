@@ -28,6 +28,7 @@ use crate::arch::Target;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
 use crate::gpu::{Split, WarpGrid, warp_grid_of};
 use crate::layout::{Fragment, SharedLayout};
+use atlas_dsl::config::Products;
 use atlas_dsl::ir::ValueDef;
 use atlas_dsl::{Block, Inst, Kernel, Op, Schedule, Value};
 use std::collections::BTreeSet;
@@ -46,6 +47,8 @@ const MOST_ACCUMULATORS: u32 = 128;
 pub enum WhySynchronous {
     /// The target has no asynchronous product of the element type.
     Atom,
+    /// The config leaves products to warps.
+    Config,
     /// The CTA does not consist of warpgroups.
     Warps,
     /// K is no multiple of an instruction's.
@@ -71,6 +74,7 @@ impl WhySynchronous {
     pub const fn text(self) -> &'static str {
         match self {
             WhySynchronous::Atom => "the target has no wgmma of this element type",
+            WhySynchronous::Config => "no wgmma: the config leaves products to warps",
             WhySynchronous::Warps => "no wgmma: warps are no multiple of 4",
             WhySynchronous::Depth => "no wgmma: its depth is no multiple of 16",
             WhySynchronous::Tile => {
@@ -121,6 +125,7 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
     let (made, depth) = (&kernel.ty(kernel.results[dot][0]).shape, kernel.ty(a).shape[1]);
     let (m, n) = (made[0], made[1]);
     let or = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
+    or(schedule.products != Some(Products::Warps), WhySynchronous::Config)?;
     or(warps.is_multiple_of(WARPGROUP), WhySynchronous::Warps)?;
     or(depth.is_multiple_of(atom.row().shape.2), WhySynchronous::Depth)?;
     let splits = match schedule.warp_grid {
@@ -131,7 +136,8 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
     for &grid in &grids {
         let (rows, columns) = (m / grid.rows, n / grid.cols);
         or(atom.fits(m, n, grid), WhySynchronous::Tile)?;
-        or(cycles(rows, columns, depth) >= LEAST_CYCLES, WhySynchronous::Short)?;
+        let is_asked_for = schedule.products == Some(Products::Warpgroups);
+        or(is_asked_for || cycles(rows, columns, depth) >= LEAST_CYCLES, WhySynchronous::Short)?;
         or(rows / 16 * (columns / 2) <= MOST_ACCUMULATORS, WhySynchronous::Accumulators)?;
     }
     for (v, side) in [(a, Side::Left), (b, Side::Right)] {
