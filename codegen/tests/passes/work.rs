@@ -238,3 +238,26 @@ fn stages_do_not_change_what_is_read() {
         }
     }
 }
+
+/// Copies write whole boxes, also where the tensor ends: 3 rows of 64 take the shared memory and the instructions of 64.
+#[test]
+fn copies_past_the_end_are_work() {
+    let text = "kernel @mm(%x: bf16[M, D] strides [?8, 1] align 16, %w: bf16[O, D] strides [?8, 1] align 16, %y: out bf16[M, O])\n\
+                dims M: ?1, D: ?8, O: ?8\ngrid (%m, %o) = (tiles(M, 64), tiles(O, 64)) {\n\
+                %none = splat 0.0 : f32[64, 64]\n%zero = splat 0 : i32\n%ds = tiles(D, 64)\n\
+                %s = pipeline %d in %zero..%ds carry (%e = %none) {\n\
+                %xt = load %x[%m : 64, %d : 64] : bf16[64, 64]\n%wt = load %w[%o : 64, %d : 64] : bf16[64, 64]\n\
+                %wtt = transpose %wt : bf16[64, 64]\n%p = dot %xt, %wtt acc %e : f32[64, 64]\nyield %p\n}\n\
+                %out = cast %s : bf16[64, 64]\nstore %y[%m : 64, %o : 64], %out\n}";
+    let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    for arch in ["sm_90", "sm_90a"] {
+        let machine: Machine = arch.parse().unwrap();
+        let lowered = run(&kernel, &Schedule::default(), machine, |_, _| {}).expect("a kernel that no GPU refuses");
+        let mut table = WorkTable::default();
+        table.push(&WorkFormula::of(&lowered));
+        let [few, all] = [3, 64].map(|m| table.at(&[m, 512, 64]).of(0).clone());
+        assert!(few.reads[0].bytes < 0.1 * all.reads[0].bytes, "{arch}");
+        assert_eq!((few.total.shared, few.total.shared_async), (all.total.shared, all.total.shared_async), "{arch}");
+        assert_eq!(few.total.element_wise, all.total.element_wise, "{arch}");
+    }
+}

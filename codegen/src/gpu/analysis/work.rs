@@ -43,10 +43,11 @@ pub struct Counts {
     pub element_wise: f64,
     /// The part of them on the special function unit: exponentials, logarithms, reciprocals, roots.
     pub special: f64,
-    /// Bytes through shared memory by threads. Operands of products count once for each warp that reads them.
+    /// Bytes through shared memory by threads. Operands of products count once for each warp that reads them, and copies with
+    /// the zeros that they write past the end of a tensor.
     pub shared: f64,
-    /// Bytes through shared memory by the copy engine and by asynchronous products, which read their operands once for each
-    /// instruction.
+    /// Bytes through shared memory by the copy engine, which writes whole boxes, and by asynchronous products, which read their
+    /// operands once for each instruction.
     pub shared_async: f64,
     /// Bytes from and to global memory.
     pub global: f64,
@@ -93,7 +94,9 @@ impl AddAssign for Counts {
 /// A loop whose loads run ahead.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prefetched {
-    /// Trips in one program.
+    /// Runs of the loop in one program.
+    pub runs: f64,
+    /// Trips of all runs.
     pub trips: f64,
     /// The number of trips in which a load has to arrive.
     pub ahead: f64,
@@ -186,8 +189,6 @@ pub(super) enum Item {
 pub(super) struct OfByte {
     pub(super) global: f64,
     pub(super) shared: f64,
-    pub(super) shared_async: f64,
-    pub(super) element_wise: f64,
     pub(super) past_l1: f64,
     pub(super) sectors: f64,
     pub(super) lines: f64,
@@ -390,10 +391,15 @@ impl WorkWalk<'_> {
                 };
                 // The widest copies alone leave nothing in the L1 cache.
                 let past_l1 = f64::from(u8::from(*atom == CopyAtom::CpAsync(16)));
-                let by_engine = matches!(atom, CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_));
-                let (shared, shared_async) = if by_engine { (0.0, 1.0) } else { (1.0, 0.0) };
-                let from = from_memory(*param, slices);
-                let each = OfByte { shared, shared_async, element_wise, latency_waits, past_l1, ..from };
+                // The zeros past the end of a tensor are written like any other element.
+                let written = element * elements_of(slices);
+                if matches!(atom, CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_)) {
+                    part.fixed.shared_async += written;
+                } else {
+                    part.fixed.shared += written;
+                    part.fixed.element_wise += element_wise * written;
+                }
+                let each = OfByte { latency_waits, past_l1, ..from_memory(*param, slices) };
                 let amount = self.global_bytes(*param, slices);
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
@@ -531,6 +537,15 @@ impl WorkWalk<'_> {
         factors.extend(dims.iter().enumerate().filter(|&(i, _)| !repeats(i)).map(|(_, &d)| f.size(d)));
         f.product(factors)
     }
+}
+
+/// Elements of a rectangle, with those past the end of the tensor.
+fn elements_of(slices: &[Slice]) -> f64 {
+    let along = slices.iter().map(|slice| match *slice {
+        Slice::At { .. } => 1.0,
+        Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => f64::from(len),
+    });
+    along.product()
 }
 
 /// The digits of the thread index that are a warp's lanes.

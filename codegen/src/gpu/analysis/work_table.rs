@@ -214,8 +214,6 @@ impl ProgramRun<'_> {
                     let bytes = of(*amount);
                     counts.global += bytes * each.global;
                     counts.shared += bytes * each.shared;
-                    counts.shared_async += bytes * each.shared_async;
-                    counts.element_wise += bytes * each.element_wise;
                     counts.sectors += bytes * each.sectors;
                     counts.lines += bytes * each.lines;
                     counts.latency_waits += bytes * each.latency_waits;
@@ -237,6 +235,7 @@ impl ProgramRun<'_> {
                     let first = self.sample.prefetched.len();
                     let inner = self.part(inside..body.end, body.fixed, (trips * own, own));
                     if let Some(ahead) = *ahead {
+                        let runs = if own > 0.0 { self.share * trips } else { 0.0 };
                         let trips = self.share * trips * own;
                         let mut of_others = (0.0, 0.0);
                         for other in &self.sample.prefetched[first..] {
@@ -245,7 +244,7 @@ impl ProgramRun<'_> {
                         }
                         let own = |all: f64, of_others: f64| (all - of_others / trips.max(1e-30)).max(0.0);
                         let own = (own(inner.global, of_others.0), own(inner.barriers, of_others.1));
-                        self.sample.prefetched.push(Prefetched { trips, ahead, body: inner, own });
+                        self.sample.prefetched.push(Prefetched { runs, trips, ahead, body: inner, own });
                     }
                     counts.plus_times(inner, own);
                     body.end
