@@ -11,7 +11,8 @@ use super::peak_registers_within;
 use super::sectors::{line_share, sector_share};
 use crate::gpu::atom::{MmaInfo, WARPGROUP};
 use crate::gpu::{
-    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, Value, ValueDef, accessed,
+    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, UnsignedOp, Value, ValueDef,
+    accessed,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
@@ -320,7 +321,8 @@ impl WorkWalk<'_> {
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
     }
 
-    /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index` and `index + 3 < hi`.
+    /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index`, `index + 3 < hi`, and
+    /// `3 < umin(hi - index, 4)`.
     pub(super) fn but_last(&self, condition: Value, around: EnclosingLoop) -> Option<f64> {
         let made_by = |v: Value| match self.k.values[v].def {
             ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
@@ -331,6 +333,10 @@ impl WorkWalk<'_> {
             _ => None,
         };
         let Some(Op::Compare(Predicate::Lt, a, b)) = made_by(condition) else { return None };
+        let b = match made_by(*b) {
+            Some(Op::Unsigned(UnsignedOp::Min, left, _)) => left,
+            _ => b,
+        };
         match (made_by(*a), made_by(*b)) {
             (_, Some(Op::Binary(BinaryOp::Sub, _, hi, index))) if (*index, *hi) == (around.index, around.hi) => {
                 constant(*a)
