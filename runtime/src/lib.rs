@@ -46,7 +46,7 @@ pub use compile::{
     CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, HAS_COMPILER, KernelKey, KeyParts, Store, StoreStats,
     build_kernel, image_file, kernel_key,
 };
-pub use cost::{Cost, Roofline, Unit, estimate, programs, roofline};
+pub use cost::{Cost, LoopInterval, LoopLimit, Roofline, Unit, estimate, loop_intervals, programs, roofline};
 pub use device::{Device, DeviceId, DeviceStats, Event, Stream};
 #[cfg(feature = "sim")]
 pub use error::SimFault;

@@ -8,6 +8,7 @@
 use super::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use super::formula::{Formula, Formulas};
 use super::peak_registers_within;
+use super::pipelined_loops::runs_ahead;
 use super::sectors::{line_share, sector_share};
 use crate::gpu::atom::{MmaInfo, WARPGROUP};
 use crate::gpu::{
@@ -308,11 +309,7 @@ impl WorkWalk<'_> {
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
         let bounds = self.expected.bounds(&mut self.formulas, lo, hi);
         part.fixed.latency_waits += self.latency_wait();
-        let stages = self.k.blocks[body].insts.iter().filter_map(|&i| {
-            let Op::Wait(ring, _) = self.k.insts[i] else { return None };
-            Some(self.k.rings[ring].stages)
-        });
-        let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
+        let ahead = runs_ahead(self.k, body);
         let extent = self.expected.divisor(hi).or_else(|| self.expected.divisor(lo));
         let else_trips = extent.map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
         let around = EnclosingLoop { ahead, index: self.k.blocks[body].params[0], hi };
