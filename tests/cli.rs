@@ -327,6 +327,16 @@ fn a_tile_file_is_explained() {
     has(&refuses(&["explain", "no/such.tile"]), &["cannot read no/such.tile"]);
 }
 
+#[test]
+fn graphs_are_of_single_kernels_on_gpus() {
+    has(&refuses(&["bench", "--graph", "0"]), &["0 is not in 1..=10000"]);
+    has(&refuses(&["bench", "--graph", "many"]), &["many"]);
+    for device in ["cpu", "sim:sm_90"] {
+        let bench = ["bench", "--only", "softmax", "--device", device, "--graph", "--json"];
+        has(&refuses(&bench), &["measures GPUs"]);
+    }
+}
+
 /// Times over sizes as a table, as JSON and as a plot, for an H200 with the shipped records.
 #[test]
 fn explain_tells_times_bounds_and_who_is_next() {

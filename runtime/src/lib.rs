@@ -58,9 +58,9 @@ pub use gpu::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]
 pub use launch::FormPrograms;
 pub use launch::{
-    Arg, BoundArg, BoundLaunch, Chain, CompiledLaunch, IntoArg, Launch, MAX_DIM, OracleOutput, PreparedChain,
-    PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment, choose, choose_given,
-    launch_strides, launch_tile_ir, refusal, run_f64, specialize,
+    Arg, BoundArg, BoundLaunch, Chain, CompiledLaunch, IntoArg, Launch, LaunchGraph, MAX_DIM, OracleOutput,
+    PreparedChain, PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment, choose,
+    choose_given, launch_strides, launch_tile_ir, refusal, run_f64, specialize,
 };
 pub use records::sizes;
 pub use select::{Candidate, ConfigSource, Outcome, Selection, choose_for, choose_with};
