@@ -1,6 +1,7 @@
 //! The command line: its output, and its messages for bad input.
 
 use crate::command::{folder, has, json, prints, prints_with, refuses, says_with, unread, write};
+use serde_json::json;
 use std::path::Path;
 
 #[test]
@@ -267,6 +268,75 @@ fn explain_gives_the_config_and_the_grid() {
     assert!(explained["why"].as_str().is_some_and(|w| w.contains("cost model")), "{explained}");
 }
 
+#[test]
+fn explain_is_a_page_unless_all_configs_are_asked_for() {
+    let explain = ["explain", "matmul", "--arch", "sm_86", "--dims", "M=4096,N=4096,K=4096"];
+    let page = prints(&explain);
+    assert!(page.lines().count() <= 60, "{} lines:\n{page}", page.lines().count());
+    has(&page, &["\n 10  ", " slower ones and ", " that are refused: --all lists them"]);
+    assert!(!page.contains("refused: error"), "{page}");
+    let all = prints(&[&explain[..], &["--all"]].concat());
+    has(&all, &["\n 11  ", "refused: error[ATL302]", "a CTA on sm_86 has 101376"]);
+    assert!(!all.contains("--all lists"), "{all}");
+}
+
+/// The loop of a product: what a unit needs for an iteration, and which one sets the interval.
+#[test]
+fn explain_tells_how_often_a_loop_begins_an_iteration() {
+    let config = ["--config", "BM=128 BN=256 BK=64 stages=4 warps=8"];
+    let explain = [&["explain", "matmul", "--arch", "sm_90a", "--dims", "M=4096,N=4096,K=4096"], &config[..]].concat();
+    has(&prints(&explain), &["  II ", " cycles by tensor cores (shared memory ", "; 64 iterations"]);
+    let loops = json(&[&explain[..], &["--json"]].concat())["loops"].clone();
+    assert_eq!(
+        (loops[0]["by"].as_str(), loops[0]["iterations"].as_f64()),
+        (Some("tensor cores"), Some(64.0)),
+        "{loops}"
+    );
+    assert_eq!(loops[0]["ii_cycles"], loops[0]["cycles"]["tensor cores"], "{loops}");
+    // A kernel without a pipelined loop.
+    assert_eq!(json(&["explain", "softmax", "--dims", "N=64,D=512", "--json"])["loops"], json!([]));
+}
+
+#[test]
+fn a_tile_file_is_explained() {
+    let file = format!("{}/tests/cases/tile/gemm.tile", crate::ROOT);
+    let explain = ["explain", &file, "--arch", "sm_90a"];
+    let schedule = ["--config", "stages=4 warps=8"];
+    let sized = [&explain[..], &schedule, &["--dims", "M=4096,N=4096,K=4096"]].concat();
+    let parts = [
+        "kernel   matmul K=4096",
+        "tile sizes of the file",
+        "= 512 programs",
+        "cycles by tensor cores",
+        "wgmma",
+        "ring",
+    ];
+    has(&prints(&sized), &parts);
+    has(&prints(&[&explain[..], &schedule].concat()), &["tiles(M, 128) x tiles(N, 256) = ? programs", "wgmma"]);
+    for (args, why) in [
+        (&["--dims", "Q=4"][..], "`matmul` has no dim `Q`; its dims are M, N, K"),
+        (&["--dims", "K=12"], "dim `K` is a multiple of 8 in the file, and 12 is none"),
+        (&["--dtype", "f16"], "--dtype does not apply to a .tile file"),
+        (&["--simulate"], "--simulate does not apply to a .tile file"),
+        (&["--config", "BM=64"], "a .tile file has no knob `BM`"),
+        // Tiles of 128 by 256 elements need more registers than four warps have.
+        (&["--config", "warps=4"], "smaller tiles would help; with warps=8 it fits"),
+    ] {
+        has(&refuses(&[&explain[..], args].concat()), &[why]);
+    }
+    has(&refuses(&["explain", "no/such.tile"]), &["cannot read no/such.tile"]);
+}
+
+#[test]
+fn graphs_are_of_single_kernels_on_gpus() {
+    has(&refuses(&["bench", "--graph", "0"]), &["0 is not in 1..=10000"]);
+    has(&refuses(&["bench", "--graph", "many"]), &["many"]);
+    for device in ["cpu", "sim:sm_90"] {
+        let bench = ["bench", "--only", "softmax", "--device", device, "--graph", "--json"];
+        has(&refuses(&bench), &["measures GPUs"]);
+    }
+}
+
 /// Times over sizes as a table, as JSON and as a plot, for an H200 with the shipped records.
 #[test]
 fn explain_tells_times_bounds_and_who_is_next() {
@@ -329,7 +399,7 @@ fn a_gpu_that_is_no_such_arch_is_warned_of() {
 #[test]
 fn an_arch_is_a_gpu_and_its_code_is_for_the_best_target_below() {
     let explain = |arch: &str| prints(&["explain", "memory_read", "--arch", arch, "--dims", "G=16,N=2000,D=64,H=256"]);
-    has(&explain("sm_86"), &["on sm_86", "target    sm_80", " of 101376 bytes", "a CTA on sm_86 has 101376"]);
+    has(&explain("sm_86"), &["on sm_86", "target    sm_80", " of 101376 bytes"]);
     has(&explain("sm_120"), &["on sm_120", "target    sm_90", " of 101376 bytes"]);
     has(&refuses(&["explain", "softmax", "--arch", "sm_75"]), &["--arch: unknown arch `sm_75`", "sm_80, sm_86"]);
 }

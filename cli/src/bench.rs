@@ -1,7 +1,7 @@
 //! `atlas bench`: measures the kernels on a GPU, and records the machine with the numbers.
 
 use super::print::{say, tell};
-use super::sample::{self, Memory};
+use super::sample::{self, Memory, Timing};
 use super::show::{self, Progress};
 use super::sweep::Sweep;
 use super::{bench_plans, gpu_lock, host_info, input, sizes};
@@ -41,6 +41,10 @@ pub(super) struct BenchArgs {
     /// Timed runs of each kernel.
     #[arg(long, default_value_t = 50)]
     samples: usize,
+    /// Also record this many launches of each kernel in one CUDA graph (40 unless given), run that, and report the time of one
+    /// launch: with a warm L2 cache, and without the host's part of a launch.
+    #[arg(long, value_name = "LAUNCHES", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    graph: Option<u32>,
     /// Compare with the JSON of an earlier run; a kernel slower by more than 5 % is an error.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
@@ -69,6 +73,12 @@ pub(super) fn run(args: &BenchArgs) -> Result<bool> {
             "there is no benchmark `{}`; the benchmarks are {}",
             args.only.as_deref().unwrap_or(""),
             names.join(", ")
+        );
+    }
+    if args.graph.is_some() && benches.is_empty() {
+        bail!(
+            "--graph measures single kernels, and `{}` is a plan of several launches",
+            args.only.as_deref().unwrap_or("")
         );
     }
     let problems = problems(args);
@@ -199,6 +209,11 @@ fn measure(bench: &Bench, device: &Device, args: &BenchArgs) -> Result<Vec<Value
         row["gb_s"] = json!(bytes / t.median_ms / 1e6);
         row["tflops"] = json!((p.op.flops)(p) / t.median_ms / 1e9);
         row["launch_us"] = json!(host.transpose()?);
+        if let Some(launches) = args.graph {
+            let graph = launch.repeated(launches, prepared.args());
+            let mut graph = graph.with_context(|| format!("cannot record `{}` in a CUDA graph", bench.name))?;
+            row["graph"] = graph_json(launches, sample::of_graph(device, &mut graph, args.samples)?);
+        }
         if args.all_configs {
             let wrong = if row["pass"] == true { "" } else { " WRONG" };
             tell!("{} {}: {}{wrong}", bench.name, launch.config(), show::time(t.median_ms));
@@ -206,6 +221,12 @@ fn measure(bench: &Bench, device: &Device, args: &BenchArgs) -> Result<Vec<Value
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// The time of one launch of a graph of so many.
+fn graph_json(launches: u32, all: Timing) -> Value {
+    let one = |ms: f64| 1e3 * ms / f64::from(launches);
+    json!({ "launches": launches, "median_us": one(all.median_ms), "min_us": one(all.min_ms), "l2": "warm" })
 }
 
 /// The bandwidth of the driver's own copy on the device: gigabytes read and written per second.
@@ -268,11 +289,15 @@ fn print(results: &[Value], against: bool) {
         "tolerance",
         "config",
     ];
+    let graphs = results.iter().any(|r| r["graph"].is_object());
+    if graphs {
+        headings.insert(8, "in a graph");
+    }
     if against {
         headings.push("time / before");
     }
     let mut table = show::table(&headings);
-    show::right(&mut table, &[3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    show::right(&mut table, &(3..12 + usize::from(graphs)).collect::<Vec<_>>());
     let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
     let with = |v: &Value, show: &dyn Fn(f64) -> String| v.as_f64().map_or_else(|| "-".to_owned(), show);
     for r in results {
@@ -292,6 +317,9 @@ fn print(results: &[Value], against: bool) {
             with(&r["tolerance"], &show::small),
             r["refused"].as_str().map_or_else(|| text(&r["config"]), |e| format!("{}: {e}", text(&r["config"]))),
         ];
+        if graphs {
+            cells.insert(8, with(&r["graph"]["median_us"], &|x| format!("{x:.2} us")));
+        }
         if against {
             cells.push(with(&r["against"], &|x| format!("{x:.3}")));
         }
@@ -315,6 +343,12 @@ mod tests {
         assert!(compare(&before, &mut now).is_empty());
         assert!(now[2]["against"].is_null());
         assert_eq!(compare(&before, &mut [row("BN=1", 1.0), row("BN=2", 2.5)]), ["softmax BN=2"]);
+    }
+
+    #[test]
+    fn a_graph_gives_the_time_of_one_launch() {
+        let graph = graph_json(40, Timing { median_ms: 0.2, min_ms: 0.1 });
+        assert_eq!(graph, json!({ "launches": 40, "median_us": 5.0, "min_us": 2.5, "l2": "warm" }));
     }
 
     /// A slower choice of config is a regression too.

@@ -8,7 +8,7 @@ use super::stages::{self, Stage, Texts};
 use super::{ship, show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
-use atlas_dsl::{Config, Schedule};
+use atlas_dsl::Config;
 use atlas_runtime::records::Records;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -84,8 +84,11 @@ pub(super) fn run(args: &CompileArgs) -> Result<bool> {
 fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Result<(String, Config, Texts)> {
     let path = Path::new(name);
     if path.extension().is_some_and(|e| e == "tile") {
-        let config = file_config(problem)?;
-        let texts = stages::of_file(path, &config.schedule, on, want)?;
+        if problem.dims.is_some() {
+            bail!("--dims does not apply to a .tile file: its dims are written in it");
+        }
+        let config = input::file_config(problem)?;
+        let texts = stages::texts(&stages::read(path)?, &config.schedule, on, want)?;
         let stem = path.file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
         return Ok((stem, config, texts));
     }
@@ -100,23 +103,4 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     let types = types.values().map(ToString::to_string).collect::<BTreeSet<String>>();
     let stem = std::iter::once(name.to_owned()).chain(types).collect::<Vec<_>>().join(".");
     Ok((stem, config, texts))
-}
-
-/// The schedule for a `.tile` file. Its dims and tile sizes are in the file.
-fn file_config(problem: &ProblemArgs) -> Result<Config> {
-    if problem.dims.is_some() {
-        bail!("--dims does not apply to a .tile file: its dims are written in it");
-    }
-    if problem.dtype.is_some() {
-        bail!("--dtype does not apply to a .tile file: its element types are written in it");
-    }
-    let config: Config =
-        problem.config.as_deref().unwrap_or("").parse().map_err(|e: String| anyhow::anyhow!("--config: {e}"))?;
-    if let Some(key) = config.tile.keys().next() {
-        bail!(
-            "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",
-            Schedule::KEYS.join(", ")
-        );
-    }
-    Ok(config)
 }

@@ -1,7 +1,7 @@
 //! `atlas doctor`: what this machine has, what is missing, and how to get it.
 
 use super::print::say;
-use super::{host_info, ptxas, show, stages};
+use super::{archs, host_info, ptxas, show, stages};
 use anyhow::Result;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::Records;
@@ -99,19 +99,27 @@ fn cpu() -> Finding {
 
 fn generator() -> Finding {
     if stages::CAN_COMPILE {
-        return Finding::has("code generator", "compiled in, for sm_80, sm_89 and sm_90");
+        return Finding::has("code generator", format!("compiled in, for {}", targets("")));
     }
     let mend = "build this program with `--features jit` (LLVM as a shared library) or `--features static-llvm`; \
                 without it kernels run on the CPU";
     Finding::lacks("code generator", "this program was built without it", mend)
 }
 
+/// The targets that later GPUs run too, and what the GPU here is compiled for if that is another one.
+fn targets(prefix: &str) -> String {
+    let usual: Vec<String> = archs::usual(None);
+    let own = archs::of_gpu().map(|target| target.to_string()).filter(|own| !usual.contains(own));
+    let all: Vec<String> = usual.iter().chain(&own).map(|name| format!("{prefix}{name}")).collect();
+    let (last, others) = all.split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
+    let here = if own.is_some() { ", the last for the GPU here" } else { "" };
+    format!("{} and {last}{here}", others.join(", "))
+}
+
 fn simulator() -> Finding {
     if stages::CAN_COMPILE {
-        return Finding::has(
-            "simulated GPUs",
-            "sim:sm_80, sim:sm_89 and sim:sm_90; execute the PTX and check it strictly",
-        );
+        let detail = format!("{}; execute the PTX and check it strictly", targets("sim:"));
+        return Finding::has("simulated GPUs", detail);
     }
     let mend = "build this program with `--features jit` or `--features static-llvm`; a simulated GPU runs PTX, which \
                 the code generator makes";
@@ -145,7 +153,8 @@ fn gpus() -> Vec<Finding> {
                     findings.push(Finding::has("NVIDIA driver", format!("{own}serves CUDA {major}.{minor}")));
                 }
                 let gib = device.memory_bytes().unwrap_or(0) >> 30;
-                findings.push(Finding::has("GPU", format!("{device}, {} SMs, {gib} GiB", device.sm_count())));
+                let code = device.target().map_or_else(String::new, |target| format!("; runs code for {target}"));
+                findings.push(Finding::has("GPU", format!("{device}, {} SMs, {gib} GiB{code}", device.sm_count())));
             }
             Err(e) if ordinal == 0 => {
                 let text = e.to_string();

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::def::{Declared, TypeParamDef};
 use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, DType, KernelDef, Specialization, distance};
+use atlas_dsl::{Config, DType, KernelDef, Schedule, Specialization, distance};
 use atlas_ops::Problem;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::{RECORDS_VARIABLE, Records};
@@ -179,14 +179,30 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
     let typed: Config = text.parse().map_err(|e: String| anyhow!("--config: {e}"))?;
     let mut config = def.default_config();
     for key in text.split([' ', ',']).filter_map(|pair| pair.split_once('=')).map(|(key, _)| key) {
-        if !atlas_dsl::Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
+        if !Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
             let mut knobs: Vec<&str> = def.tune.iter().map(|k| k.name).collect();
-            knobs.extend(atlas_dsl::Schedule::KEYS.iter().filter(|key| !def.tune.iter().any(|k| k.name == **key)));
+            knobs.extend(Schedule::KEYS.iter().filter(|key| !def.tune.iter().any(|k| k.name == **key)));
             bail!("--config: `{}` has no knob `{key}`; its knobs are {}", def.name, knobs.join(", "));
         }
         if let Some(value) = typed.get(key) {
             config.set(key, value);
         }
+    }
+    Ok(config)
+}
+
+/// The schedule for a `.tile` file. Its element types and tile sizes are in the file.
+pub(super) fn file_config(problem: &ProblemArgs) -> Result<Config> {
+    if problem.dtype.is_some() {
+        bail!("--dtype does not apply to a .tile file: its element types are written in it");
+    }
+    let config: Config =
+        problem.config.as_deref().unwrap_or("").parse().map_err(|e: String| anyhow!("--config: {e}"))?;
+    if let Some(key) = config.tile.keys().next() {
+        bail!(
+            "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",
+            Schedule::KEYS.join(", ")
+        );
     }
     Ok(config)
 }

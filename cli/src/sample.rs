@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, DeviceMemory, Event, Tensor};
+use atlas_runtime::{Device, DeviceMemory, Event, LaunchGraph, Tensor};
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -40,6 +40,26 @@ pub(super) fn on_device(device: &Device, count: usize, mut work: impl FnMut() ->
         events.push((start, end));
     }
     device.synchronize()?;
+    let times = events.iter().map(|(start, end)| start.elapsed_ms(end)).collect::<Result<Vec<f64>, _>>()?;
+    let (median_ms, min_ms) = median(times);
+    Ok(Timing { median_ms, min_ms })
+}
+
+/// Times all launches of a graph, `count` times. Nothing is flushed: each run finds what the one before left in the L2 cache.
+pub(super) fn of_graph(device: &Device, graph: &mut LaunchGraph<'_>, count: usize) -> Result<Timing> {
+    for _ in 0..WARM_UP {
+        graph.launch()?;
+    }
+    graph.stream().synchronize()?;
+    let mut events = Vec::new();
+    for _ in 0..count {
+        let (start, end) = (Event::new(device)?, Event::new(device)?);
+        start.record(graph.stream())?;
+        graph.launch()?;
+        end.record(graph.stream())?;
+        events.push((start, end));
+    }
+    graph.stream().synchronize()?;
     let times = events.iter().map(|(start, end)| start.elapsed_ms(end)).collect::<Result<Vec<f64>, _>>()?;
     let (median_ms, min_ms) = median(times);
     Ok(Timing { median_ms, min_ms })

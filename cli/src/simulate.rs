@@ -14,14 +14,11 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::sync::{Mutex, PoisonError};
 
-/// The architectures that are simulated.
-const ARCHS: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
-
 /// The arguments that concern the simulator.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(super) struct SimulateArgs {
-    /// With --device sim: the architectures; sm_80, sm_89 and sm_90 unless given.
+    /// With --device sim: the architectures. Without it, what the GPU here runs (sm_90a on Hopper), else sm_80, sm_89 and sm_90.
     #[arg(long, value_delimiter = ',', value_name = "ARCH,..")]
     arch: Vec<String>,
     /// In the simulator: which warp runs next; round-robin unless given.
@@ -48,8 +45,7 @@ enum Schedule {
 
 impl SimulateArgs {
     fn machines(&self) -> Result<Vec<Machine>> {
-        let usual = || ARCHS.map(str::to_owned).to_vec();
-        archs::machines(&if self.arch.is_empty() { usual() } else { self.arch.clone() })
+        archs::machines(&if self.arch.is_empty() { archs::usual(archs::of_gpu()) } else { self.arch.clone() })
     }
 
     /// Refuses options that have no effect on a device that is not a simulator.

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use atlas_dsl::def::ParamDef;
-use atlas_dsl::ir::Access;
-use atlas_dsl::{KernelDef, Requirement};
+use atlas_dsl::ir::{Access, DimSize};
+use atlas_dsl::{Kernel, KernelDef, Requirement};
 use atlas_runtime::{LaunchError, MAX_DIM};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The most elements of a tensor: more than fit on any GPU.
 const MOST_ELEMENTS: u64 = 1 << 40;
@@ -22,20 +22,46 @@ pub(super) fn dims(def: &KernelDef, text: Option<&str>) -> Result<Sizes> {
 /// The user's sizes, completed by `usual`, which is in the signature's order.
 pub(super) fn dims_beside(def: &KernelDef, usual: &[u64], text: Option<&str>) -> Result<Sizes> {
     let mut dims: Sizes = def.dims.iter().map(|d| d.name.to_owned()).zip(usual.iter().copied()).collect();
-    let mut given = BTreeSet::new();
+    let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
+    dims.extend(given(def.name, &names, text)?);
+    possible(def, &dims)?;
+    Ok(dims)
+}
+
+/// The user's sizes of the dims of a kernel.
+fn given(kernel: &str, names: &[&str], text: Option<&str>) -> Result<Sizes> {
+    let mut given = Sizes::new();
     for pair in text.unwrap_or("").split([',', ' ']).filter(|p| !p.is_empty()) {
         let (name, size) = pair.split_once('=').with_context(|| format!("`{pair}` is not NAME=SIZE"))?;
         let size = size.parse().map_err(|_| anyhow!("`{size}` in `{pair}` is not a size"))?;
-        if !def.dims.iter().any(|d| d.name == name) {
-            let names: Vec<&str> = def.dims.iter().map(|d| d.name).collect();
-            bail!("`{}` has no dim `{name}`; its dims are {}", def.name, names.join(", "));
+        if !names.contains(&name) {
+            bail!("`{kernel}` has no dim `{name}`; its dims are {}", names.join(", "));
         }
-        if !given.insert(name) {
+        if given.insert(name.to_owned(), size).is_some() {
             bail!("`{name}` is given twice in `{}`; --dims once for each problem", text.unwrap_or(""));
         }
-        dims.insert(name.to_owned(), size);
     }
-    possible(def, &dims)?;
+    Ok(given)
+}
+
+/// The sizes of the dims of a `.tile` file: those that are written in it, and the user's of the others.
+pub(super) fn of_file(kernel: &Kernel, text: Option<&str>) -> Result<Sizes> {
+    let names: Vec<&str> = kernel.dims.values().map(|d| d.name.as_str()).collect();
+    let mut dims = given(&kernel.name, &names, text)?;
+    for d in kernel.dims.values() {
+        let name = &d.name;
+        match (d.size, dims.get(name)) {
+            (DimSize::Const(n), Some(&size)) if size != n => bail!("dim `{name}` is {n} in the file, not {size}"),
+            (DimSize::Const(n), _) => _ = dims.insert(name.clone(), n),
+            (DimSize::Dynamic { divisor }, Some(&size)) if !size.is_multiple_of(u64::from(divisor)) => {
+                bail!("dim `{name}` is a multiple of {divisor} in the file, and {size} is none")
+            }
+            (DimSize::Dynamic { .. }, Some(&size)) if size == 0 || size > MAX_DIM as u64 => {
+                bail!("dim `{name}` is {size}: it may be 1 to {MAX_DIM}")
+            }
+            (DimSize::Dynamic { .. }, _) => {}
+        }
+    }
     Ok(dims)
 }
 

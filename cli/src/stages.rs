@@ -4,6 +4,8 @@ use anyhow::{Context, Result, anyhow};
 use atlas_codegen::{Explained, KernelImage, Platform};
 use atlas_dsl::diag::render;
 use atlas_dsl::{Diagnostics, Kernel, Schedule, Verified};
+use atlas_runtime::{LoopInterval, loop_intervals};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -60,15 +62,16 @@ pub(super) fn print(kernel: Kernel, schedule: &Schedule, on: Platform, want: &[S
     texts(&atlas_dsl::verify(kernel)?, schedule, on, want)
 }
 
-/// The requested stages of a `.tile` file. An error in it is shown with its line and a caret.
-pub(super) fn of_file(path: &Path, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
+/// The kernel of a `.tile` file. An error in it is shown with its line and a caret.
+pub(super) fn read(path: &Path) -> Result<Verified<Kernel>> {
     let source = atlas_runtime::files::read_text(path).with_context(|| format!("cannot read {}", path.display()))?;
     let rendered = |d: Diagnostics| anyhow!("{}", render(&d, &path.display().to_string(), &source).trim_end());
     let kernel = atlas_dsl::parse_kernel(&source).map_err(rendered)?;
-    texts(&atlas_dsl::verify(kernel).map_err(rendered)?, schedule, on, want)
+    atlas_dsl::verify(kernel).map_err(rendered)
 }
 
-fn texts(verified: &Verified<Kernel>, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
+/// The requested stages of a verified kernel, in the requested order.
+pub(super) fn texts(verified: &Verified<Kernel>, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
     let tile = verified.to_string();
     let rest: Vec<Stage> = want.iter().copied().filter(|&s| s != Stage::Tile).collect();
     let mut texts = if rest.is_empty() { Vec::new() } else { lower(verified, schedule, on, &rest)? };
@@ -128,8 +131,21 @@ pub(super) fn image(_: Kernel, _: &Schedule, _: Platform) -> Result<KernelImage,
 }
 
 /// The decisions of the passes for a kernel, with their reasons. Needs no LLVM.
-pub(super) fn placement(kernel: Kernel, schedule: &Schedule, on: Platform) -> Result<Explained> {
-    Ok(atlas_codegen::explain(&atlas_dsl::verify(kernel)?, schedule, on)?)
+pub(super) fn placement(kernel: &Verified<Kernel>, schedule: &Schedule, on: Platform) -> Result<Explained> {
+    Ok(atlas_codegen::explain(kernel, schedule, on)?)
+}
+
+/// The pipelined loops of a kernel in steady state; none if the size of a dim is not known.
+pub(super) fn loops(
+    kernel: &Verified<Kernel>,
+    schedule: &Schedule,
+    on: Platform,
+    dims: &BTreeMap<String, u64>,
+) -> Result<Vec<LoopInterval>> {
+    let sizes: Option<Vec<u64>> = kernel.dims.values().map(|d| dims.get(&d.name).copied()).collect();
+    let Some(sizes) = sizes else { return Ok(Vec::new()) };
+    let lowered = atlas_codegen::pipeline::run(kernel, schedule, on, |_, _| {})?;
+    Ok(loop_intervals(&lowered, &sizes, &on.machine))
 }
 
 /// The error of a build without a code generator.

@@ -67,14 +67,17 @@ pub fn compile_with_lines(
     Ok(compile_with(kernel, schedule, on.into(), &[], true)?.image)
 }
 
-/// Compiles a kernel and returns the requested stages as text, in order.
+/// Compiles a kernel and returns the requested stages as text, in order. If the schedule is refused, the error names one that is
+/// not, if one is near.
 pub fn compile_stages(
     kernel: &Verified<Kernel>,
     schedule: &Schedule,
     on: impl Into<Platform>,
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
-    Ok(compile_with(kernel, schedule, on.into(), stages, false)?.texts)
+    let on = on.into();
+    let compiled = compile_with(kernel, schedule, on, stages, false);
+    compiled.map(|c| c.texts).map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))
 }
 
 /// [`compile`], with the time of each stage.

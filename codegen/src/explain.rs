@@ -23,14 +23,15 @@ pub struct Explained {
 /// barriers.
 ///
 /// # Errors
-/// [`CompileError::Refused`] if the schedule does not fit the kernel and machine.
+/// [`CompileError::Refused`] if the schedule does not fit the kernel and machine, with one that does if one is near.
 pub fn explain(
     kernel: &Verified<atlas_dsl::Kernel>,
     schedule: &Schedule,
     on: impl Into<Platform>,
 ) -> Result<Explained, CompileError> {
-    let mut notes = Notes::kept();
-    let k = pipeline::run_with_notes(kernel, schedule, on, &mut notes, |_, _| {})?;
+    let (on, mut notes) = (on.into(), Notes::kept());
+    let k = pipeline::run_with_notes(kernel, schedule, on, &mut notes, |_, _| {})
+        .map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))?;
     Ok(Explained {
         notes: notes.into_vec(),
         head: format!("{}, {} threads", k.target, k.threads),

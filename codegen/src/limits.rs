@@ -78,21 +78,15 @@ impl<'m> Limits<'m> {
         )))
     }
 
-    /// The advice in a refusal. The threads of a CTA share tiles, so more threads have more registers for them, up to all
-    /// registers of a multiprocessor. If the tiles need more than that, a tile has to be smaller. A tile of a dim that is used
-    /// whole has no other size.
+    /// The advice in a refusal. If tiles need more than all registers of a multiprocessor, a tile has to be smaller, and a tile of
+    /// a dim that is used whole has no other size. Whether another number of warps or a lower occupancy is enough is not known
+    /// here: tiles may be repeated in more threads.
     fn more_registers(&self, needed: u32) -> &'static str {
-        let all = |threads: u32| threads * registers_per_thread(threads, self.occupancy);
         let most = (0..6).map(|n| 32 << n).map(|threads: u32| threads * registers_of_tiles(threads, 1)).max();
         if most.is_some_and(|most| needed.saturating_mul(self.threads) > most) {
             return "smaller tiles, or fewer dims used whole, would help";
         }
-        match (self.occupancy > 1, self.threads < 1024 && all(self.threads) * 5 / 4 < all(self.threads * 2)) {
-            (true, true) => "a lower occupancy, more warps or smaller tiles would help",
-            (true, false) => "a lower occupancy or smaller tiles would help",
-            (false, true) => "more warps or smaller tiles would help",
-            (false, false) => "smaller tiles would help",
-        }
+        "smaller tiles would help"
     }
 
     /// Refuses this many bytes of shared memory of a CTA if they are too many. The message mentions the stages if there are
@@ -123,12 +117,12 @@ mod tests {
     fn a_mend_is_named_where_it_would_help() {
         let machine = "sm_80".parse().unwrap();
         for (warps, occupancy, want) in [
-            (4, 1, "more warps or smaller tiles would help"),
+            (4, 1, "smaller tiles would help"),
             (8, 1, "smaller tiles, or fewer dims used whole, would help"),
             (32, 1, "smaller tiles, or fewer dims used whole, would help"),
             (16, 1, "smaller tiles, or fewer dims used whole, would help"),
-            (2, 3, "a lower occupancy, more warps or smaller tiles would help"),
-            (16, 2, "a lower occupancy or smaller tiles would help"),
+            (2, 3, "smaller tiles would help"),
+            (16, 2, "smaller tiles would help"),
         ] {
             let limits = Limits::of(warps * 32, occupancy, &machine);
             let more = limits.of_tiles() + 1;

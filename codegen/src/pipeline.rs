@@ -109,6 +109,40 @@ fn defect(pass: &str, d: &atlas_dsl::Diagnostics) -> CompileError {
     CompileError::bug(format!("after {pass}: {d}"))
 }
 
+/// The most stages that a schedule may have.
+const MOST_STAGES: u32 = 8;
+
+/// Adds to a refusal a schedule that differs in one key and fits, if there is one: schedules beside it are tried.
+///
+/// A limit that a pass reports says what one schedule needs. What another one needs is known only once it is lowered: with more
+/// warps some tiles are split further, and others are repeated.
+pub(crate) fn with_what_fits(
+    error: CompileError,
+    kernel: &Verified<atlas_dsl::Kernel>,
+    schedule: &Schedule,
+    on: Platform,
+) -> CompileError {
+    let CompileError::Refused(reason) = error else { return error };
+    let fits = |(_, other): &(String, Schedule)| run(kernel, other, on, |_, _| {}).is_ok();
+    CompileError::Refused(match beside(schedule).into_iter().find(fits) {
+        Some((change, _)) => format!("{reason}; with {change} it fits"),
+        None => reason,
+    })
+}
+
+/// Schedules that differ in one key, the least change first: fewer stages, more warps, fewer warps, a lower occupancy.
+fn beside(s: &Schedule) -> Vec<(String, Schedule)> {
+    let stages = (1..s.stages.min(MOST_STAGES + 1)).rev();
+    let stages = stages.map(|stages| (format!("stages={stages}"), Schedule { stages, ..*s }));
+    let counts = [1, 2, 4, 8, 16, 32];
+    let more = counts.into_iter().filter(|&warps| warps > s.warps);
+    let fewer = counts.into_iter().rev().filter(|&warps| warps < s.warps);
+    let warps = more.chain(fewer).map(|warps| (format!("warps={warps}"), Schedule { warps, ..*s }));
+    let lower = counts.into_iter().rev().filter(|&occupancy| occupancy < s.occupancy);
+    let lower = lower.map(|occupancy| (format!("occupancy={occupancy}"), Schedule { occupancy, ..*s }));
+    stages.chain(warps).chain(lower).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,5 +170,40 @@ mod tests {
         let made = phase::<Placed>(k, MADE, &idle, cx, &mut |_, _| {});
         let Err(CompileError::Bug(said)) = made else { panic!("a ticket for a kernel with a `convert.layout`") };
         assert!(said.starts_with("after lower_nothing: error[ATL460]: `convert.layout` stands"), "{said}");
+    }
+
+    /// A product of tiles of these sizes.
+    fn product(m: u32, n: u32) -> Verified<atlas_dsl::Kernel> {
+        let text = include_str!("../../tests/cases/tile/gemm.tile");
+        let text = text.replace("128", "rows").replace("256", &n.to_string()).replace("rows", &m.to_string());
+        atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).unwrap()
+    }
+
+    fn said(m: u32, n: u32, schedule: &str) -> String {
+        let config: atlas_dsl::Config = schedule.parse().unwrap();
+        let on: Platform = "sm_90a".parse().unwrap();
+        crate::explain(&product(m, n), &config.schedule, on).map_or_else(|e| e.to_string(), |_| "accepted".to_owned())
+    }
+
+    #[test]
+    fn a_schedule_that_is_named_fits() {
+        for (refused, named, accepted) in
+            [("stages=3 warps=4", "warps=8", "stages=3 warps=8"), ("stages=8 warps=8", "stages=4", "stages=4 warps=8")]
+        {
+            let text = said(128, 256, refused);
+            assert!(text.ends_with(&format!("; with {named} it fits")), "{text}");
+            assert_eq!(said(128, 256, accepted), "accepted");
+        }
+    }
+
+    #[test]
+    fn none_is_named_where_none_fits() {
+        for warps in [4, 8] {
+            let text = said(256, 192, &format!("stages=3 warps={warps}"));
+            assert!(
+                text.contains("registers per thread") && !text.contains("it fits") && !text.contains("warps"),
+                "{text}"
+            );
+        }
     }
 }

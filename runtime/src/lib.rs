@@ -46,7 +46,7 @@ pub use compile::{
     CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, HAS_COMPILER, KernelKey, KeyParts, Store, StoreStats,
     build_kernel, image_file, kernel_key,
 };
-pub use cost::{Cost, Roofline, Unit, estimate, programs, roofline};
+pub use cost::{Cost, LoopInterval, LoopLimit, Roofline, Unit, estimate, loop_intervals, programs, roofline};
 pub use device::{Device, DeviceId, DeviceStats, Event, Stream};
 #[cfg(feature = "sim")]
 pub use error::SimFault;
@@ -58,9 +58,9 @@ pub use gpu::{SimAccess, SimOptions, SimRun};
 #[cfg(feature = "sim")]
 pub use launch::FormPrograms;
 pub use launch::{
-    Arg, BoundArg, BoundLaunch, Chain, CompiledLaunch, IntoArg, Launch, MAX_DIM, OracleOutput, PreparedChain,
-    PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment, choose, choose_given,
-    launch_strides, launch_tile_ir, refusal, run_f64, specialize,
+    Arg, BoundArg, BoundLaunch, Chain, CompiledLaunch, IntoArg, Launch, LaunchGraph, MAX_DIM, OracleOutput,
+    PreparedChain, PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment, choose,
+    choose_given, launch_strides, launch_tile_ir, refusal, run_f64, specialize,
 };
 pub use records::sizes;
 pub use select::{Candidate, ConfigSource, Outcome, Selection, choose_for, choose_with};

@@ -1,8 +1,12 @@
 //! Pipelines of every depth and length, products of many steps, and programs in groups.
 
-use super::{agrees, output, random};
+use super::{Given, agrees, output, random, run};
+use crate::command::folder;
 use atlas::prelude::*;
+use atlas_dsl::Config;
 use atlas_dsl::DType::{Bf16, F16, F32};
+use atlas_runtime::simulator::fault::FaultKind;
+use atlas_runtime::{CacheDir, Device, RuntimeError, SimOptions, Target};
 
 atlas_kernel! {
     /// Pipelined loads of two shapes that only registers use.
@@ -33,6 +37,26 @@ atlas_kernel! {
                 }
             }
             store(y[n], total);
+        }
+    }
+
+    /// Products in a pipeline whose bounds are the caller's. The first iteration reads the first columns, whatever its number is.
+    kernel product_between<T: Float>(
+        a: &Tensor<T, [M, K]>,
+        b: &Tensor<T, [N, K]>,
+        y: &mut Tensor<f32, [M, N]>,
+        from: i32,
+        to: i32,
+    )
+    tune { stages: [3, 2, 5], warps: [4], copies: [threads, engine] }
+    {
+        for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
+            let mut acc = zeros::<f32>([64, 64]);
+            for k in pipeline(from..to) {
+                let at = (k - from) * 64;
+                acc += dot(load(a[m, span(0, 64)]), load(b[n, span(at, 64)]).or(0.0).t());
+            }
+            store(y[m, n], acc);
         }
     }
 
@@ -102,6 +126,42 @@ fn loads_that_registers_use_run_ahead() {
 fn a_pipeline_begins_anywhere() {
     for l in [0, 32, 64, 96, 130, 256] {
         agrees(&rows_below, &[random(F16, &[9, l]), output(F32, &[9])], 1e-5);
+    }
+}
+
+fn between(from: i32, to: i32) -> [Given; 5] {
+    let [a, b] = [[70, 328], [72, 328]].map(|shape| random(Bf16, &shape));
+    [a, b, output(F32, &[70, 72]), Given::I32(from), Given::I32(to)]
+}
+
+#[test]
+fn a_pipeline_begins_and_ends_near_the_least_and_the_last_number() {
+    let near = [(i32::MIN, 0), (i32::MIN, 1), (i32::MIN, 2), (i32::MIN + 1, 5), (i32::MAX - 3, 3), (-2, 4)];
+    for (from, steps) in near {
+        agrees(&product_between, &between(from, from + steps), 1e-5);
+    }
+    for (from, to) in [(i32::MIN + 2, i32::MIN), (i32::MAX, i32::MIN), (0, i32::MIN), (i32::MAX, -1)] {
+        agrees(&product_between, &between(from, to), 1e-5);
+    }
+}
+
+/// Such a loop has more iterations than an i32 counts. It ends at the budget, not at a stage that nothing filled.
+#[test]
+fn a_pipeline_of_more_iterations_than_an_i32_counts_is_filled() {
+    let budget = SimOptions { budget: 40_000, ..SimOptions::default() };
+    for (arch, copies) in [("sm_80", "threads"), ("sm_90a", "threads"), ("sm_90a", "engine")] {
+        let (compiled, target) = (folder(), arch.parse::<Target>().unwrap());
+        let device = Device::sim_with(target, budget, CacheDir::At(compiled.path().to_owned()));
+        for stages in [2, 5] {
+            let config: Config = format!("stages={stages} warps=4 copies={copies}").parse().unwrap();
+            for (from, to) in [(i32::MIN, 0), (i32::MIN + 1, 5), (-1, i32::MAX)] {
+                let at = format!("{arch} {config} {from}..{to}");
+                match run(&product_between, &device, Some(&config), &between(from, to)) {
+                    Err(RuntimeError::Fault(found)) => assert_eq!(found.fault.kind, FaultKind::Budget, "{at}: {found}"),
+                    other => panic!("{at}: {other:?}"),
+                }
+            }
+        }
     }
 }
 

@@ -1,30 +1,32 @@
-//! `atlas explain`: the chosen config and the reason for it, the grid, placement and resources.
+//! `atlas explain`: the chosen config and the reason for it, the grid, pipelined loops, placement and resources.
 
+mod file;
+mod fused;
+mod page;
 mod plot;
 mod time;
 
+use self::page::Page;
 use self::time::{On, Time};
 use super::input::{self, ProblemArgs};
-use super::print::{say, tell};
-use super::stages::{self, Stage};
+use super::print::tell;
+use super::ptxas::Resources;
+use super::stages::{self, Stage, Texts};
 use super::sweep::Sweep;
-use super::{archs, counts, ptxas, show, sizes};
+use super::{archs, counts, ptxas, sizes};
 use anyhow::{Context, Result, bail};
-use atlas_codegen::notes::Note;
-use atlas_codegen::{Card, Explained, Machine, Platform, Target};
-use atlas_dsl::def::Removed;
+use atlas_codegen::{Card, Machine, Platform, Target};
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
 use atlas_runtime::records::Records;
 use atlas_runtime::{LaunchError, files};
-use serde_json::json;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct ExplainArgs {
-    /// A kernel's name.
+    /// A kernel's name, or a file of Tile IR (`FILE.tile`).
     kernel: String,
     /// The GPU, such as sm_86 (code is for the best target that runs on it and on later ones), or a target such as
     /// sm_90a. Without it, the arch of --gpu if that is known, else sm_80.
@@ -45,6 +47,9 @@ pub(super) struct ExplainArgs {
     /// Run the kernel on a few tiles in the simulator, and count instructions, accesses and conflicts.
     #[arg(long)]
     simulate: bool,
+    /// List every config, also those that are refused, with the reasons. Without it, the best ten.
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -54,6 +59,20 @@ pub(super) struct ExplainArgs {
 pub(super) fn run(args: &ExplainArgs) -> Result<bool> {
     check_plot(args)?;
     let (on, card) = place(args)?;
+    let path = Path::new(&args.kernel);
+    let page = match path.extension().is_some_and(|e| e == "tile") {
+        true => file::explain(path, args, on)?,
+        false => explain(args, on, card)?,
+    };
+    match args.json {
+        true => page.print_json(),
+        false => page.print(args.all),
+    }
+    Ok(true)
+}
+
+/// Explains a kernel of this program.
+fn explain(args: &ExplainArgs, on: Platform, card: &'static Card) -> Result<Page> {
     let def = input::kernel(&args.kernel)?;
     let types = input::types(def, args.problem.dtype.as_deref())?;
     let dims = sizes::dims(def, args.problem.dims.as_deref())?;
@@ -61,97 +80,76 @@ pub(super) fn run(args: &ExplainArgs) -> Result<bool> {
     let spec = input::specialization_of(def, &dims, &types)?;
     sizes::runs(def, &dims)?;
     let dtype = input::types_text(&types);
-    let records = args.gpu.as_deref().map_or_else(Records::default, Records::of_gpu);
-    for problem in records.problems() {
-        tell!("warning: {problem}");
-    }
-    if let Some(gpu) = args.gpu.as_deref().filter(|_| records.iter().next().is_none()) {
-        tell!("warning: {}", input::no_records_of(gpu, records.other_gpus()));
-    }
+    let records = records(args.gpu.as_deref());
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
         if let Some(programs) = grid(&kernel, &dims).1.filter(|n| i32::try_from(*n).is_err()) {
             return Err(LaunchError::GridTooLarge { kernel: def.name, programs }.into());
         }
-        let want: &[Stage] = if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] };
-        let texts = stages::print(kernel.clone(), &c.schedule, on, want)?;
-        Ok((kernel.clone(), stages::placement(kernel, &c.schedule, on)?, texts))
+        let kernel = atlas_dsl::verify(kernel)?;
+        let texts = stages::texts(&kernel, &c.schedule, on, ptx_if_possible())?;
+        let placement = stages::placement(&kernel, &c.schedule, on)?;
+        Ok((kernel, placement, texts))
     })?;
-    let schedule = config.schedule;
-    let (axes, programs) = grid(&kernel, &dims);
-    let removed = input::declared(&args.kernel)?.removed(&spec, &config)?;
-    let resources = match (ptxas::find(), texts.first()) {
-        (Some(ptxas), Some((_, ptx))) => Some(ptxas::assemble(&ptxas, ptx, &on.to_string())?),
-        _ => None,
-    };
-    let sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
+    let all_sizes: Option<Vec<u64>> = def.dims.iter().map(|d| dims.get(d.name).copied()).collect();
     let place = On { machine: on.machine, card, records: &records };
-    let time = chosen.ranking.as_ref().zip(sizes);
+    let time = chosen.ranking.as_ref().zip(all_sizes);
     let time = time.and_then(|(r, sizes)| Time::of(def, &spec, &sizes, place, r, &config));
     let times = match &args.sweep {
         Some(sweep) => swept(def, &types, &dims, sweep, place)?,
         None => Vec::new(),
     };
-    if let (Some(file), Some(sweep)) = (&args.plot, &args.sweep) {
-        plot::draw(file, &format!("{} {dtype} on {on}", def.name), &sweep.dim, &times)?;
+    let swept = args.sweep.as_ref().map_or_else(String::new, |sweep| sweep.dim.clone());
+    if let Some(file) = &args.plot {
+        plot::draw(file, &format!("{} {dtype} on {on}", def.name), &swept, &times)?;
     }
     let counted = match args.simulate {
         true => Some(counts::count(def, &kernel, on.machine, &spec, &dims, &config)?),
         false => None,
     };
-    if args.json {
-        show::json(&json!({
-            "kernel": def.name, "dtype": dtype, "dims": dims, "arch": on.to_string(),
-            "config": config.to_string(), "why": chosen.why, "ranking": chosen.ranking.as_ref().map(ToString::to_string),
-            "time": time.map(|t| t.json()),
-            "sweep": times.iter().map(|(n, t)| json!([n, t.config().to_string(), t.json()])).collect::<Vec<_>>(), "grid": axes, "programs": programs,
-            "fused": (0..removed.len()).map(|at| removed_json(&removed, at, &dims)).collect::<Vec<_>>(),
-            "threads": schedule.warps * 32, "placement": placement.to_string(), "notes": notes(&placement),
-            "sim": counted.map(|c| c.json()),
-            "ptxas": resources.map(|r| json!({ "registers": r.registers, "spills": r.spills, "shared": r.shared })),
-        }));
-        return Ok(true);
+    Ok(Page {
+        kernel: def.name.to_owned(),
+        dtype,
+        on,
+        why: chosen.why,
+        grid: grid(&kernel, &dims),
+        removed: input::declared(&args.kernel)?.removed(&spec, &config)?,
+        resources: assembled(&texts, on)?,
+        time,
+        sweep: (swept, times),
+        ranking: chosen.ranking,
+        loops: stages::loops(&kernel, &config.schedule, on, &dims)?,
+        placement,
+        counted,
+        config,
+        dims,
+    })
+}
+
+/// The tuning records of a GPU, with warnings about what is wrong with them.
+fn records(gpu: Option<&str>) -> Records {
+    let records = gpu.map_or_else(Records::default, Records::of_gpu);
+    for problem in records.problems() {
+        tell!("warning: {problem}");
     }
-    let shape: Vec<String> = dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
-    let shape = shape.join(" ");
-    let of: Vec<&str> = [def.name, &dtype, &shape].into_iter().filter(|part| !part.is_empty()).collect();
-    say!("kernel   {} on {on}", of.join(" "));
-    say!("config   {config}");
-    say!("why      {}", chosen.why);
-    say!(
-        "grid     {axes} = {} programs of {} threads",
-        programs.map_or_else(|| "?".to_owned(), |n| n.to_string()),
-        schedule.warps * 32
-    );
-    if !removed.is_empty() {
-        let makers: BTreeSet<&str> = removed.iter().map(|r| r.maker.as_str()).collect();
-        say!("fused    1 launch for {}\n{}", makers.len() + 1, removed_text(&removed, &dims));
+    if let Some(gpu) = gpu.filter(|_| records.iter().next().is_none()) {
+        tell!("warning: {}", input::no_records_of(gpu, records.other_gpus()));
     }
-    say!(
-        "ptxas    {}",
-        resources.map_or_else(
-            || "not asked, because it was not found (`atlas doctor` says where it is looked for)".to_owned(),
-            |r| format!(
-                "{} registers, {} bytes spilled, {} bytes of static shared memory",
-                r.registers, r.spills, r.shared
-            )
-        )
-    );
-    if let Some(time) = time {
-        say!("{}", time.text().trim_end_matches('\n'));
+    records
+}
+
+/// PTX, if this program can compile.
+fn ptx_if_possible() -> &'static [Stage] {
+    if stages::CAN_COMPILE { &[Stage::Ptx] } else { &[] }
+}
+
+/// What ptxas says about the PTX among some stages, if it is found.
+fn assembled(texts: &Texts, on: Platform) -> Result<Option<Resources>> {
+    match (ptxas::find(), texts.first()) {
+        (Some(ptxas), Some((_, ptx))) => Ok(Some(ptxas::assemble(&ptxas, ptx, &on.to_string())?)),
+        _ => Ok(None),
     }
-    if !times.is_empty() {
-        say!("\n{}", sweep_table(args.sweep.as_ref().map_or("", |s| &s.dim), &times));
-    }
-    if let Some(ranking) = &chosen.ranking {
-        say!("\nconfigs, best first: {}\n{REGISTERS}", ranking.to_string().trim_end());
-    }
-    say!("\n{}", placement.to_string().trim_end());
-    if let Some(counted) = counted {
-        say!("\n{}", counted.text().trim_end());
-    }
-    Ok(true)
 }
 
 /// Fails if the plot could not be written, before its data are computed.
@@ -160,9 +158,6 @@ fn check_plot(args: &ExplainArgs) -> Result<()> {
     files::check(file).with_context(|| format!("--plot: cannot write {}", file.display()))?;
     input::spare_records("--plot", file, None)
 }
-
-/// A note about the registers in the ranking.
-const REGISTERS: &str = "     registers here are estimates of all that a thread needs, below of its tiles alone; ptxas counts those that it uses";
 
 /// The platform of `--arch` or `--gpu`, and the card whose data sheet gives the bound.
 fn place(args: &ExplainArgs) -> Result<(Platform, &'static Card)> {
@@ -218,65 +213,6 @@ fn swept(
         bail!("--sweep: the `require` of `{}` holds for none of its sizes", def.name);
     }
     Ok(time::along(def, &sizes, on))
-}
-
-fn sweep_table(dim: &str, times: &[(u64, Time)]) -> String {
-    let mut table = show::table(&[dim, "config", "model cycles", "us", "recorded us", "bound us"]);
-    for (n, t) in times {
-        let us = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
-        table.add_row(vec![
-            n.to_string(),
-            t.config().to_string(),
-            format!("{:.0}", t.cycles()),
-            us(t.predicted_us()),
-            us(t.recorded_us()),
-            us(t.bound_us()),
-        ]);
-    }
-    table.to_string()
-}
-
-/// The decisions as JSON.
-fn notes(explained: &Explained) -> Vec<serde_json::Value> {
-    let row = |n: &Note| {
-        json!({
-            "pass": n.pass, "subject": n.subject, "line": n.loc.line, "column": n.loc.column,
-            "decision": n.decision, "because": n.because,
-        })
-    };
-    explained.notes.iter().map(row).collect()
-}
-
-/// The bytes saved by removing a tensor: it is not read, and, at its first occurrence, not written either.
-fn saved(removed: &[Removed], at: usize, dims: &BTreeMap<String, u64>) -> Option<u64> {
-    let r = &removed[at];
-    let elements = r.dims.iter().try_fold(1, |n, d| dims.get(d).map(|size| n * size));
-    let known = removed[..at].iter().any(|o| (&o.maker, &o.tensor) == (&r.maker, &r.tensor));
-    elements.map(|n| if known { 1 } else { 2 } * n * u64::from(r.dtype.bytes()))
-}
-
-fn removed_json(removed: &[Removed], at: usize, dims: &BTreeMap<String, u64>) -> serde_json::Value {
-    let r = &removed[at];
-    json!({
-        "tensor": r.tensor, "dims": r.dims, "dtype": r.dtype.name(), "maker": r.maker, "reader": r.reader,
-        "rule": r.rule.0, "algebra": r.rule.1, "loops": r.loops, "again": r.again, "bytes_saved": saved(removed, at, dims),
-    })
-}
-
-/// A line for each tensor that fusion removed.
-fn removed_text(removed: &[Removed], dims: &BTreeMap<String, u64>) -> String {
-    let line = |(at, r): (usize, &Removed)| {
-        let saved = saved(removed, at, dims).map_or_else(|| "?".to_owned(), |n| n.to_string());
-        let again =
-            if r.again.is_empty() { String::new() } else { format!(", made again along {}", r.again.join(", ")) };
-        let looped = if r.loops == 0 { "" } else { ", in a loop" };
-        let (tensor, shape) = (&r.tensor, r.dims.join(", "));
-        format!(
-            "         {tensor} {}[{shape}] of {} for {} ({}: {}){looped}{again}: {saved} bytes less",
-            r.dtype, r.maker, r.reader, r.rule.0, r.rule.1
-        )
-    };
-    removed.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// The grid as text, and its number of programs if every size is known.

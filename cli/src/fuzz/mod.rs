@@ -64,8 +64,8 @@ pub(super) struct FuzzArgs {
     /// How many seeds to run.
     #[arg(long, default_value_t = 100)]
     count: u64,
-    /// The architectures to compile for.
-    #[arg(long, value_delimiter = ',', value_name = "ARCH,..", default_value = "sm_80,sm_89,sm_90")]
+    /// The architectures to compile for. Without it, what the GPU here runs (sm_90a on Hopper), else sm_80, sm_89 and sm_90.
+    #[arg(long, value_delimiter = ',', value_name = "ARCH,..")]
     arch: Vec<String>,
     /// Also run each kernel on this GPU, such as cuda:0, compiled only for its own architecture.
     #[arg(long, value_name = "DEVICE")]
@@ -142,7 +142,8 @@ pub(super) fn run(args: &FuzzArgs) -> Result<bool> {
     let device = args.device.as_deref().map(gpu).transpose()?;
     let targets = match device.as_ref().and_then(Device::target) {
         Some(target) => vec![target],
-        None => archs::machines(&args.arch)?.iter().map(Machine::target).collect(),
+        None if args.arch.is_empty() => targets(&archs::usual(archs::of_gpu()))?,
+        None => targets(&args.arch)?,
     };
     let begun = Instant::now();
     let progress = Mutex::new(Progress::new(args.count as usize));
@@ -173,6 +174,11 @@ pub(super) fn run(args: &FuzzArgs) -> Result<bool> {
         report.print(seconds);
     }
     Ok(report.found.is_empty())
+}
+
+/// The targets of some archs.
+fn targets(archs: &[String]) -> Result<Vec<Target>> {
+    Ok(archs::machines(archs)?.iter().map(Machine::target).collect())
 }
 
 fn gpu(name: &str) -> Result<Device> {

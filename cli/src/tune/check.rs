@@ -120,7 +120,7 @@ fn healthy(record: &Record, size: &TunedSize, machine: Machine, here: Option<Mac
     ensure!(ir_hash(&kernel) == size.ir, "stale: the kernel has changed");
     let is_followed = here.is_none_or(|here| is_of_target(&kernel, size, &target_text(&here)));
     ensure!(is_followed, "it is of code for another target than this GPU compiles for");
-    stages::placement(kernel.into_inner(), &config.schedule, machine.into())
+    stages::placement(&kernel, &config.schedule, machine.into())
         .with_context(|| format!("its config `{config}` is refused for {machine}"))?;
     Ok(job)
 }

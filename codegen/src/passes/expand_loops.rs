@@ -19,19 +19,25 @@
 //! A fill is copies, and scalars that the index and what stands outside of the loop decide; the pass that made it refuses
 //! others. So it may be copied with another number in place of the index. Of the numbers 0.. those below `hi - lo` are filled
 //! once each, in their order: the first `stages - 1` before the loop, each other one `stages - 1` iterations early. Fill
-//! `n + stages - 1` goes to the stage of iteration `n - 1`, which was released before the wait for `n`. The bound is compared
-//! by a difference, for the sum may be past the last number; before the loop only if there is an iteration at all, for else the
-//! difference may be too. A fill by threads is committed whether it copies or not, so that every thread counts the same
-//! groups. A fill by the copy engine is committed only if it copies, for nothing counts its groups.
+//! `n + stages - 1` goes to the stage of iteration `n - 1`, which was released before the wait for `n`.
+//!
+//! The condition `index + s < hi` is computed as `s < hi - index`, because the sum may be past the last number. Where
+//! `index < hi`, the difference is at least 1 and below 2^32, so it is right as an unsigned number, and `s` is below the lesser of
+//! it and `s + 1`. LLVM makes one unsigned comparison of that. A loop that begins at a constant of at least 0, as nearly all do,
+//! has no index below 0. There the difference is below 2^31, and is compared as it is. Before the loop, `lo < hi` is part of
+//! the condition.
+//!
+//! A fill by threads is committed whether it copies or not, so that every thread counts the same groups. A fill by the copy
+//! engine is committed only if it copies, for nothing counts its groups.
 //!
 //! # Breaks it
-//! Loops of fewer iterations than stages, of none, and of indices near the last number: tests/agreement/pipelines.rs; loads
-//! whose place a carried number decides: tests/agreement/wrong_code.rs.
+//! Loops of fewer iterations than stages, of none, and of indices near the last and the least number:
+//! tests/agreement/pipelines.rs; loads whose place a carried number decides: tests/agreement/wrong_code.rs.
 
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{copy, is_plain, remove_unread, slice};
-use crate::gpu::{At, Block, BlockData, Inst, Kernel, Mover, Op, Ring, Type, Value};
+use crate::gpu::{At, Block, BlockData, Inst, Kernel, Mover, Op, Ring, Type, UnsignedOp, Value, ValueDef};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::BTreeMap;
@@ -103,8 +109,8 @@ impl Ahead<'_> {
     fn expand(&mut self, body: Block, before: &mut Vec<Inst>) {
         let most = self.k.rings[self.fill.ring].stages - 1;
         for s in 0..most {
-            let s = self.int(s, before);
-            self.fill_if_below((self.bounds.0, s), s, true, before);
+            let step = self.int(s, before);
+            self.fill_if_below(self.bounds.0, (s, step), step, true, before);
         }
         let mut out = Vec::new();
         self.like = self.fill.wait;
@@ -113,9 +119,9 @@ impl Ahead<'_> {
                 out.push(inst);
             }
             if inst == self.fill.wait {
-                let most = self.int(most, &mut out);
-                let number = self.integer(BinaryOp::Add, self.fill.number, most, &mut out);
-                self.fill_if_below((self.index, most), number, false, &mut out);
+                let step = self.int(most, &mut out);
+                let number = self.integer(BinaryOp::Add, self.fill.number, step, &mut out);
+                self.fill_if_below(self.index, (most, step), number, false, &mut out);
             }
         }
         self.k.blocks[body].insts = out;
@@ -124,10 +130,25 @@ impl Ahead<'_> {
 
     /// Fills the stage of iteration `number`, the loop's index being `from + step`, if that is below the upper bound; `first`
     /// if `from` need not be.
-    fn fill_if_below(&mut self, (from, step): (Value, Value), number: Value, first: bool, out: &mut Vec<Inst>) {
+    fn fill_if_below(
+        &mut self,
+        from: Value,
+        (steps, step): (u32, Value),
+        number: Value,
+        first: bool,
+        out: &mut Vec<Inst>,
+    ) {
         let left = self.integer(BinaryOp::Sub, self.bounds.1, from, out);
         let bool = self.k.scalar_type(DType::Bool);
-        let mut inside = self.push(Op::Compare(Predicate::Lt, step, left), bool.clone(), out);
+        let mut inside = match self.is_never_negative(self.bounds.0) {
+            true => self.push(Op::Compare(Predicate::Lt, step, left), bool.clone(), out),
+            false => {
+                let next = self.int(steps + 1, out);
+                let int = self.k.scalar_type(DType::I32);
+                let left = self.push(Op::Unsigned(UnsignedOp::Min, left, next), int, out);
+                self.push(Op::Compare(Predicate::Lt, step, left), bool.clone(), out)
+            }
+        };
         if first {
             let any = self.push(Op::Compare(Predicate::Lt, from, self.bounds.1), bool.clone(), out);
             inside = self.push(Op::binary(BinaryOp::And, any, inside), bool, out);
@@ -150,6 +171,11 @@ impl Ahead<'_> {
         if !by_engine {
             self.effect(Op::Commit(self.fill.ring, None), out);
         }
+    }
+
+    fn is_never_negative(&self, v: Value) -> bool {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
+        matches!(self.k.insts[inst], Op::Const(x) if x >= 0.0)
     }
 
     fn effect(&mut self, op: Op, out: &mut Vec<Inst>) {

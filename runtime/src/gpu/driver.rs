@@ -110,6 +110,12 @@ api! {
     event_synchronize = "cuEventSynchronize"(Handle);
     event_elapsed = "cuEventElapsedTime"(*mut f32, Handle, Handle);
     event_destroy = "cuEventDestroy_v2"(Handle);
+    capture_begin = "cuStreamBeginCapture_v2"(Handle, c_uint);
+    capture_end = "cuStreamEndCapture"(Handle, *mut Handle);
+    graph_instantiate = "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
+    graph_launch = "cuGraphLaunch"(Handle, Handle);
+    graph_destroy = "cuGraphDestroy"(Handle);
+    graph_executable_destroy = "cuGraphExecDestroy"(Handle);
 }
 
 /// A started driver.

@@ -11,12 +11,14 @@
 //! | `context`, `memory` | one GPU's context: its limits, and safe calls in it; its memory |
 //! | `loaded_kernel`, `ptx_version` | a loaded kernel; which PTX a driver accepts |
 //! | `tensor_map` | tensor maps of a launch |
+//! | `graph` | CUDA graphs |
 //! | `virtual_gpu` | the interface of a virtual GPU |
 //! | `simulator` | the simulator as a virtual GPU (feature `sim`) |
 
 mod context;
 mod current;
 mod driver;
+mod graph;
 mod loaded_kernel;
 mod memory;
 mod ptx_version;
@@ -28,6 +30,7 @@ mod virtual_gpu;
 pub(crate) use context::Context;
 pub(crate) use current::Handle;
 pub(crate) use driver::driver;
+pub(crate) use graph::ExecutableGraph;
 pub use loaded_kernel::LaunchFacts;
 pub(crate) use loaded_kernel::{DriverModule, LoadedCode, LoadedKernel, does_not_fit};
 pub use memory::DeviceMemory;

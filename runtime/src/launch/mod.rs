@@ -22,6 +22,7 @@
 //! | `choose` | which config runs a launch on its device |
 //! | `resolve` | from a problem to a loaded kernel |
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
+//! | `graph` | a launch that a CUDA graph repeats |
 //! | `parameters`, `queue` | the parameters of a compiled kernel; the only driver calls that launch |
 //! | `interpreter` | launches in the interpreter: natively, on copies of a GPU's tensors, and in f64 |
 //! | `raw` | PTX of any origin on plain bytes, for tools |
@@ -30,6 +31,7 @@ mod args;
 mod bind;
 mod chain;
 mod choose;
+mod graph;
 mod interpreter;
 mod parameters;
 mod prepared;
@@ -44,6 +46,7 @@ pub use args::{Arg, IntoArg};
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
 pub use chain::{Chain, PreparedChain, Workspace};
 pub use choose::{choose, choose_given, refusal};
+pub use graph::LaunchGraph;
 pub use interpreter::{OracleOutput, run_f64};
 pub use prepared::PreparedLaunch;
 pub use problem::{alignment, launch_strides, specialize};

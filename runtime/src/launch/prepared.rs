@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// numbers are given at each launch.
 ///
 /// It keeps its kernel loaded. A CUDA graph that recorded its launches does not, so keep this value for as long as the
-/// graph is launched.
+/// graph is launched. [`LaunchGraph`](super::LaunchGraph) does so.
 #[derive(Clone)]
 pub struct PreparedLaunch {
     def: &'static KernelDef,
@@ -63,6 +63,11 @@ impl PreparedLaunch {
             return Err(LaunchError::WrongStream { found, wanted }.into());
         }
         Ok(())
+    }
+
+    /// The device.
+    pub(super) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// The launch of this problem with these arguments.

@@ -8,7 +8,7 @@
 //! one value, the largest.
 
 use super::formula::{Formula, Formulas, Numbers};
-use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, Value, ValueDef};
+use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, UnsignedOp, Value, ValueDef};
 use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::ir::GridExtent;
@@ -227,12 +227,13 @@ impl Expected<'_> {
                 | Op::Compare(..)
                 | Op::Select(..)
                 | Op::Unary(..)
+                | Op::Unsigned(UnsignedOp::Min, ..)
                 | Op::Binary(..)) => {
                     let mut operands = Vec::new();
                     op.visit_operands(|x| operands.push(x));
                     Some(operands.into_iter().fold(0, |all, x| all | e.unknowns(x)))
                 }
-                Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
+                Op::CtaNumber | Op::CtaCount | Op::Unsigned(UnsignedOp::Div, ..) | Op::TableGet(..) => None,
                 Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
                 Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
                 gpu_ops!(global products rings orders control) => None,
@@ -342,6 +343,11 @@ impl Expected<'_> {
                         _ => None,
                     },
                 }
+            }
+            // Where it matters, both numbers are at least 0.
+            Op::Unsigned(UnsignedOp::Min, a, b) => {
+                let (a, b) = (self.ask(f, *a, ask)?, self.ask(f, *b, ask)?);
+                Some(f.binary(BinaryOp::Min, Numbers::of(dtype), a, b))
             }
             Op::ScalarParam(_) | Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
             Op::Unary(..) | Op::Reduce { op: ReduceOp::Sum, .. } => None,

@@ -7,6 +7,7 @@
 mod compulsory;
 mod expected;
 mod formula;
+mod pipelined_loops;
 mod registers;
 mod sample_points;
 mod sectors;
@@ -14,6 +15,7 @@ mod work;
 mod work_table;
 
 pub use compulsory::{Compulsory, compulsory};
+pub use pipelined_loops::pipelined_loops;
 pub use registers::{peak_registers, peak_registers_within, tile_registers};
 pub use work::{Counts, Prefetched, Sample, TensorReads, Work, WorkFormula};
 pub use work_table::{WorkAt, WorkTable};

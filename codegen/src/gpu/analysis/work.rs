@@ -8,10 +8,12 @@
 use super::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use super::formula::{Formula, Formulas};
 use super::peak_registers_within;
+use super::pipelined_loops::runs_ahead;
 use super::sectors::{line_share, sector_share};
 use crate::gpu::atom::{MmaInfo, WARPGROUP};
 use crate::gpu::{
-    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, Value, ValueDef, accessed,
+    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, UnsignedOp, Value, ValueDef,
+    accessed,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
@@ -308,11 +310,7 @@ impl WorkWalk<'_> {
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
         let bounds = self.expected.bounds(&mut self.formulas, lo, hi);
         part.fixed.latency_waits += self.latency_wait();
-        let stages = self.k.blocks[body].insts.iter().filter_map(|&i| {
-            let Op::Wait(ring, _) = self.k.insts[i] else { return None };
-            Some(self.k.rings[ring].stages)
-        });
-        let ahead = stages.max().filter(|&s| s > 1).map(|s| f64::from(s - 1));
+        let ahead = runs_ahead(self.k, body);
         let extent = self.expected.divisor(hi).or_else(|| self.expected.divisor(lo));
         let else_trips = extent.map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
         let around = EnclosingLoop { ahead, index: self.k.blocks[body].params[0], hi };
@@ -321,7 +319,8 @@ impl WorkWalk<'_> {
         part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
     }
 
-    /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index` and `index + 3 < hi`.
+    /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index`, `index + 3 < hi`, and
+    /// `3 < umin(hi - index, 4)`.
     pub(super) fn but_last(&self, condition: Value, around: EnclosingLoop) -> Option<f64> {
         let made_by = |v: Value| match self.k.values[v].def {
             ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
@@ -332,6 +331,10 @@ impl WorkWalk<'_> {
             _ => None,
         };
         let Some(Op::Compare(Predicate::Lt, a, b)) = made_by(condition) else { return None };
+        let b = match made_by(*b) {
+            Some(Op::Unsigned(UnsignedOp::Min, left, _)) => left,
+            _ => b,
+        };
         match (made_by(*a), made_by(*b)) {
             (_, Some(Op::Binary(BinaryOp::Sub, _, hi, index))) if (*index, *hi) == (around.index, around.hi) => {
                 constant(*a)

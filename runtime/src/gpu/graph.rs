@@ -1,0 +1,109 @@
+//! CUDA graphs: work that a stream records instead of running it, and that the driver runs again as a whole.
+
+use super::context::Context;
+use super::current::Handle;
+use crate::error::Result;
+use std::ffi::c_uint;
+use std::sync::Arc;
+
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: while one thread records, the others may do what they want.
+const THREAD_LOCAL: c_uint = 1;
+
+/// A recorded piece of work that is ready to run.
+pub(crate) struct ExecutableGraph {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+// SAFETY: the handle of an executable graph may be used from any thread, by one at a time. `launch` takes `&mut self`.
+unsafe impl Send for ExecutableGraph {}
+
+impl ExecutableGraph {
+    /// Records what `work` queues on a stream of the context that this crate made. If `work` fails, the stream records no more,
+    /// and the error is that of `work`.
+    pub(crate) fn record(
+        context: &Arc<Context>,
+        stream: Handle,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<ExecutableGraph> {
+        let api = context.enter()?;
+        // SAFETY: a live stream of this context.
+        context.check("cuStreamBeginCapture", unsafe { (api.capture_begin)(stream, THREAD_LOCAL) })?;
+        let mut recording = Recording { context, stream, is_open: true };
+        work()?;
+        let recorded = recording.end()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: out-pointer to a live handle; a live graph; no flags.
+        let status = unsafe { (api.graph_instantiate)(&mut handle, recorded.handle, 0) };
+        context.check("cuGraphInstantiate", status)?;
+        Ok(ExecutableGraph { context: context.clone(), handle })
+    }
+
+    /// Queues the work on a stream of the context.
+    ///
+    /// # Safety
+    /// The stream is live. The kernels of the graph are loaded, and the memory that they access is allocated, until the work has
+    /// run.
+    pub(crate) unsafe fn launch(&mut self, stream: Handle) -> Result<()> {
+        let api = self.context.enter()?;
+        // SAFETY: a live executable graph; the caller is responsible for the rest.
+        self.context.check("cuGraphLaunch", unsafe { (api.graph_launch)(self.handle, stream) })
+    }
+}
+
+impl Drop for ExecutableGraph {
+    fn drop(&mut self) {
+        if let Ok(api) = self.context.enter() {
+            // SAFETY: the handle came from `cuGraphInstantiateWithFlags` and is destroyed once. The owner has waited for it.
+            unsafe { (api.graph_executable_destroy)(self.handle) };
+        }
+    }
+}
+
+/// A stream that records. It stops when this is dropped.
+struct Recording<'c> {
+    context: &'c Context,
+    stream: Handle,
+    is_open: bool,
+}
+
+impl<'c> Recording<'c> {
+    /// Stops recording.
+    fn end(&mut self) -> Result<RecordedGraph<'c>> {
+        self.is_open = false;
+        let api = self.context.enter()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the stream is live and records; an out-pointer to a live handle.
+        let status = unsafe { (api.capture_end)(self.stream, &mut handle) };
+        let recorded = RecordedGraph { context: self.context, handle };
+        self.context.check("cuStreamEndCapture", status)?;
+        Ok(recorded)
+    }
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            // What was recorded is dropped; the error that led here is reported.
+            let _ = self.end();
+        }
+    }
+}
+
+/// A recorded piece of work.
+struct RecordedGraph<'c> {
+    context: &'c Context,
+    /// Null if the driver gave none.
+    handle: Handle,
+}
+
+impl Drop for RecordedGraph<'_> {
+    fn drop(&mut self) {
+        if let Ok(api) = self.context.enter()
+            && !self.handle.is_null()
+        {
+            // SAFETY: the handle came from `cuStreamEndCapture` and is destroyed once. What was made of it does not need it.
+            unsafe { (api.graph_destroy)(self.handle) };
+        }
+    }
+}
