@@ -39,11 +39,9 @@ type ByOpcode = BTreeMap<String, Accesses>;
 
 /// What the simulator counted of a launch under the first schedule, or a fault under any.
 fn simulate(job: &Job, cache: &CacheDir) -> Result<Option<Arc<SimRun>>, String> {
-    let inputs = job.problem.inputs();
-    let expected = job.problem.expected(&inputs);
-    let mut runs = SCHEDULES.into_iter().map(|schedule| {
+    let simulated = job.run_under(SCHEDULES.map(options), cache.clone());
+    let mut runs = SCHEDULES.into_iter().zip(simulated).map(|(schedule, simulated)| {
         let at = || format!("{job}, {schedule:?}");
-        let simulated = job.run_on(&inputs, &expected, options(schedule), cache.clone());
         let Simulated { comparison, run } = simulated.map_err(|e| format!("{}: {e}", at()))?;
         if comparison.passes(job.problem.bound()) { Ok(run) } else { Err(format!("{}: {comparison:?}", at())) }
     });

@@ -1,20 +1,32 @@
 //! A pairwise cover: few candidates in which every two levels of two factors that can stand together do so.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 /// Picks candidates until every pair of levels that an accepted candidate has is in one that was picked.
 ///
 /// Greedy and deterministic: the candidate with most new pairs goes first, among equals the earlier one. `levels` gives
 /// the level of each factor; `accept` is asked of each candidate at most once, when it is about to be picked.
 pub fn pairwise<T>(candidates: Vec<T>, levels: impl Fn(&T) -> Vec<u64>, mut accept: impl FnMut(&T) -> bool) -> Vec<T> {
-    let mut left: Vec<(T, Vec<Pair>)> = candidates.into_iter().map(|c| with_pairs(c, &levels)).collect();
-    let mut covered: BTreeSet<Pair> = BTreeSet::new();
+    let mut numbers: HashMap<Pair, usize> = HashMap::new();
+    let mut holders: Vec<Vec<usize>> = Vec::new();
+    let mut left: Vec<Option<(T, Vec<usize>)>> = Vec::new();
+    for (at, candidate) in candidates.into_iter().enumerate() {
+        let numbered = pairs(&levels(&candidate)).into_iter().map(|pair| {
+            let next = numbers.len();
+            *numbers.entry(pair).or_insert(next)
+        });
+        let numbered: Vec<usize> = numbered.collect();
+        holders.resize_with(numbers.len(), Vec::new);
+        numbered.iter().for_each(|&pair| holders[pair].push(at));
+        left.push(Some((candidate, numbered)));
+    }
+    // The new pairs of each candidate, kept as pairs are covered.
+    let mut gains: Vec<usize> = left.iter().flatten().map(|(_, pairs)| pairs.len()).collect();
+    let mut covered = vec![false; holders.len()];
     let mut picked = Vec::new();
     loop {
-        let gain = |pairs: &[Pair]| pairs.iter().filter(|p| !covered.contains(p)).count();
         let mut best = (0, 0);
-        for (at, (_, pairs)) in left.iter().enumerate() {
-            let new = gain(pairs);
+        for (at, &new) in gains.iter().enumerate() {
             if new > best.1 {
                 best = (at, new);
             }
@@ -22,17 +34,18 @@ pub fn pairwise<T>(candidates: Vec<T>, levels: impl Fn(&T) -> Vec<u64>, mut acce
         if best.1 == 0 {
             return picked;
         }
-        let (candidate, pairs) = left.remove(best.0);
-        if accept(&candidate) {
-            covered.extend(pairs);
-            picked.push(candidate);
+        gains[best.0] = 0;
+        let Some((candidate, pairs)) = left[best.0].take() else { continue };
+        if !accept(&candidate) {
+            continue;
         }
+        for pair in pairs.into_iter().filter(|&pair| !std::mem::replace(&mut covered[pair], true)) {
+            for &holder in &holders[pair] {
+                gains[holder] = gains[holder].saturating_sub(1);
+            }
+        }
+        picked.push(candidate);
     }
-}
-
-fn with_pairs<T>(candidate: T, levels: &impl Fn(&T) -> Vec<u64>) -> (T, Vec<Pair>) {
-    let pairs = pairs(&levels(&candidate));
-    (candidate, pairs)
 }
 
 /// Two factors, each with its level.

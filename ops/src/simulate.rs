@@ -3,8 +3,7 @@
 use crate::cases::simulation;
 use crate::compare::Comparison;
 use crate::cover::pairwise;
-use crate::problem::{Inputs, Problem};
-use crate::run::Expected;
+use crate::problem::Problem;
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use rayon::prelude::*;
@@ -89,25 +88,21 @@ impl Job {
     /// # Errors
     /// Those of the launch, faults that the simulator finds among them.
     pub fn run(&self, options: SimOptions, cache: CacheDir) -> Result<Simulated> {
-        let inputs = self.problem.inputs();
-        self.run_on(&inputs, &self.problem.expected(&inputs), options, cache)
+        self.run_under(std::iter::once(options), cache).remove(0)
     }
 
-    /// The same with the problem's inputs and results, for a job that is run under several options.
-    ///
-    /// # Errors
-    /// Those of [`Job::run`].
-    pub fn run_on(
-        &self,
-        inputs: &Inputs,
-        expected: &Expected,
-        options: SimOptions,
-        cache: CacheDir,
-    ) -> Result<Simulated> {
-        let device = Device::sim_with(self.machine, options, cache);
-        let mut prepared = self.problem.prepare(&device, inputs)?;
-        prepared.launch(self.config.as_ref())?;
-        Ok(Simulated { comparison: prepared.compare(expected)?, run: device.simulated() })
+    /// The same for each of several options, with fresh tensors for each. The kernel is compiled and loaded once.
+    pub fn run_under(&self, options: impl IntoIterator<Item = SimOptions>, cache: CacheDir) -> Vec<Result<Simulated>> {
+        let inputs = self.problem.inputs();
+        let expected = self.problem.expected(&inputs);
+        let device = Device::sim_with(self.machine, SimOptions::default(), cache);
+        let run = |options| {
+            device.set_sim_options(options);
+            let mut prepared = self.problem.prepare(&device, &inputs)?;
+            prepared.launch(self.config.as_ref())?;
+            Ok(Simulated { comparison: prepared.compare(&expected)?, run: device.simulated() })
+        };
+        options.into_iter().map(run).collect()
     }
 }
 

@@ -15,6 +15,9 @@ use atlas_dsl::{Dim, Param, TileType, Value};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// How many of the latest stores are searched for one that a new store replaces.
+const RECENT: usize = 64;
+
 /// The target of a load or store.
 struct Access {
     region: Region,
@@ -108,7 +111,14 @@ impl Program<'_> {
             return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
         }
         let tile = if tile.is_valid() { tile } else { Arc::new(tile.with_zeros()?) };
-        self.stores.push(PendingStore { param: param.as_u32() as usize, region, tile });
+        let param = param.as_u32() as usize;
+        // A loop that keeps its state in memory stores to the same regions in every iteration. Nothing of the store before
+        // is left then, and loads would go through all of them.
+        let recent = self.stores.len().saturating_sub(RECENT)..self.stores.len();
+        if let Some(before) = recent.rev().find(|&i| self.stores[i].param == param && self.stores[i].region == region) {
+            self.stores.remove(before);
+        }
+        self.stores.push(PendingStore { param, region, tile });
         Ok(())
     }
 }

@@ -97,6 +97,10 @@ impl Region {
 
     /// Walks the part that this region and `other` share inside a tensor. The dense elements of each are one side.
     pub(crate) fn walk_shared(&self, other: &Region, dims: &[u64]) -> Option<Walk> {
+        let ends = |r: &Region, i: usize| r.start[i].saturating_add(i64::from(r.extent[i]));
+        if (0..dims.len()).any(|i| ends(self, i) <= other.start[i] || ends(other, i) <= self.start[i]) {
+            return None;
+        }
         let bounds: Vec<(i64, i64)> = (0..dims.len())
             .map(|i| {
                 let start = other.start[i];

@@ -66,6 +66,7 @@ impl Invariants for Kernel {
             place: SecondaryMap::new(),
             owner: SecondaryMap::new(),
             uses: SecondaryMap::new(),
+            sound: EntitySet::new(),
             role: None,
             visible: EntitySet::new(),
         };
@@ -104,6 +105,8 @@ pub(super) struct Verifier<'k> {
     pub(super) owner: SecondaryMap<Block, Option<Inst>>,
     /// The instructions that use each value, one entry per operand.
     pub(super) uses: SecondaryMap<Value, Vec<Inst>>,
+    /// Values that exist, of types that can be computed with.
+    sound: EntitySet<Value>,
     /// The role that is being checked.
     pub(super) role: Option<Role>,
     pub(super) visible: EntitySet<Value>,
@@ -139,13 +142,13 @@ impl<'k> Verifier<'k> {
         for b in k.buffers.values() {
             self.buffer_size(b);
         }
-        let mut seen = (BTreeSet::new(), BTreeSet::new());
+        let mut seen = (EntitySet::new(), EntitySet::new());
         for role in k.roles.values() {
             self.block_ids(role.body, None, &mut seen);
         }
     }
 
-    fn block_ids(&mut self, block: Block, owner: Option<Inst>, seen: &mut (BTreeSet<Block>, BTreeSet<Inst>)) {
+    fn block_ids(&mut self, block: Block, owner: Option<Inst>, seen: &mut (EntitySet<Block>, EntitySet<Inst>)) {
         let k = self.kernel;
         let loc = owner.map_or(Loc::default(), |i| k.locs[i]);
         let Some(data) = k.blocks.get(block) else {
@@ -183,23 +186,30 @@ impl<'k> Verifier<'k> {
     /// 401 for one thing that is named.
     fn exists(&mut self, mention: Mention, loc: Loc) {
         let k = self.kernel;
-        let (is_there, what) = match mention {
+        let what = match mention {
             Mention::Value(v) => return self.value_exists(v, loc),
-            Mention::Dim(d) => (k.dims.is_valid(d), format!("dim {d}")),
-            Mention::Param(p) => (k.params.is_valid(p), format!("parameter {p}")),
-            Mention::Table(t) => (k.tables.is_valid(t), format!("table {t}")),
-            Mention::Buffer(b) => (k.buffers.is_valid(b), format!("buffer {b}")),
-            Mention::Map(map) => (k.maps.is_valid(map), format!("tensor map {map}")),
-            Mention::Ring(r) => (k.rings.is_valid(r), format!("ring {r}")),
+            Mention::Dim(d) if !k.dims.is_valid(d) => format!("dim {d}"),
+            Mention::Param(p) if !k.params.is_valid(p) => format!("parameter {p}"),
+            Mention::Table(t) if !k.tables.is_valid(t) => format!("table {t}"),
+            Mention::Buffer(b) if !k.buffers.is_valid(b) => format!("buffer {b}"),
+            Mention::Map(map) if !k.maps.is_valid(map) => format!("tensor map {map}"),
+            Mention::Ring(r) if !k.rings.is_valid(r) => format!("ring {r}"),
+            Mention::Dim(_)
+            | Mention::Param(_)
+            | Mention::Table(_)
+            | Mention::Buffer(_)
+            | Mention::Map(_)
+            | Mention::Ring(_) => return,
             // Whoever walks into it says so.
             Mention::Body(_) => return,
         };
-        if !is_there {
-            self.error(401, loc, format!("there is no {what}"));
-        }
+        self.error(401, loc, format!("there is no {what}"));
     }
 
     fn value_exists(&mut self, v: Value, loc: Loc) {
+        if self.sound.contains(v) {
+            return;
+        }
         let Some(data) = self.kernel.values.get(v) else {
             return self.error(401, loc, format!("there is no value {v}"));
         };
@@ -207,13 +217,17 @@ impl<'k> Verifier<'k> {
             Type::Token(r) if !self.kernel.rings.is_valid(*r) => {
                 self.error(401, loc, format!("there is no ring {r}"));
             }
-            Type::Token(_) => {}
+            Type::Token(_) => {
+                self.sound.insert(v);
+            }
             Type::Fragment { layout, .. } | Type::InFlight { layout, .. } => {
                 // Operands are reported where they are defined.
-                if let Some(wrong) = layout_error(layout)
-                    && !self.errors.iter().any(|d| d.message == wrong)
-                {
-                    self.error(410, loc, wrong);
+                match layout_error(layout) {
+                    Some(wrong) if self.errors.iter().any(|d| d.message == wrong) => {}
+                    Some(wrong) => self.error(410, loc, wrong),
+                    None => {
+                        self.sound.insert(v);
+                    }
                 }
             }
         }

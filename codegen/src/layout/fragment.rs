@@ -161,7 +161,8 @@ impl Fragment {
 
     /// True if both give every (thread, register) the same element.
     pub fn same_map(&self, other: &Fragment) -> bool {
-        self.canonical() == other.canonical()
+        // Most layouts that are compared are the same one.
+        self == other || self.canonical() == other.canonical()
     }
 
     /// The layout of this tile after reducing `axes`, which stay with extent 1. Registers along the

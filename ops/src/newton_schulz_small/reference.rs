@@ -31,12 +31,10 @@ fn transposed(x: &[f64], m: usize, n: usize) -> Vec<f64> {
 
 fn product(a: &[f64], b: &[f64], [m, k, n]: [usize; 3]) -> Vec<f64> {
     let mut c = vec![0.0; m * n];
-    for i in 0..m {
-        for l in 0..k {
-            let scale = a[i * k + l];
-            for j in 0..n {
-                c[i * n + j] += scale * b[l * n + j];
-            }
+    // Rows are slices, because an index into a matrix is checked each time, and tests solve many such problems.
+    for (scales, sums) in a.chunks_exact(k).zip(c.chunks_exact_mut(n)) {
+        for (scale, row) in scales.iter().zip(b.chunks_exact(n)) {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += scale * x);
         }
     }
     c

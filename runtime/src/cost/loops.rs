@@ -14,22 +14,14 @@
 //! launch. This says what limits the loop.
 
 use super::estimate;
+use super::model::{
+    AHEAD_LATENCY, ASYNC_PRODUCTS, ASYNC_SHARED_BYTES, ELEMENT_WISE, FMA, PORT_BYTES, REFILL, SHARED_BYTES, SPECIAL,
+};
 use atlas_codegen::Machine;
 use atlas_codegen::gpu::Kernel;
 use atlas_codegen::gpu::analysis::{Prefetched, Work, WorkFormula, WorkTable, pipelined_loops};
 use atlas_dsl::ir::Loc;
 use std::fmt;
-
-/// The rates of `model`, whose constants are its own. A test compares the two.
-const FMA: f64 = 128.0;
-const ELEMENT_WISE: f64 = 66.0;
-const SPECIAL: f64 = 9.0;
-const SHARED_BYTES: f64 = 91.0;
-const PORT_BYTES: f64 = 94.0;
-const ASYNC_PRODUCTS: f64 = 1900.0;
-const ASYNC_SHARED_BYTES: f64 = 126.0;
-const REFILL: f64 = 173.0;
-const AHEAD_LATENCY: f64 = 1220.0;
 
 /// What an iteration of a loop needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,47 +140,5 @@ impl Surroundings<'_> {
             (LoopLimit::LoadLatency, (AHEAD_LATENCY + l.own.0 / PORT_BYTES) / l.ahead / self.resident),
             (LoopLimit::Barriers, c.barriers * REFILL / self.resident),
         ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use atlas_codegen::gpu::analysis::{Counts, Sample};
-
-    /// One program for each SM, with enough warps that nothing but these counts takes time.
-    fn cycles(total: Counts) -> f64 {
-        let machine: Machine = "sm_90".parse().unwrap();
-        let samples = vec![Sample { total, prefetched: Vec::new() }];
-        let programs = u64::from(machine.sms);
-        let work =
-            Work { programs, threads: 1024, shared_bytes: 200_000, registers: 32, total, samples, ..Work::default() };
-        estimate(&work, &machine).cycles
-    }
-
-    /// The same number of cycles of each unit costs the same in the model.
-    #[test]
-    fn the_rates_are_those_of_the_model() {
-        let of = 1e6;
-        let none = Counts::default();
-        let tensor = f64::from("sm_90".parse::<Machine>().unwrap().rates.tensor);
-        let wanted = cycles(Counts { tensor: of * tensor, ..none });
-        for counts in [
-            Counts { fma: of * FMA, ..none },
-            Counts { element_wise: of * ELEMENT_WISE, ..none },
-            Counts { special: of * SPECIAL, ..none },
-            Counts { shared: of * SHARED_BYTES, ..none },
-        ] {
-            assert!((cycles(counts) / wanted - 1.0).abs() < 1e-9, "{counts:?}");
-        }
-        // What asynchronous products and the copy engine do hides special functions of as many cycles, and of no more.
-        for asynchronous in [
-            Counts { tensor_async: of * ASYNC_PRODUCTS, ..none },
-            Counts { shared_async: of * ASYNC_SHARED_BYTES, ..none },
-        ] {
-            let beside = |share: f64| cycles(Counts { special: share * of * SPECIAL, ..asynchronous });
-            let (hidden, open) = (beside(0.999) - beside(0.998), beside(1.002) - beside(1.001));
-            assert!(open > 1.3 * hidden, "{asynchronous:?}: {open} {hidden}");
-        }
     }
 }

@@ -51,14 +51,14 @@ pub const MODEL: u32 = 6;
 
 /// Rates of every generation, per clock, as real code reaches them: single precision, other instructions, the unit for
 /// special functions, bytes of shared memory, and bytes that an SM can receive.
-const FMA: f64 = 128.0;
-const ELEMENT_WISE: f64 = 66.0;
-const SPECIAL: f64 = 9.0;
-const SHARED_BYTES: f64 = 120.0;
-const PORT_BYTES: f64 = 94.0;
+pub(super) const FMA: f64 = 128.0;
+pub(super) const ELEMENT_WISE: f64 = 66.0;
+pub(super) const SPECIAL: f64 = 9.0;
+pub(super) const SHARED_BYTES: f64 = 120.0;
+pub(super) const PORT_BYTES: f64 = 94.0;
 /// The same of asynchronous products, and of the bytes of shared memory that they and the copy engine move.
-const ASYNC_PRODUCTS: f64 = 1900.0;
-const ASYNC_SHARED_BYTES: f64 = 99.0;
+pub(super) const ASYNC_PRODUCTS: f64 = 1900.0;
+pub(super) const ASYNC_SHARED_BYTES: f64 = 99.0;
 /// The bytes of a tensor that an SM's L1 cache can be relied on to keep.
 const L1_BYTES: f64 = 64e3;
 /// Bytes of shared memory that the driver reserves in each CTA.
@@ -70,9 +70,9 @@ const BUSY_WARPS: f64 = 4.8;
 const START: f64 = 300.0;
 const LATENCY: f64 = 840.0;
 const BARRIER: f64 = 78.0;
-const REFILL: f64 = 108.0;
+pub(super) const REFILL: f64 = 108.0;
 /// Cycles until a load that runs ahead has arrived, usually from DRAM.
-const AHEAD_LATENCY: f64 = 1310.0;
+pub(super) const AHEAD_LATENCY: f64 = 1310.0;
 /// Cycles of an SM for each program, independent of the others there, and of the GPU for each pass of a program over
 /// one tensor.
 const CTA_START: f64 = 30.0;

@@ -18,10 +18,22 @@ impl Device {
         Device::build(id, gpu, Some(machine), cache)
     }
 
+    /// Has later launches on this simulator run under these options. Kernels that are loaded stay loaded. Other devices have
+    /// no options.
+    pub fn set_sim_options(&self, options: SimOptions) {
+        if let Some(simulator) = self.simulator() {
+            simulator.set_options(options);
+        }
+    }
+
     /// The report of the latest launch on this simulator; `None` before the first, and on any other device.
     pub fn simulated(&self) -> Option<Arc<SimRun>> {
+        self.simulator()?.latest()
+    }
+
+    fn simulator(&self) -> Option<&Simulator> {
         let Backend::Virtual(gpu) = self.backend() else { return None };
         let gpu: &dyn Any = &**gpu;
-        gpu.downcast_ref::<Simulator>()?.latest()
+        gpu.downcast_ref()
     }
 }

@@ -41,12 +41,12 @@ impl Default for SimOptions {
 pub(crate) struct Simulator {
     /// Its name in faults: `sim:sm_90`.
     name: String,
-    options: SimOptions,
     state: Arc<Mutex<SimState>>,
 }
 
 #[derive(Default)]
 struct SimState {
+    options: SimOptions,
     memory: Global,
     latest: Option<Arc<SimRun>>,
 }
@@ -76,7 +76,12 @@ pub struct SimAccess {
 impl Simulator {
     /// A GPU with no memory in use. `name` names it in faults.
     pub(crate) fn new(name: String, options: SimOptions) -> Simulator {
-        Simulator { name, options, state: Arc::default() }
+        Simulator { name, state: Arc::new(Mutex::new(SimState { options, ..SimState::default() })) }
+    }
+
+    /// Has later launches run under these options.
+    pub(crate) fn set_options(&self, options: SimOptions) {
+        self.lock().options = options;
     }
 
     /// The report of the latest launch.
@@ -117,10 +122,10 @@ impl VirtualGpu for Simulator {
     }
 
     fn load(&self, image: Arc<KernelImage>, lined: RecompileWithLines) -> Result<Box<dyn VirtualKernel>> {
-        let (device, options, state) = (self.name.clone(), self.options, self.state.clone());
+        let (device, state) = (self.name.clone(), self.state.clone());
         match parse(&image) {
             Ok(program) if program.params.len() == image.params.len() => {
-                Ok(Box::new(SimKernel { device, options, state, image, program, lined }))
+                Ok(Box::new(SimKernel { device, state, image, program, lined }))
             }
             Ok(_) => Err(LaunchError::WrongAbi { kernel: image.entry.clone() }.into()),
             Err(fault) => Err(SimFault::new(&device, &image, None, fault).into()),
@@ -132,7 +137,6 @@ impl VirtualGpu for Simulator {
 struct SimKernel {
     /// The name of its GPU.
     device: String,
-    options: SimOptions,
     state: Arc<Mutex<SimState>>,
     image: Arc<KernelImage>,
     program: Program,
@@ -152,8 +156,6 @@ impl VirtualKernel for SimKernel {
     fn launch(&self, grid: u32, params: &[u64], maps: &[BoundMap], outputs: &[Range<u64>]) -> Result<()> {
         let (image, program) = (&self.image, &self.program);
         let params = self.block(params, maps)?;
-        let SimOptions { policy, seed, approximation, budget } = self.options;
-        let options = Options { policy, seed, approximation, budget, ..Options::default() };
         let launch = Launch {
             program,
             grid: [grid, 1, 1],
@@ -163,6 +165,8 @@ impl VirtualKernel for SimKernel {
             params: &params,
         };
         let mut state = lock(&self.state);
+        let SimOptions { policy, seed, approximation, budget } = state.options;
+        let options = Options { policy, seed, approximation, budget, ..Options::default() };
         let read_only = read_only(&state.memory, outputs);
         state.memory.begin_launch(&read_only);
         let outcome = run(&launch, &mut state.memory, &options);
@@ -245,10 +249,10 @@ impl SimRun {
                 bytes: loads.bytes + stores.bytes,
                 sectors: loads.sectors + stores.sectors,
             };
-            SimAccess { line, opcode: opcode(text(line)), shared, global }
+            let any = shared.requests + global.requests > 0;
+            any.then(|| SimAccess { line, opcode: opcode(text(line)), shared, global })
         };
-        let all = self.report.counters.lines().map(access);
-        all.filter(|a| a.shared.requests + a.global.requests > 0).collect()
+        self.report.counters.lines().filter_map(access).collect()
     }
 
     /// Executed warp instructions by class. Classes without any are left out.

@@ -303,16 +303,22 @@ impl InstructionSet {
     }
 
     fn allow(&self, row: &Requirement, line: u32, text: &str) -> Result<()> {
-        let (has, who) = match row.has {
-            From(least) => (self.capability >= least, format!("sm_{least} and later have it")),
+        let has = match row.has {
+            From(least) => self.capability >= least,
             Only(capabilities) => {
                 let family = self.suffix == Some('f') && self.capability >= 100;
                 let alone = self.suffix == Some('a') || family;
-                let names: Vec<String> = capabilities.iter().map(|n| format!("sm_{n}a")).collect();
-                (alone && capabilities.contains(&self.capability), format!("only {} have it", names.join(", ")))
+                alone && capabilities.contains(&self.capability)
             }
         };
         if !has {
+            let who = match row.has {
+                From(least) => format!("sm_{least} and later have it"),
+                Only(capabilities) => {
+                    let names: Vec<String> = capabilities.iter().map(|n| format!("sm_{n}a")).collect();
+                    format!("only {} have it", names.join(", "))
+                }
+            };
             return Err(Fault::syntax(line, format!("`{text}`: target {} lacks it; {who}", self.name)));
         }
         if self.version < row.version {

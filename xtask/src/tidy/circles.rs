@@ -5,7 +5,7 @@
 
 use super::Finding;
 use super::shrinking::{Excess, compare};
-use super::tokens::{Kind, Token, after_group, spells, tokens};
+use super::tokens::{Kind, Token, after_group, spells};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(crate) fn none(tree: &Tree) -> Vec<Finding> {
 impl<'t> Crate<'t> {
     fn read(tree: &Tree, root: &'t str) -> Crate<'t> {
         let mut modules = BTreeMap::new();
-        for (path, text) in tree.rust() {
+        for (path, _) in tree.rust() {
             let Some(name) = path.strip_prefix(root).and_then(|p| p.strip_prefix('/')?.strip_suffix(".rs")) else {
                 continue;
             };
@@ -41,7 +41,7 @@ impl<'t> Crate<'t> {
             if names.last().is_some_and(|n| n == "mod") || names == ["lib"] || names == ["main"] {
                 names.pop();
             }
-            modules.insert(names, tokens(text).into_iter().filter(|t| !t.in_test).collect());
+            modules.insert(names, tree.tokens(path).iter().filter(|t| !t.in_test).cloned().collect());
         }
         let mut all = Crate { root, modules, passed_on: BTreeMap::new() };
         for (at, tokens) in &all.modules {

@@ -1,7 +1,7 @@
 //! Checks that a test covers every diagnostic code that the sources can give.
 
 use super::Finding;
-use super::tokens::{Kind, Token, after_group, tokens};
+use super::tokens::{Kind, Token, after_group};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
         if is_test(path) {
             seen.extend(text.lines().flat_map(mentioned));
             if path.ends_with(".rs") {
-                seen.extend(case_rows(&tokens(text)).into_iter().map(|(code, _)| code));
+                seen.extend(case_rows(tree.tokens(path)).into_iter().map(|(code, _)| code));
             }
         } else if is_source(path) {
-            let in_test: BTreeSet<usize> = tokens(text).iter().filter(|t| t.in_test).map(|t| t.line).collect();
+            let in_test: BTreeSet<usize> = tree.tokens(path).iter().filter(|t| t.in_test).map(|t| t.line).collect();
             let lines = text.lines().enumerate().filter(|(n, _)| in_test.contains(&(n + 1)));
             seen.extend(lines.flat_map(|(_, line)| mentioned(line)));
         }
@@ -31,8 +31,8 @@ pub(crate) fn tested(tree: &Tree) -> Vec<Finding> {
 /// Every code that the sources can give, with the first location that gives it.
 pub(crate) fn given(tree: &Tree) -> BTreeMap<u16, (String, usize)> {
     let mut given = BTreeMap::new();
-    for (path, text) in tree.all().filter(|(path, _)| is_source(path) && !is_test(path)) {
-        for (code, line) in codes(&tokens(text)) {
+    for (path, _) in tree.all().filter(|(path, _)| is_source(path) && !is_test(path)) {
+        for (code, line) in codes(tree.tokens(path)) {
             given.entry(code).or_insert_with(|| (path.to_owned(), line));
         }
     }
@@ -45,8 +45,7 @@ fn is_source(path: &str) -> bool {
 
 /// The message texts for the codes of a source, outside tests. `whole` is false for the text of an argument, which may
 /// be part of a message.
-pub(crate) fn messages(text: &str, mut found: impl FnMut(u16, String, bool)) {
-    let all = tokens(text);
+pub(crate) fn messages(all: &[Token], mut found: impl FnMut(u16, String, bool)) {
     for i in (0..all.len()).filter(|&i| !all[i].in_test) {
         if let [equals, value, comma, says, ..] = &all[i..]
             && (equals.text.as_str(), comma.text.as_str()) == ("=", ",")
@@ -54,8 +53,8 @@ pub(crate) fn messages(text: &str, mut found: impl FnMut(u16, String, bool)) {
         {
             found(code, says, true);
         }
-        if all[i].text == "(" && i > 0 && is_giver(&all, i) {
-            let inside = &all[i + 1..after_group(&all, i) - 1];
+        if all[i].text == "(" && i > 0 && is_giver(all, i) {
+            let inside = &all[i + 1..after_group(all, i) - 1];
             let code = arguments(inside).iter().take(2).find_map(|arg| number(arg));
             if let Some((code, says)) = code.zip(inside.iter().find_map(unquoted)) {
                 found(code, says, false);
@@ -65,8 +64,8 @@ pub(crate) fn messages(text: &str, mut found: impl FnMut(u16, String, bool)) {
 }
 
 /// The texts of a Rust source, its tests included.
-pub(crate) fn literals(text: &str) -> Vec<String> {
-    tokens(text).iter().filter_map(unquoted).collect()
+pub(crate) fn literals(all: &[Token]) -> Vec<String> {
+    all.iter().filter_map(unquoted).collect()
 }
 
 /// The value of a string literal.
@@ -162,9 +161,8 @@ fn case_rows(all: &[Token]) -> Vec<(u16, String)> {
 
 /// The parts of messages that a test expects: rows of tables of cases, and lists of words after a code, as in
 /// `"ATL204", &["not defined"]`.
-pub(crate) fn wanted(text: &str) -> Vec<(u16, Vec<String>)> {
-    let all = tokens(text);
-    let mut out: Vec<(u16, Vec<String>)> = case_rows(&all).into_iter().map(|(code, part)| (code, vec![part])).collect();
+pub(crate) fn wanted(all: &[Token]) -> Vec<(u16, Vec<String>)> {
+    let mut out: Vec<(u16, Vec<String>)> = case_rows(all).into_iter().map(|(code, part)| (code, vec![part])).collect();
     for (i, token) in all.iter().enumerate() {
         let code = unquoted(token).and_then(|t| t.strip_prefix("ATL")?.parse().ok().filter(|_| t.len() == 6));
         let Some(code) = code else { continue };
@@ -223,7 +221,8 @@ fn mentioned(line: &str) -> Vec<u16> {
 #[cfg(test)]
 mod tests {
     use super::super::plant::{fails, passes};
-    use super::{case_rows, codes, tested, tokens};
+    use super::super::tokens::tokens;
+    use super::{case_rows, codes, tested};
 
     #[test]
     fn codes_are_found_however_they_are_given() {

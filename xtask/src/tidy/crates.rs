@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::shrinking::{Excess, compare};
-use super::tokens::{Kind, Token, tokens};
+use super::tokens::{Kind, Token};
 use super::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +32,8 @@ pub(crate) fn type_names(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for root in tree.crates_and_tests() {
         let mut first: BTreeMap<String, String> = BTreeMap::new();
-        for (path, text) in tree.rust().filter(|(path, _)| is_in(path, root)) {
-            for name in declared(&tokens(text)) {
+        for (path, _) in tree.rust().filter(|(path, _)| is_in(path, root)) {
+            for name in declared(tree.tokens(path)) {
                 let place = format!("{path}:{}", name.line);
                 if let Some(other) = first.get(&name.text) {
                     let message = format!("declares a type `{}`, as {other} does", name.text);

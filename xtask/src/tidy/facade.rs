@@ -1,7 +1,7 @@
 //! The façade lists the public items one by one: it re-exports items, and no whole package.
 
 use super::Finding;
-use super::tokens::{Kind, spells, tokens};
+use super::tokens::{Kind, spells};
 use super::tree::Tree;
 
 /// The folder with the façade's sources.
@@ -10,12 +10,12 @@ const FACADE: &str = "src/";
 /// There is no `pub use atlas_runtime;`, with or without another name, or inside braces.
 pub(crate) fn items(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
-    for (path, text) in tree.rust().filter(|(path, _)| path.starts_with(FACADE)) {
-        let all = tokens(text);
-        for i in (0..all.len()).filter(|&i| spells(&all, i, &["pub", "use"])) {
+    for (path, _) in tree.rust().filter(|(path, _)| path.starts_with(FACADE)) {
+        let all = tree.tokens(path);
+        for i in (0..all.len()).filter(|&i| spells(all, i, &["pub", "use"])) {
             let end = (i..all.len()).find(|&at| all[at].text == ";").unwrap_or(all.len());
             let first = all[i + 2..end].iter().position(|t| t.kind == Kind::Word).map_or(end, |at| i + 2 + at);
-            let is_path = spells(&all, first + 1, &[":", ":"]);
+            let is_path = spells(all, first + 1, &[":", ":"]);
             let whole = (first..end).find(|&at| {
                 // The package itself, or `self` of one: `pub use atlas_runtime::{self as runtime, Tensor}`.
                 (at == first && !is_path) || all[at].text == "self"

@@ -1,7 +1,7 @@
 //! Checks every source file: its first line, its length, its name.
 
 use super::Finding;
-use super::tokens::{Kind, tokens};
+use super::tokens::Kind;
 use super::tree::Tree;
 
 /// The most lines of a source file.
@@ -29,11 +29,10 @@ pub(crate) fn sizes(tree: &Tree) -> Vec<Finding> {
 /// No module has a vague name, whether a file, a folder or `mod NAME { .. }`.
 pub(crate) fn names(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
-    for (path, text) in tree.rust() {
+    for (path, _) in tree.rust() {
         let stem = path.strip_suffix(".rs").unwrap_or(path);
         out.extend(stem.split('/').filter(|part| VAGUE.contains(part)).map(|part| vague(path, 0, part)));
-        let all = tokens(text);
-        for pair in all.windows(3) {
+        for pair in tree.tokens(path).windows(3) {
             let inline = pair[0].text == "mod" && pair[0].kind == Kind::Word && pair[2].text == "{";
             if inline && VAGUE.contains(&pair[1].text.as_str()) {
                 out.push(vague(path, pair[1].line, &pair[1].text));

@@ -1,7 +1,7 @@
 //! Invariants of the code: where unsafe code is allowed, who does I/O, who launches, what must have a fixed order.
 
 use super::Finding;
-use super::tokens::{Kind, Token, spells, tokens};
+use super::tokens::{Kind, Token, spells};
 use super::tree::Tree;
 
 /// The folders that may have unsafe code.
@@ -15,9 +15,9 @@ const LAUNCHER: &str = "runtime/src/launch/queue.rs";
 
 /// Calls a function for each token outside tests.
 fn each(tree: &Tree, chosen: impl Fn(&str) -> bool, mut found: impl FnMut(&str, &[Token], usize)) {
-    for (path, text) in tree.rust().filter(|(path, _)| chosen(path)) {
-        let all = tokens(text);
-        (0..all.len()).filter(|&i| !all[i].in_test).for_each(|i| found(path, &all, i));
+    for (path, _) in tree.rust().filter(|(path, _)| chosen(path)) {
+        let all = tree.tokens(path);
+        (0..all.len()).filter(|&i| !all[i].in_test).for_each(|i| found(path, all, i));
     }
 }
 
@@ -31,9 +31,9 @@ fn is_unsafe(all: &[Token], i: usize) -> bool {
 /// Unsafe code is only in the allowed folders. This includes tests.
 pub(crate) fn placement_of_unsafe(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
-    for (path, text) in tree.rust().filter(|(path, _)| !MAY_BE_UNSAFE.iter().any(|p| path.starts_with(p))) {
-        let all = tokens(text);
-        for i in (0..all.len()).filter(|&i| is_unsafe(&all, i)) {
+    for (path, _) in tree.rust().filter(|(path, _)| !MAY_BE_UNSAFE.iter().any(|p| path.starts_with(p))) {
+        let all = tree.tokens(path);
+        for i in (0..all.len()).filter(|&i| is_unsafe(all, i)) {
             let message = format!("unsafe code outside {}", MAY_BE_UNSAFE.join(" and "));
             out.push(Finding::new(path, all[i].line, message));
         }
@@ -46,8 +46,8 @@ pub(crate) fn reasons_for_unsafe(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
     for (path, text) in tree.rust() {
         let lines: Vec<&str> = text.lines().collect();
-        let all = tokens(text);
-        for i in (0..all.len()).filter(|&i| is_unsafe(&all, i)) {
+        let all = tree.tokens(path);
+        for i in (0..all.len()).filter(|&i| is_unsafe(all, i)) {
             if !has_reason(&lines, all[i].line - 1) {
                 out.push(Finding::new(path, all[i].line, "no `SAFETY:` comment above this `unsafe`"));
             }

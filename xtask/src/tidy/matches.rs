@@ -2,7 +2,7 @@
 //! it.
 
 use super::Finding;
-use super::tokens::{Kind, Token, after_group, spells, tokens};
+use super::tokens::{Kind, Token, after_group, spells};
 use super::tree::Tree;
 
 /// Folders in which `Op` is an operation of GPU IR.
@@ -14,11 +14,11 @@ const BOTH: &str = "codegen/src/passes/lower_tiles/";
 /// Finds matches over GPU IR operations with a wildcard arm. To select a single operation, use `if let` or `let else`.
 pub(crate) fn wildcards(tree: &Tree) -> Vec<Finding> {
     let mut out = Vec::new();
-    for (path, text) in tree.rust().filter(|(path, _)| PLACES.iter().any(|p| path.starts_with(p))) {
+    for (path, _) in tree.rust().filter(|(path, _)| PLACES.iter().any(|p| path.starts_with(p))) {
         let name = if path.starts_with(BOTH) { "GpuOp" } else { "Op" };
-        let all = tokens(text);
+        let all = tree.tokens(path);
         for i in (0..all.len()).filter(|&i| all[i].kind == Kind::Word && all[i].text == "match" && !all[i].in_test) {
-            let arms = arms(&all, i);
+            let arms = arms(all, i);
             let is_of_operations = arms.iter().any(|arm| is_operation(arm, name));
             for arm in arms.iter().filter(|arm| is_of_operations && is_wildcard(arm)) {
                 out.push(Finding::new(path, arm[0].line, "`_` in a match over operations: list them, or use `if let`"));

@@ -1,7 +1,7 @@
 //! Compares the list of passes in ARCHITECTURE.md with the one in the code: names, order, phases.
 
 use super::Finding;
-use super::tokens::{Token, spells, tokens};
+use super::tokens::{Token, spells};
 use super::tree::Tree;
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
@@ -12,8 +12,10 @@ const PHASES: [(&str, &str); 3] = [("PLACE", "Placed"), ("SCHEDULE", "Scheduled"
 
 /// The passes and phases in the document are those in the code, in the same order.
 pub(crate) fn listed(tree: &Tree) -> Vec<Finding> {
-    let Some(code) = tree.get(LIST) else { return Vec::new() };
-    let wanted = in_code(&tokens(code));
+    if tree.get(LIST).is_none() {
+        return Vec::new();
+    }
+    let wanted = in_code(tree.tokens(LIST));
     let found = in_document(tree.get(DOCUMENT).unwrap_or(""));
     let differs = (0..wanted.len().max(found.len())).find(|&i| wanted.get(i) != found.get(i).map(|(_, name)| name));
     let Some(at) = differs else { return Vec::new() };

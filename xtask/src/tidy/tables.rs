@@ -1,7 +1,7 @@
 //! What has a row in one table and must be named elsewhere too: ops that ship, and targets.
 
 use super::Finding;
-use super::tokens::{Kind, spells, tokens};
+use super::tokens::{Kind, spells};
 use super::tree::Tree;
 
 const OPS: &str = "ops/src/op.rs";
@@ -14,13 +14,13 @@ const INSTALL: &str = "docs/src/install.md";
 
 /// Every folder of an op is in the table of ops, and the façade re-exports something of it.
 pub(crate) fn ops(tree: &Tree) -> Vec<Finding> {
-    let table = tokens(tree.get(OPS).unwrap_or(""));
+    let table = tree.tokens(OPS);
     let facade: Vec<_> =
-        tree.rust().filter(|(path, _)| path.starts_with(FACADE)).flat_map(|(_, t)| tokens(t)).collect();
+        tree.rust().filter(|(path, _)| path.starts_with(FACADE)).flat_map(|(path, _)| tree.tokens(path)).collect();
     let mut out = Vec::new();
     for (path, _) in tree.rust() {
         let Some(op) = path.strip_prefix("ops/src/").and_then(|p| p.strip_suffix("/cases.rs")) else { continue };
-        if !(0..table.len()).any(|i| spells(&table, i, &[op, ":", ":", "cases"])) {
+        if !(0..table.len()).any(|i| spells(table, i, &[op, ":", ":", "cases"])) {
             out.push(Finding::new(path, 0, format!("{OPS} has no row of `{op}`")));
         }
         if !facade.iter().any(|t| t.kind == Kind::Word && t.text == op) {
@@ -32,9 +32,9 @@ pub(crate) fn ops(tree: &Tree) -> Vec<Finding> {
 
 /// Every target is in the documentation, and kernels are assembled for all that later GPUs run too.
 pub(crate) fn targets(tree: &Tree) -> Vec<Finding> {
-    let table = tokens(tree.get(TARGETS).unwrap_or(""));
+    let table = tree.tokens(TARGETS);
     let mut out = Vec::new();
-    for i in (0..table.len()).filter(|&i| spells(&table, i, &["row", "("]) && !table[i].in_test) {
+    for i in (0..table.len()).filter(|&i| spells(table, i, &["row", "("]) && !table[i].in_test) {
         let (Some(sm), Some(specific)) = (table.get(i + 2), table.get(i + 4)) else { continue };
         if sm.kind != Kind::Literal {
             continue;

@@ -1,12 +1,20 @@
 //! The repository's text files, without those that .gitignore excludes.
 
+use super::tokens::{Token, tokens};
 use anyhow::{Context, Result};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Text files by their path from the root, with `/` between folders.
 pub(crate) struct Tree {
-    files: BTreeMap<String, String>,
+    files: BTreeMap<String, File>,
+}
+
+/// A file, and its tokens once a check has asked for them. Most checks do.
+struct File {
+    text: String,
+    tokens: OnceCell<Vec<Token>>,
 }
 
 impl Tree {
@@ -22,7 +30,7 @@ impl Tree {
 
     /// Every file.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
+        self.files.iter().map(|(path, file)| (path.as_str(), file.text.as_str()))
     }
 
     /// Rust sources, without the invalid ones that test the macro's messages.
@@ -44,7 +52,12 @@ impl Tree {
 
     /// One file.
     pub(crate) fn get(&self, path: &str) -> Option<&str> {
-        self.files.get(path).map(String::as_str)
+        self.files.get(path).map(|file| file.text.as_str())
+    }
+
+    /// The tokens of a file; none if it is not there, or not Rust.
+    pub(crate) fn tokens(&self, path: &str) -> &[Token] {
+        self.files.get(path).map_or(&[], |file| file.tokens.get_or_init(|| tokens(&file.text)))
     }
 
     /// True if a file or a folder has this path.
@@ -56,7 +69,7 @@ impl Tree {
     }
 }
 
-fn walk(dir: &Path, prefix: &str, ignored: &[&str], files: &mut BTreeMap<String, String>) -> Result<()> {
+fn walk(dir: &Path, prefix: &str, ignored: &[&str], files: &mut BTreeMap<String, File>) -> Result<()> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
@@ -71,7 +84,7 @@ fn walk(dir: &Path, prefix: &str, ignored: &[&str], files: &mut BTreeMap<String,
         } else if kind.is_file()
             && let Ok(text) = std::fs::read_to_string(entry.path())
         {
-            files.insert(path, text);
+            files.insert(path, File { text, tokens: OnceCell::new() });
         }
     }
     Ok(())

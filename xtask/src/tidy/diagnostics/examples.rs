@@ -2,6 +2,7 @@
 //! texts.
 
 use super::super::codes::{literals, messages, wanted};
+use super::super::tokens::Token;
 use super::super::tree::Tree;
 use std::collections::BTreeMap;
 
@@ -45,16 +46,17 @@ impl Examples {
             } else if path.starts_with(TEXT_CASES) {
                 all.add_marked(path, text);
             } else if path.ends_with(".rs") && !path.starts_with("xtask/") {
+                let tokens = tree.tokens(path);
                 let is_test = path.starts_with("tests/") || path.contains("/tests/");
                 if !is_test {
-                    messages(text, |code, message, whole| {
+                    messages(tokens, |code, message, whole| {
                         let said = Example::message(format!("error[ATL{code:03}]: {}", filled(&message)));
                         // A row of an error table has the whole message. An argument may have only a part.
                         all.0[if whole { 2 } else { 4 }].entry(code).or_default().push(said);
                     });
                 }
-                all.add_spelled(text, if is_test { 3 } else { 4 });
-                for (code, parts) in wanted(text).into_iter().filter(|_| is_test) {
+                all.add_spelled(tokens, if is_test { 3 } else { 4 });
+                for (code, parts) in wanted(tokens).into_iter().filter(|_| is_test) {
                     let said = Example::message(format!("error[ATL{code:03}]: .. {} ..", parts.join(" .. ")));
                     all.0[3].entry(code).or_default().push(said);
                 }
@@ -103,8 +105,8 @@ impl Examples {
     }
 
     /// Messages in string literals of Rust code, as `error[ATL226]: ..`.
-    fn add_spelled(&mut self, text: &str, kind: usize) {
-        for literal in literals(text) {
+    fn add_spelled(&mut self, tokens: &[Token], kind: usize) {
+        for literal in literals(tokens) {
             let Some((_, rest)) = literal.split_once("error[ATL") else { continue };
             let Some(code) = leading_code(rest) else { continue };
             if rest.len() > "302]: ".len() {
