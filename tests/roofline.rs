@@ -90,6 +90,22 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    /// Whole rows and wide tiles, which the copy engine of `sm_90a` brings panel by panel.
+    kernel by_panels<T: Float>(x: &Tensor<T, [M, D]>, w: &Tensor<T, [H, D]>, v: &Tensor<T, [H, N]>, y: &mut Tensor<f32, [M, N]>)
+    tune { stages: [2], warps: [8] } {
+        for (m, n) in grid(tiles(M, 128), tiles(N, 128)) {
+            let xs = load(x[m, ..]);
+            let mut acc = zeros::<f32>([128, 128]);
+            for h in pipeline(tiles(H, 64)) {
+                let z = dot(xs, load(w[h, ..]).t());
+                acc += dot(z.cast::<T>(), load(v[h, n]));
+            }
+            store(y[m, n], acc);
+        }
+    }
+}
+
 // Rows and windows at a quotient or remainder of a coordinate.
 atlas_kernel! {
     kernel quotient(x: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N, D]>) tune { warps: [4] } {
@@ -185,6 +201,21 @@ fn a_product_counts_its_operands_once_and_its_operations_all() {
     let exact = least(&multiplied, DType::F32, &[4096, 4096, 4096]);
     assert_eq!((exact.unit, exact.flops), (Unit::MultiplyAdds, bound.flops));
     assert!((exact.us - exact.flops / 66.9e6).abs() < 1e-3, "{exact:?}");
+}
+
+/// Each panel of a tile counts for its own elements.
+#[test]
+fn panels_of_a_tile_count_once_each() {
+    let (_, card) = h200();
+    let machine: Machine = "sm_90a".parse().unwrap();
+    let (m, d, h, n) = (1024, 192, 512, 2048);
+    let spec = specialization(&by_panels, of_type(&by_panels, DType::Bf16), &[m, d, h, n]);
+    for copies in ["engine", "threads"] {
+        let config: Config = format!("stages=2 warps=8 copies={copies}").parse().unwrap();
+        let bound = roofline(&by_panels, &spec, &[m, d, h, n], &config, machine, card).unwrap();
+        let elements = m * d + d * h + h * n;
+        assert_eq!(bound.bytes, (2 * elements + 4 * m * n) as f64, "{copies}: {bound:?}");
+    }
 }
 
 /// An index counts for the positions that it takes, and no others.

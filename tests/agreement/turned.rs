@@ -44,12 +44,12 @@ atlas_kernel! {
 
     /// A tensor that two loads turn, one tile by one and one row by row.
     kernel rows_and_tiles<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<f32, [M, N]>)
-    tune { warps: [4] }
+    tune { stages: [2, 1], warps: [4] }
     {
-        for (m, n) in grid(tiles(M, 32), tiles(N, 32)) {
-            let mut acc = zeros::<f32>([32, 32]);
-            for k in 0..(size(K) + 15) / 16 {
-                acc += dot(load(a[m, span(k * 16, 16)]).or(0.0), load(b[span(n * 32, 32), span(k * 16, 16)]).or(0.0).t());
+        for (m, n) in grid(tiles(M, 64), tiles(N, 64)) {
+            let mut acc = zeros::<f32>([64, 64]);
+            for k in pipeline(0..(size(K) + 63) / 64) {
+                acc += dot(load(a[m, span(k * 64, 64)]), load(b[n, span(k * 64, 64)]).t());
             }
             store(y[m, n], acc);
         }

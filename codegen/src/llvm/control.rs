@@ -4,7 +4,8 @@ use super::coords::ThreadCoords;
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
 use crate::gpu::slices::{is_scalar, visit_deep};
-use crate::gpu::{Block, Buffer, Inst, Op, Value};
+use crate::gpu::{Block, Buffer, Inst, Op, Value, ValueDef};
+use atlas_dsl::DType;
 use inkwell::IntPredicate;
 use inkwell::basic_block::BasicBlock;
 use inkwell::values::{BasicValueEnum, IntValue};
@@ -20,7 +21,7 @@ impl<'c> Emitter<'c, '_> {
             return Err(CompileError::bug("not a loop"));
         };
         let inits = inits.clone();
-        let (lo, hi) = (self.int(lo)?, self.int(hi)?);
+        let (lo, hi) = (self.loop_bound(body, lo)?, self.loop_bound(body, hi)?);
         let before = self.current()?;
         let head = self.cx.append_basic_block(self.function, "loop");
         let inside = self.cx.append_basic_block(self.function, "body");
@@ -69,6 +70,65 @@ impl<'c> Emitter<'c, '_> {
             self.values[result] = Some(regs);
         }
         self.number_anew()
+    }
+
+    /// A bound of a loop. All threads have the same one.
+    fn loop_bound(&mut self, body: Block, bound: Value) -> R<IntValue<'c>> {
+        let value = self.int(bound)?;
+        match self.is_known_uniform(bound) || !self.has_asynchronous_products(body) {
+            true => Ok(value),
+            false => self.of_first_lane(value),
+        }
+    }
+
+    /// The one number that a reduction gives, of which bounds of loops may be made, as [`Emitter::of_first_lane`] says.
+    pub(super) fn uniform_where_products_need_it(&mut self, result: Option<Value>, regs: Regs<'c>) -> R<Regs<'c>> {
+        let is_number = result.is_some_and(|v| {
+            let (dtype, layout) = self.k.tile(v);
+            dtype == DType::I32 && layout.shape.iter().all(|&n| n == 1)
+        });
+        match regs[..] {
+            [value] if is_number && self.k.insts.values().any(Op::is_asynchronous) => {
+                Ok(vec![self.of_first_lane(value.into_int_value())?.into()])
+            }
+            _ => Ok(regs),
+        }
+    }
+
+    /// A number that all threads have, read from the first lane. If it comes from memory, the assembler does not know that it is
+    /// the same for all. Then it keeps nothing in uniform registers in a loop to such a number, and moves the descriptors of
+    /// `wgmma` there before each one.
+    fn of_first_lane(&mut self, value: IntValue<'c>) -> R<IntValue<'c>> {
+        let args: [BasicValueEnum<'c>; 4] =
+            [self.i32(-1).into(), value.into(), self.i32(0).into(), self.i32(31).into()];
+        Ok(self.call("llvm.nvvm.shfl.sync.idx.i32", self.i32_type().into(), &args)?.into_int_value())
+    }
+
+    fn has_asynchronous_products(&self, block: Block) -> bool {
+        let of = |&inst: &Inst| {
+            let op = &self.k.insts[inst];
+            op.is_asynchronous() || op.body().is_some_and(|body| self.has_asynchronous_products(body))
+        };
+        self.k.blocks[block].insts.iter().any(of)
+    }
+
+    /// True if a scalar is computed from sizes, numbers of the caller, coordinates and reductions alone.
+    fn is_known_uniform(&self, scalar: Value) -> bool {
+        let (mut open, mut seen) = (vec![scalar], BTreeSet::new());
+        while let Some(v) = open.pop() {
+            if !seen.insert(v) {
+                continue;
+            }
+            let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
+            let op = &self.k.insts[inst];
+            if matches!(op, Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::Loop { .. } | Op::If(..)) {
+                return false;
+            }
+            if !matches!(op, Op::Reduce { .. }) {
+                op.visit_operands(|operand| open.push(operand));
+            }
+        }
+        true
     }
 
     /// A long body. The numbers of threads and programs are computed again in each iteration and after each inner loop.

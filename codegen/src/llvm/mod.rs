@@ -368,7 +368,10 @@ impl<'c> Emitter<'c, '_> {
             Op::WaitMma(v, pending) if self.is_asynchronous(*v) => self.wgmma_wait(*v, *pending)?,
             // These products are over when they are issued.
             Op::WaitMma(v, 0) => self.regs(*v)?.clone(),
-            Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes, result)?,
+            Op::Reduce { op, value, axes } => {
+                let regs = self.reduce(*op, *value, axes, result)?;
+                self.uniform_where_products_need_it(result, regs)?
+            }
             Op::Acquire(_, At::Slot(slot)) | Op::Wait(_, At::Slot(slot)) => vec![self.int(*slot)?.into()],
             Op::Acquire(ring, At::Cursor { slot, phase }) => self.acquire_stage(*ring, *slot, *phase)?,
             Op::Wait(ring, At::Cursor { slot, phase }) => self.wait_stage(*ring, *slot, *phase)?,

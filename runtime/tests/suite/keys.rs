@@ -9,7 +9,16 @@ use std::collections::BTreeSet;
 
 const PARTS: KeyParts<'static> = KeyParts {
     tile_ir: "kernel @x",
-    schedule: Schedule { stages: 2, warps: 4, occupancy: 1, warp_grid: None, order: None, copies: None, stores: None },
+    schedule: Schedule {
+        stages: 2,
+        warps: 4,
+        occupancy: 1,
+        warp_grid: None,
+        order: None,
+        copies: None,
+        stores: None,
+        products: None,
+    },
     target: Target { sm: 90, specific: false },
     ptx_version: (7, 8),
     toolchain: "codegen 1",

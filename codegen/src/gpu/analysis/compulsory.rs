@@ -120,6 +120,20 @@ enum Region {
     Any,
 }
 
+impl Region {
+    /// Elements that include both, if they begin together or are the same.
+    fn joined(&self, other: &Region) -> Region {
+        let longer = |a: &Range<u64>, b: &Range<u64>| a.start..a.end.max(b.end);
+        match (self, other) {
+            (Region::Always(a), Region::Always(b)) if a.start == b.start => Region::Always(longer(a, b)),
+            (Region::OfTiles(m, a), Region::OfTiles(n, b)) if m == n && a.start == b.start => {
+                Region::OfTiles(*m, longer(a, b))
+            }
+            _ => Region::Any,
+        }
+    }
+}
+
 impl GlobalAccess {
     /// True if two accesses may touch the same element.
     fn meets(&self, other: &GlobalAccess) -> bool {
@@ -132,6 +146,21 @@ impl GlobalAccess {
         };
         (self.param, self.written) == (other.param, other.written) && !self.parts.iter().zip(&other.parts).any(is_apart)
     }
+}
+
+/// The slices of a copy to a panel that begins at a column, and of the panels before it: what one copy to all of them has.
+fn back_to_first_panel(slices: &[Slice], col: u32) -> Vec<Slice> {
+    let mut all = slices.to_vec();
+    if let Some(last) = all.last_mut() {
+        match last {
+            Slice::Tile { offset, len, .. } | Slice::Span { offset, len, .. } | Slice::Whole { offset, len } => {
+                *offset = offset.saturating_sub(col);
+                *len += col;
+            }
+            Slice::At { .. } => {}
+        }
+    }
+    all
 }
 
 /// The touched bytes, and whether they are written. Of accesses that may touch the same elements, the one that touches most
@@ -206,7 +235,9 @@ impl CompulsoryCounter<'_> {
                     steps.push(self.access(*param, slices, true, None));
                 }
                 Op::Copy { param, slices, to, .. } => {
-                    steps.push(self.access(*param, slices, false, Some(to.buffer)));
+                    let amount = self.walk.global_bytes(*param, slices);
+                    let slices = back_to_first_panel(slices, to.origin.1);
+                    steps.push(self.access_of(*param, &slices, false, Some(to.buffer), amount));
                 }
                 Op::StoreGlobal { param, slices, .. } => steps.push(self.access(*param, slices, true, None)),
                 Op::Mma { .. } => steps.extend(self.product(inst)),
@@ -219,6 +250,18 @@ impl CompulsoryCounter<'_> {
 
     fn access(&mut self, param: Param, slices: &[Slice], written: bool, to: Option<Buffer>) -> WorkStep {
         let amount = self.walk.global_bytes(param, slices);
+        self.access_of(param, slices, written, to, amount)
+    }
+
+    /// An access within slices, which touches so many bytes.
+    fn access_of(
+        &mut self,
+        param: Param,
+        slices: &[Slice],
+        written: bool,
+        to: Option<Buffer>,
+        amount: Formula,
+    ) -> WorkStep {
         let (reach, parts) = self.reach(param, slices);
         // A ring is filled before its loop and inside.
         let same = |a: &GlobalAccess| to.is_some() && (a.param, a.to) == (param, to);
@@ -226,9 +269,7 @@ impl CompulsoryCounter<'_> {
             let known = &mut self.accesses[at];
             known.reach = self.walk.formulas.binary(BinaryOp::Max, Numbers::Real, known.reach, reach);
             for (part, other) in known.parts.iter_mut().zip(parts) {
-                if *part != other {
-                    *part = Region::Any;
-                }
+                *part = part.joined(&other);
             }
             return WorkStep::Access(at, amount);
         }
