@@ -382,14 +382,15 @@ impl Tuner<'_> {
         let timed = times.iter().filter(|(_, t)| t.median.is_finite() && t.median > 0.0);
         let mut order: Vec<(usize, &Times)> = timed.map(|(&at, t)| (at, t)).collect();
         order.sort_by(|a, b| a.1.median.total_cmp(&b.1.median));
+        // The model's cycles without corrections, because the candidates may have been ranked with some.
+        let plain = choose_for(job.def, &job.spec, &job.dims, Some(self.machine));
+        let cycles: BTreeMap<&Config, f64> = plain.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
+        prefer_the_models(&mut order, |at| cycles.get(&candidates[at].config).copied());
         let Some(&(best, best_times)) = order.first() else {
             let why: Vec<String> = failed.iter().take(3).map(|(config, why)| format!("`{config}`: {why}")).collect();
             bail!("no config could be measured: {}", why.join("; "));
         };
         let config = &candidates[best].config;
-        // The model's cycles without corrections, because the candidates may have been ranked with some.
-        let plain = choose_for(job.def, &job.spec, &job.dims, Some(self.machine));
-        let cycles: BTreeMap<&Config, f64> = plain.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
         let timed = order.iter().filter_map(|(at, t)| {
             let config = &candidates[*at].config;
             Some(Timed { config: config.to_string(), us: t.median, cycles: *cycles.get(config)? })
@@ -466,4 +467,38 @@ fn ready_up(task: Task, machine: Machine, share: f64, records: &Records, pool: &
         }
     }
     Ok(ReadyTask { job, candidates, first, failed })
+}
+
+/// The share of its spread by which the time of a config may be longer than the best one without being slower: the difference of
+/// two medians of some twenty times that spread so much.
+const TIE: f64 = 0.25;
+
+/// Puts the config first that the model ranks best among those that are as fast as the first. A GPU that is short of power takes
+/// the same time for many configs, and which of them was fastest says nothing about the next run.
+fn prefer_the_models(order: &mut [(usize, &Times)], cycles: impl Fn(usize) -> Option<f64>) {
+    let Some(&(_, best)) = order.first() else { return };
+    let most = best.median * (1.0 + TIE * best.spread);
+    let ties = order.iter().take_while(|(_, t)| t.median <= most).count();
+    let of = |at: usize| cycles(at).unwrap_or(f64::INFINITY);
+    if let Some(first) = (0..ties).min_by(|&a, &b| of(order[a].0).total_cmp(&of(order[b].0))) {
+        order[..=first].rotate_right(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Times, prefer_the_models};
+
+    #[test]
+    fn the_model_decides_between_configs_that_are_as_fast() {
+        let times = [(1.0, 0.04), (1.009, 0.0), (1.02, 0.0)].map(|(median, spread)| Times { median, spread });
+        let mut order: Vec<(usize, &Times)> = times.iter().enumerate().collect();
+        prefer_the_models(&mut order, |at| Some([30.0, 20.0, 10.0][at]));
+        assert_eq!(order.iter().map(|o| o.0).collect::<Vec<_>>(), [1, 0, 2]);
+        // Times that hardly spread decide by themselves.
+        let times = times.map(|t| Times { spread: 0.0, ..t });
+        let mut order: Vec<(usize, &Times)> = times.iter().enumerate().collect();
+        prefer_the_models(&mut order, |at| Some([30.0, 20.0, 10.0][at]));
+        assert_eq!(order[0].0, 0);
+    }
 }

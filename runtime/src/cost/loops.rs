@@ -14,14 +14,15 @@
 //! launch. This says what limits the loop.
 
 use super::estimate;
-use super::model::{
-    AHEAD_LATENCY, ASYNC_PRODUCTS, ASYNC_SHARED_BYTES, ELEMENT_WISE, FMA, PORT_BYTES, REFILL, SHARED_BYTES, SPECIAL,
-};
+use super::model::{AHEAD_LATENCY, ASYNC_PRODUCTS, ELEMENT_WISE, FMA, PORT_BYTES, REFILL, SPECIAL};
 use atlas_codegen::Machine;
 use atlas_codegen::gpu::Kernel;
 use atlas_codegen::gpu::analysis::{Prefetched, Work, WorkFormula, WorkTable, pipelined_loops};
 use atlas_dsl::ir::Loc;
 use std::fmt;
+
+/// Bytes of shared memory in a clock cycle: 32 banks of 4 bytes. The model's rates are fitted and include conflicts.
+const SHARED_BYTES: f64 = 128.0;
 
 /// What an iteration of a loop needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +133,7 @@ impl Surroundings<'_> {
         let moved = |bytes: f64, rate: f64| bytes / (rate * share).min(PORT_BYTES);
         [
             (LoopLimit::TensorCores, c.tensor / f64::from(rates.tensor) + c.tensor_async / ASYNC_PRODUCTS),
-            (LoopLimit::SharedMemory, c.shared / SHARED_BYTES + c.shared_async / ASYNC_SHARED_BYTES),
+            (LoopLimit::SharedMemory, (c.shared + c.shared_async) / SHARED_BYTES),
             (LoopLimit::Instructions, c.fma / FMA + c.element_wise / ELEMENT_WISE),
             (LoopLimit::SpecialFunctions, c.special / SPECIAL),
             (LoopLimit::L2, moved(c.global, f64::from(rates.l2_bytes))),

@@ -54,11 +54,11 @@ pub const MODEL: u32 = 6;
 pub(super) const FMA: f64 = 128.0;
 pub(super) const ELEMENT_WISE: f64 = 66.0;
 pub(super) const SPECIAL: f64 = 9.0;
-pub(super) const SHARED_BYTES: f64 = 120.0;
+const SHARED_BYTES: f64 = 120.0;
 pub(super) const PORT_BYTES: f64 = 94.0;
 /// The same of asynchronous products, and of the bytes of shared memory that they and the copy engine move.
 pub(super) const ASYNC_PRODUCTS: f64 = 1900.0;
-pub(super) const ASYNC_SHARED_BYTES: f64 = 99.0;
+const ASYNC_SHARED_BYTES: f64 = 99.0;
 /// The bytes of a tensor that an SM's L1 cache can be relied on to keep.
 const L1_BYTES: f64 = 64e3;
 /// Bytes of shared memory that the driver reserves in each CTA.
