@@ -73,6 +73,8 @@ fn a_memory_is_read_by_one_of_the_best() {
         "BH=64 BN=32 stages=2 warps=4",
         "BH=64 BN=32 stages=3 warps=2",
         "BH=64 BN=32 stages=3 warps=4",
+        // Third of all when measured again, before all but the first of these: 20.6 us against 19.6 (`ops/records`).
+        "BH=32 BN=64 stages=3 warps=4",
     ];
     is_one_of("memory_read", &[512, 64, 64, 256], &best);
 }
