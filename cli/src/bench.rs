@@ -223,7 +223,7 @@ fn measure(bench: &Bench, device: &Device, args: &BenchArgs) -> Result<Vec<Value
     Ok(rows)
 }
 
-/// The time of one launch of a graph of so many.
+/// The time of one of the launches that a graph records.
 fn graph_json(launches: u32, all: Timing) -> Value {
     let one = |ms: f64| 1e3 * ms / f64::from(launches);
     json!({ "launches": launches, "median_us": one(all.median_ms), "min_us": one(all.min_ms), "l2": "warm" })

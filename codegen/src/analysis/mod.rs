@@ -24,6 +24,7 @@ pub use bounds::Bounds;
 pub use extents::{Constraint, Extents};
 pub use lowering_decisions::LoweringDecisions;
 pub use order::order;
+pub(crate) use paths::only_products_read;
 pub use paths::{Path, Paths, WhyThreads};
 pub use placement::{Home, Placement, StagingReason, WhySynchronous};
 pub(crate) use placement::{contiguous_run, is_long_enough, is_place_known};

@@ -18,7 +18,6 @@
 use super::store_paths::{begins_at_chunk, why_direct};
 use super::{Home, Placement, StagingReason, StorePath, Uses, WhyDirect, is_place_known};
 use crate::arch::{Capability, Target};
-use crate::layout::SharedLayout;
 use crate::layout::tensor_map::{MOST_AXES, MOST_BOX, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
@@ -153,9 +152,7 @@ fn why_threads(
     };
     let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
     let layout = placement.buffer_layout(kernel, v);
-    // A buffer of more rows than a box has is refused for those.
-    let first_rows = SharedLayout { rows: layout.rows.min(MOST_BOX), ..layout };
-    let is_box = first_rows.engine_box(bytes).is_some()
+    let is_box = layout.engine_box(bytes).is_some()
         && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last());
     let is_asynchronous = |dot| placement.product(dot).is_some_and(|atom| atom.row().asynchronous);
     let checks = [
@@ -168,16 +165,17 @@ fn why_threads(
         (takes_strides(strides, *align, bytes), WhyThreads::Strides),
         (begins_at_chunk(slices, bytes), WhyThreads::Start),
         (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
-        (is_box, WhyThreads::Layout),
+        // A box has so many rows at most, and a buffer of more is none.
         (layout.rows <= MOST_BOX, WhyThreads::Rows),
+        (is_box, WhyThreads::Layout),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }
 
-/// True if products of one kind alone read a tile, transposed or not.
-fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value, is_one: &dyn Fn(Inst) -> bool) -> bool {
+/// True if products of one kind alone read a tile, transposed or not, and as an operand.
+pub(crate) fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value, is_one: &dyn Fn(Inst) -> bool) -> bool {
     uses.get(v).iter().all(|u| match kernel.insts[u.inst] {
-        Op::Dot { .. } => is_one(u.inst),
+        Op::Dot { acc, .. } => acc != Some(v) && is_one(u.inst),
         Op::Transpose(_) => only_products_read(kernel, uses, kernel.results[u.inst][0], is_one),
         _ => false,
     })

@@ -1,9 +1,9 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
 use super::ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
-use super::{AccessKind, Cache, Op};
+use super::{AccessKind, Cache, Op, Slice};
 use crate::arch::Target;
-use crate::layout::tensor_map::TensorMapData;
+use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::layout::{Fragment, SharedLayout};
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
@@ -371,6 +371,22 @@ impl Kernel {
         let buffers = self.buffers.values().map(|b| b.offset.unwrap_or(0) + b.bytes());
         let mbarriers = self.rings.values().map(|r| r.mbarriers.map_or(0, |at| at + r.mbarrier_bytes()));
         buffers.chain(mbarriers).max().unwrap_or(0)
+    }
+
+    /// The ring whose stage a token is, if the copy engine fills it.
+    pub fn ring_of_engine(&self, token: Value) -> Option<Ring> {
+        let Type::Token(ring) = self.values[token].ty else { return None };
+        (self.rings[ring].filled_by == Mover::Engine).then_some(ring)
+    }
+
+    /// The map of a tensor whose box these slices select. Boxes of one size share it.
+    pub(crate) fn map_of_box(&mut self, param: Param, slices: &[Slice], span: u32) -> TensorMap {
+        let axis = |(axis, slice): (usize, &Slice)| MapAxis { axis: axis as u8, size: slice.len().unwrap_or(1) };
+        let map = TensorMapData { param, axes: slices.iter().enumerate().map(axis).rev().collect(), span };
+        match self.maps.iter().find(|(_, made)| **made == map) {
+            Some((made, _)) => made,
+            None => self.maps.push(map),
+        }
     }
 
     /// Bytes that the copy engine brings to a stage of a ring.

@@ -2,7 +2,7 @@
 
 use super::fields::{At, CopyAtom, SharedRef, Slice};
 use super::verify::Verifier;
-use super::{Inst, Mover, Op, Ring, Type};
+use super::{Inst, Mover, Op, Ring};
 use crate::gpu_ops;
 use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX, TensorMapData};
 use atlas_dsl::Param;
@@ -94,8 +94,7 @@ impl Verifier<'_> {
 
     /// True if a place is in a stage that the engine fills.
     pub(super) fn is_filled_by_engine(&self, to: &SharedRef) -> bool {
-        let ring = |v| if let Type::Token(ring) = self.kernel.values[v].ty { Some(ring) } else { None };
-        to.token.and_then(ring).is_some_and(|ring| self.kernel.rings[ring].filled_by == Mover::Engine)
+        to.token.is_some_and(|token| self.kernel.ring_of_engine(token).is_some())
     }
 
     /// 417: what an acquire, a wait or the set-up of a ring asks of it.

@@ -98,7 +98,7 @@ impl<'c> Emitter<'c, '_> {
     /// A number that all threads have, read from the first lane. If it comes from memory, the assembler does not know that it is
     /// the same for all. Then it keeps nothing in uniform registers in a loop to such a number, and moves the descriptors of
     /// `wgmma` there before each one.
-    fn of_first_lane(&mut self, value: IntValue<'c>) -> R<IntValue<'c>> {
+    pub(super) fn of_first_lane(&mut self, value: IntValue<'c>) -> R<IntValue<'c>> {
         let args: [BasicValueEnum<'c>; 4] =
             [self.i32(-1).into(), value.into(), self.i32(0).into(), self.i32(31).into()];
         Ok(self.call("llvm.nvvm.shfl.sync.idx.i32", self.i32_type().into(), &args)?.into_int_value())

@@ -9,7 +9,7 @@
 use super::{Emitter, R, SHARED};
 use crate::error::CompileError;
 use crate::gpu::atom::WARPGROUP;
-use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Type, Value};
+use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Value};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{DimSize, ParamKind};
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -141,19 +141,13 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// The ring whose stage a token is, if the engine fills it.
-    pub(super) fn ring_of_engine(&self, token: Value) -> Option<Ring> {
-        let Type::Token(ring) = self.k.values[token].ty else { return None };
-        (self.k.rings[ring].filled_by == crate::gpu::Mover::Engine).then_some(ring)
-    }
-
     /// Starts the copy of one box to a stage, whose mbarrier its bytes complete.
     pub(super) fn engine_copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> R<()> {
         let (CopyAtom::Tma(map), Some(token)) = (atom, to.token) else {
             return Err(CompileError::bug("a copy by the engine of another kind"));
         };
         let ring =
-            self.ring_of_engine(token).ok_or_else(|| CompileError::bug("a copy by the engine to no ring of it"))?;
+            self.k.ring_of_engine(token).ok_or_else(|| CompileError::bug("a copy by the engine to no ring of it"))?;
         let pointer = *self.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
         let full = self.mbarrier(ring, Mbarrier::Full, self.int(token)?)?;
         let cluster = self.cx.ptr_type(AddressSpace::from(CLUSTER));

@@ -386,7 +386,7 @@ impl<'c> Emitter<'c, '_> {
             Op::StoreWait(n) => return self.wait_stores(*n, ".read"),
             Op::Drain(ring) if k.rings[*ring].read_by == Mover::Engine => return self.wait_stores(0, ""),
             // Barriers free the stages of a ring that threads fill.
-            Op::Release(token) => match self.ring_of_engine(*token) {
+            Op::Release(token) => match self.k.ring_of_engine(*token) {
                 Some(ring) => return self.release_stage(ring, *token),
                 None => return Ok(()),
             },

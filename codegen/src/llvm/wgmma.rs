@@ -122,8 +122,7 @@ impl<'c> Emitter<'c, '_> {
         self.b.position_at_end(self.coords.block);
         let rows = grid.rows / WARPGROUP;
         let own = self.b.build_right_shift(self.coords.tid, self.i32(7), false, "")?;
-        let args: [BasicValueEnum<'c>; 4] = [self.i32(-1).into(), own.into(), self.i32(0).into(), self.i32(31).into()];
-        let number = self.call("llvm.nvvm.shfl.sync.idx.i32", self.i32_type().into(), &args)?.into_int_value();
+        let number = self.of_first_lane(own)?;
         let number = match part {
             GridAxis::Row if self.k.threads / 128 == rows => number,
             GridAxis::Row => self.b.build_int_unsigned_rem(number, self.i32(i64::from(rows)), "")?,

@@ -18,8 +18,7 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{CopyAtom, Kernel, Mover, Op, SharedRef, Slice, TensorMap, Type, access_elements};
-use crate::layout::tensor_map::{MapAxis, TensorMapData};
+use crate::gpu::{CopyAtom, Kernel, Op, SharedRef, Slice, TensorMap, access_elements};
 use atlas_dsl::Param;
 use atlas_dsl::ir::ParamKind;
 
@@ -30,7 +29,7 @@ pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
         Some((inst, *param, slices.clone(), *to))
     });
     for (inst, param, slices, to) in made.collect::<Vec<_>>() {
-        let made = match is_by_engine(k, &to) {
+        let made = match to.token.is_some_and(|token| k.ring_of_engine(token).is_some()) {
             true => CopyAtom::Tma(map_for(k, param, &slices, &to)?),
             false => atom_for(k, param, &slices),
         };
@@ -58,24 +57,12 @@ pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
     Ok(())
 }
 
-/// True if the copy engine fills the stage that a copy goes to.
-fn is_by_engine(k: &Kernel, to: &SharedRef) -> bool {
-    let ring = |v| if let Type::Token(ring) = k.values[v].ty { Some(ring) } else { None };
-    to.token.and_then(ring).is_some_and(|ring| k.rings[ring].filled_by == Mover::Engine)
-}
-
 /// The map of a tensor whose box is the part of a tile that a copy brings. Copies of one box share a map.
 fn map_for(k: &mut Kernel, param: Param, slices: &[Slice], to: &SharedRef) -> Result<TensorMap, CompileError> {
-    let axis = |(axis, slice): (usize, &Slice)| MapAxis { axis: axis as u8, size: slice.len().unwrap_or(1) };
-    let axes: Vec<MapAxis> = slices.iter().enumerate().map(axis).rev().collect();
     let buffer = &k.buffers[to.buffer];
     let panel = buffer.layout.engine_box(buffer.dtype.bytes());
     let panel = panel.ok_or_else(|| CompileError::bug("the copy engine fills a buffer that it does not take"))?;
-    let map = TensorMapData { param, axes, span: panel.span };
-    Ok(match k.maps.iter().find(|(_, made)| **made == map) {
-        Some((made, _)) => made,
-        None => k.maps.push(map),
-    })
+    Ok(k.map_of_box(param, slices, panel.span))
 }
 
 /// The widest atom that fits a part of a tensor.

@@ -170,7 +170,7 @@ impl Terms {
             // The part of a trip that loads running ahead do not hide, and the bytes that they move.
             let open = sample.prefetched.iter().map(|l| {
                 let arrives = AHEAD_LATENCY + l.own.0 / PORT_BYTES;
-                // The first trip of each run waits, and the others if the loads of so many trips take longer than these.
+                // The first trip of each run waits, and each later one for what `ahead` trips do not hide of a load.
                 let after_first = (l.trips - l.runs).max(0.0);
                 let in_flight = l.ahead.min(after_first / l.runs.max(f64::MIN_POSITIVE)).max(1.0);
                 l.runs * arrives + after_first * (arrives / in_flight - alone(&l.body, refills(&l.body))).max(0.0)

@@ -2,11 +2,8 @@
 
 use super::Lower;
 use crate::error::CompileError;
-use crate::gpu::{
-    At, BufferData, CopyAtom, Mover, Op as GpuOp, Owner, Ring, RingData, SharedRef, Slice, TensorMap, Type, Value,
-};
+use crate::gpu::{At, BufferData, CopyAtom, Mover, Op as GpuOp, Owner, Ring, RingData, SharedRef, Slice, Type, Value};
 use crate::layout::SharedLayout;
-use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use atlas_dsl::{DType, Param};
 
 impl Lower<'_> {
@@ -39,7 +36,7 @@ impl Lower<'_> {
         self.push_effect(GpuOp::StoreShared { to: stage, value });
         for col in (0..layout.cols).step_by(panel.cols as usize) {
             let slices = columns(slices, col, panel.cols);
-            let atom = CopyAtom::TmaStore(self.map_of(param, &slices, panel.span));
+            let atom = CopyAtom::TmaStore(self.k.map_of_box(param, &slices, panel.span));
             self.push_effect(GpuOp::Copy { atom, param, slices, to: stage.further(0, col) });
         }
         self.push_effect(GpuOp::Commit(ring, Some(token)));
@@ -67,16 +64,6 @@ impl Lower<'_> {
         let data = BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None };
         let buffer = self.k.buffers.push(data);
         self.k.rings.push(RingData { read_by: Mover::Engine, ..RingData::of_threads(vec![buffer]) })
-    }
-
-    /// The map of a tensor whose box these slices select. Boxes of one size share it.
-    fn map_of(&mut self, param: Param, slices: &[Slice], span: u32) -> TensorMap {
-        let axis = |(axis, slice): (usize, &Slice)| MapAxis { axis: axis as u8, size: slice.len().unwrap_or(1) };
-        let map = TensorMapData { param, axes: slices.iter().enumerate().map(axis).rev().collect(), span };
-        match self.k.maps.iter().find(|(_, made)| **made == map) {
-            Some((made, _)) => made,
-            None => self.k.maps.push(map),
-        }
     }
 }
 

@@ -17,10 +17,10 @@
 //! All four layouts of a product's operands, batches of them, and a tensor that is read by columns and added as well:
 //! tests/agreement/turned.rs.
 
-use crate::analysis::Uses;
+use crate::analysis::{Uses, only_products_read};
 use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::op::Slice;
-use atlas_dsl::{Inst, Kernel, Op, Param, TileType, Value};
+use atlas_dsl::{Inst, Kernel, Op, Param, TileType};
 use std::borrow::Cow;
 
 /// The kernel, in which operands of products are loaded with their contiguous axis last.
@@ -30,7 +30,7 @@ pub(super) fn rows_along_memory(kernel: &Kernel) -> Cow<'_, Kernel> {
         let Some(order) = contiguous_last(&kernel.params[param].kind) else { continue };
         let loads = loads_of(&kernel, param);
         let uses = Uses::of(&kernel);
-        let is_operand = |&load: &Inst| only_products_read(&kernel, &uses, kernel.results[load][0]);
+        let is_operand = |&load: &Inst| only_products_read(&kernel, &uses, kernel.results[load][0], &|_| true);
         let turns: Vec<Option<bool>> = loads.iter().map(|&load| is_turned(&kernel, load, &order)).collect();
         if loads.is_empty() || !turns.iter().all(Option::is_some) || !loads.iter().all(is_operand) {
             continue;
@@ -56,15 +56,6 @@ fn contiguous_last(kind: &ParamKind) -> Option<Vec<usize>> {
 fn loads_of(kernel: &Kernel, param: Param) -> Vec<Inst> {
     let loads = |(inst, op): (Inst, &Op)| matches!(op, Op::Load { param: p, .. } if *p == param).then_some(inst);
     kernel.insts.iter().filter_map(loads).collect()
-}
-
-/// True if products alone read a tile, transposed or not.
-fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value) -> bool {
-    uses.get(v).iter().all(|u| match kernel.insts[u.inst] {
-        Op::Dot { acc, .. } => acc != Some(v),
-        Op::Transpose(_) => only_products_read(kernel, uses, kernel.results[u.inst][0]),
-        _ => false,
-    })
 }
 
 /// True if the tile of a load has two axes that change places, false if its axes keep their order; `None` for other tiles.
