@@ -39,10 +39,27 @@ pub struct KernelImage {
     pub params: Vec<AbiParam>,
     /// The tensor maps, which a launch encodes for the addresses, sizes and strides of its tensors.
     pub maps: Vec<TensorMapData>,
-    /// The grid, slowest axis first. A launch has as many CTAs as the product of the counts, in one dimension.
+    /// The grid of programs, slowest axis first. A launch has as many CTAs, in one dimension, as [`KernelImage::ctas`] says.
     pub grid: Vec<GridExtent>,
+    /// If CTAs run any number of programs, the CTAs of a multiprocessor. Otherwise each runs one.
+    pub persistent: Option<u32>,
     /// Threads of one CTA.
     pub threads: u32,
     /// Dynamic shared memory of one CTA, in bytes.
     pub shared_bytes: u32,
+}
+
+/// Programs of a CTA where CTAs run any number of programs and there are no multiprocessors to fill: a few, so that a simulated
+/// launch of a small grid does what a large one does on a GPU.
+const SIMULATED_TURNS: u64 = 3;
+
+impl KernelImage {
+    /// CTAs of a launch of so many programs, on a GPU of `sms` multiprocessors if that is given, else in a simulator.
+    pub fn ctas(&self, programs: u64, sms: Option<u32>) -> u64 {
+        match (self.persistent, sms) {
+            (None, _) => programs,
+            (Some(each), Some(sms)) => programs.min(u64::from(each) * u64::from(sms)),
+            (Some(_), None) => programs.div_ceil(SIMULATED_TURNS),
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-pub use atlas_vocabulary::{Copies, MOST_CONFIGS, Order, Products, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+pub use atlas_vocabulary::{Copies, MOST_CONFIGS, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid};
 
 /// How a kernel is mapped to the machine. Enters GPU IR only. The compiler chooses whatever is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub struct Schedule {
     pub stores: Option<Copies>,
     /// Who makes products.
     pub products: Option<Products>,
+    /// How many programs a CTA runs.
+    pub programs: Option<Programs>,
 }
 
 impl Default for Schedule {
@@ -41,6 +43,7 @@ impl Default for Schedule {
             copies: None,
             stores: None,
             products: None,
+            programs: None,
         }
     }
 }
@@ -68,6 +71,7 @@ impl Schedule {
             ("copies", Setting::Copies(copies)) => self.copies = copies,
             ("stores", Setting::Copies(stores)) => self.stores = stores,
             ("products", Setting::Products(products)) => self.products = products,
+            ("programs", Setting::Programs(programs)) => self.programs = programs,
             _ => return false,
         }
         true
@@ -84,6 +88,7 @@ impl Schedule {
             "copies" => Setting::Copies(self.copies),
             "stores" => Setting::Copies(self.stores),
             "products" => Setting::Products(self.products),
+            "programs" => Setting::Programs(self.programs),
             _ => return None,
         })
     }
@@ -112,8 +117,8 @@ impl Schedule {
     }
 
     /// Numbers that tell two schedules apart.
-    pub fn words(&self) -> [u64; 8] {
-        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, products } = *self;
+    pub fn words(&self) -> [u64; 9] {
+        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, products, programs } = *self;
         let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
         let order = match order {
             None => 0,
@@ -130,7 +135,12 @@ impl Schedule {
             Some(Products::Warps) => 1,
             Some(Products::Warpgroups) => 2,
         };
-        [stages.into(), warps.into(), occupancy.into(), grid, order, by(copies), by(stores), products]
+        let programs = match programs {
+            None => 0,
+            Some(Programs::Single) => 1,
+            Some(Programs::Persistent) => 2,
+        };
+        [stages.into(), warps.into(), occupancy.into(), grid, order, by(copies), by(stores), products, programs]
     }
 }
 
@@ -288,6 +298,8 @@ mod tests {
             "copies=engine stores=threads",
             "products=warps",
             "products=warpgroups",
+            "programs=single",
+            "programs=persistent",
         ];
         let words = texts.map(|text| text.parse::<Config>().unwrap().schedule.words());
         let distinct: std::collections::BTreeSet<_> = words.iter().collect();

@@ -7,7 +7,7 @@ use crate::memory::Tensor;
 use crate::operations::Next;
 use crate::rings::Stop;
 use crate::tile::Tile;
-use atlas_codegen::gpu::{Block, IndexMap, Inst, Kernel};
+use atlas_codegen::gpu::{Block, Domain, Inst, Kernel};
 use atlas_dsl::ir::{GridExtent, ParamKind};
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ const BUDGET: u32 = 1 << 20;
 pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Option<Tensor>]) -> Result<(), Fault> {
     let programs = programs(k, &launch.dims);
     // CTAs that take several programs are two.
-    let count = if matches!(k.index_map, IndexMap::Persistent { .. }) { 2 } else { programs.len() };
+    let count = if k.index_map.persistent { 2 } else { programs.len() };
     reorder(k, tensors, |order| order.to_vec());
     let outcome = (0..count).try_for_each(|number| {
         let programs = programs.iter().skip(number).step_by(count).cloned().collect();
@@ -47,11 +47,11 @@ fn reorder(k: &Kernel, tensors: &mut [Option<Tensor>], of: impl Fn(&[usize]) -> 
 /// The coordinates of all programs.
 fn programs(k: &Kernel, dims: &[u64]) -> Vec<Vec<i64>> {
     let mut all = vec![Vec::new()];
-    for axis in k.index_map.axes() {
+    for axis in &k.index_map.axes {
         let n = GridExtent::count(*axis, dims) as i64;
         all = all.into_iter().flat_map(|p: Vec<i64>| (0..n).map(move |i| [&p[..], &[i]].concat())).collect();
     }
-    if matches!(k.index_map, IndexMap::Triangular(_)) {
+    if k.index_map.domain == Domain::Triangle {
         all.retain(|p| matches!(p[..], [.., i, j] if i >= j));
     }
     all

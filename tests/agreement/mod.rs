@@ -24,6 +24,7 @@ mod long_loops;
 mod magnified;
 mod pairs;
 mod panels;
+mod persistent;
 mod pinned;
 mod pipelines;
 mod scalars;

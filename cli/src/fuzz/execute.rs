@@ -72,7 +72,7 @@ impl<'a> DecodedLaunch<'a> {
                 }
             });
         }
-        let grid = programs(&self.image.grid, self.dims);
+        let grid = self.image.ctas(programs(&self.image.grid, self.dims), None);
         if grid > 0 {
             let launch = Launch {
                 program: &self.program,

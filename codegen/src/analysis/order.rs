@@ -13,7 +13,7 @@
 
 use super::sources::sources;
 use crate::error::CompileError;
-use crate::gpu::IndexMap;
+use crate::gpu::{Domain, IndexMap};
 use atlas_dsl::config::Order;
 use atlas_dsl::ir::{GridExtent, ParamKind, ValueDef};
 use atlas_dsl::{Kernel, Op, Schedule};
@@ -36,11 +36,11 @@ pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileEr
             )));
         }
         axes[rank - 1] = GridExtent::Tiles { dim, size };
-        return Ok(IndexMap::Triangular(axes));
+        return Ok(IndexMap { domain: Domain::Triangle, ..IndexMap::linear(axes) });
     }
     Ok(match schedule.order.unwrap_or_else(|| chosen(kernel)) {
-        Order::Linear => IndexMap::Linear(axes),
-        Order::Groups(width) if rank >= 2 => IndexMap::Grouped { width, axes },
+        Order::Linear => IndexMap::linear(axes),
+        Order::Groups(width) if rank >= 2 => IndexMap { group: Some(width), ..IndexMap::linear(axes) },
         order => {
             return Err(CompileError::refusal(format!(
                 "order = {order} needs a grid of two axes or more, and the grid of `{}` has {rank}; `order=linear` would do",

@@ -160,46 +160,41 @@ impl RingData {
 /// Bytes of an mbarrier, and what its address is a multiple of.
 pub const MBARRIER_BYTES: u32 = 8;
 
+/// Which points of a grid are programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Domain {
+    /// All of them.
+    #[default]
+    Box,
+    /// Of the two last axes, which are equal, the pairs (i, j) with i >= j.
+    Triangle,
+}
+
 /// How CTAs find their programs: what `lower_programs` computes. After it, how many CTAs there are.
 ///
-/// [`axes`](IndexMap::axes) are the grid's; programs are counted with the last axis fastest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IndexMap {
-    /// One program per CTA, last axis fastest.
-    Linear(Vec<GridExtent>),
-    /// One program per CTA; the last two axes in groups of `width` along the first of them.
-    Grouped {
-        /// Rows of a group.
-        width: u32,
-        /// Grid axes, slowest first.
-        axes: Vec<GridExtent>,
-    },
-    /// As many CTAs as are resident; each takes every n-th program of the grouped order.
-    Persistent {
-        /// Rows of a group.
-        width: u32,
-        /// Grid axes, slowest first.
-        axes: Vec<GridExtent>,
-    },
-    /// Pairs (i, j) with i >= j of the two last axes, which are equal.
-    Triangular(Vec<GridExtent>),
+/// Programs are counted with the last axis fastest, unless they are in groups.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexMap {
+    /// The grid's axes, slowest first.
+    pub axes: Vec<GridExtent>,
+    /// Which of their points are programs.
+    pub domain: Domain,
+    /// If given, the last two axes are counted in groups of so many rows, each group column by column.
+    pub group: Option<u32>,
+    /// False for one CTA for each program. True for as many CTAs as are resident: of n CTAs each takes every n-th program.
+    pub persistent: bool,
 }
 
 impl IndexMap {
-    /// The grid's axes, slowest first.
-    pub fn axes(&self) -> &[GridExtent] {
-        match self {
-            IndexMap::Linear(axes)
-            | IndexMap::Grouped { axes, .. }
-            | IndexMap::Persistent { axes, .. }
-            | IndexMap::Triangular(axes) => axes,
-        }
+    /// A CTA for each point of a grid, last axis fastest.
+    pub fn linear(axes: Vec<GridExtent>) -> IndexMap {
+        IndexMap { axes, ..IndexMap::default() }
     }
 
     /// The grid that is launched.
     pub fn grid(&self) -> Vec<GridExtent> {
-        let mut axes = self.axes().to_vec();
-        if let (IndexMap::Triangular(_), Some(last)) = (self, axes.last_mut()) {
+        let mut axes = self.axes.clone();
+        if let (Domain::Triangle, Some(last)) = (self.domain, axes.last_mut()) {
             *last = GridExtent::UpTo { dim: last.dim(), size: last.tile().unwrap_or(1) };
         }
         axes
@@ -283,7 +278,7 @@ impl Kernel {
             dims: PrimaryMap::new(),
             params: PrimaryMap::new(),
             tables: PrimaryMap::new(),
-            index_map: IndexMap::Linear(Vec::new()),
+            index_map: IndexMap::default(),
             coords: Vec::new(),
             maps: PrimaryMap::new(),
             buffers: PrimaryMap::new(),

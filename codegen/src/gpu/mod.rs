@@ -53,7 +53,7 @@ pub use fields::{
 };
 pub use ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 pub use kernel::{
-    BlockData, BufferData, IndexMap, Kernel, MBARRIER_BYTES, Mover, Owner, RingData, RoleData, Scope, Type, ValueData,
+    BlockData, BufferData, Domain, IndexMap, Kernel, MBARRIER_BYTES, Mover, Owner, RingData, RoleData, Scope, Type, ValueData,
     ValueDef,
 };
 pub use op::Op;

@@ -9,7 +9,7 @@
 //! operation, ATL006 nesting too deep.
 
 use super::{
-    AccessKind, Block, BlockData, Buffer, BufferData, IndexMap, Kernel, Mover, Owner, Ring, RingData, RoleData, Scope,
+    AccessKind, Block, BlockData, Buffer, BufferData, Domain, IndexMap, Kernel, Mover, Owner, Ring, RingData, RoleData, Scope,
     TensorMap, Type, Value,
 };
 use crate::arch::Target;
@@ -220,25 +220,32 @@ impl<'s> Parser<'s> {
             self.text.comma_or(T::RParen)?;
         }
         self.text.expect(T::Equals)?;
+        self.kernel.index_map = self.index_map()?;
+        Ok(())
+    }
+
+    /// `persistent triangular grouped(8) (tiles(M, 128), N)`.
+    fn index_map(&mut self) -> Parsed<IndexMap> {
+        let persistent = self.text.eat_word("persistent");
         let kind = self.text.expect(T::Ident)?;
-        let mut width = 0;
-        if matches!(kind.text, "grouped" | "persistent") {
-            self.text.expect(T::LParen)?;
-            width = self.text.int()?;
-            self.text.expect(T::RParen)?;
-        }
-        let axes = self.kernel.head().read_extents(&mut self.text)?;
-        self.kernel.index_map = match kind.text {
-            "linear" => IndexMap::Linear(axes),
-            "grouped" => IndexMap::Grouped { width, axes },
-            "persistent" => IndexMap::Persistent { width, axes },
-            "triangular" => IndexMap::Triangular(axes),
+        let (domain, grouped) = match kind.text {
+            "linear" => (Domain::Box, false),
+            "grouped" => (Domain::Box, true),
+            "triangular" => (Domain::Triangle, self.text.eat_word("grouped")),
             _ => {
-                let message = format!("found {kind}, wanted `linear`, `grouped`, `persistent` or `triangular`");
+                let message =
+                    format!("found {kind}, wanted `persistent`, or an order: `linear`, `grouped` or `triangular`");
                 return Err(Diagnostic::new(5, kind.loc, message));
             }
         };
-        Ok(())
+        let mut group = None;
+        if grouped {
+            self.text.expect(T::LParen)?;
+            group = Some(self.text.int()?);
+            self.text.expect(T::RParen)?;
+        }
+        let axes = self.kernel.head().read_extents(&mut self.text)?;
+        Ok(IndexMap { axes, domain, group, persistent })
     }
 
     /// `consumer scope warpgroup 1..2 registers 240 { .. }`.

@@ -27,7 +27,7 @@
 //! of their first use. Source places are not part of it. A kernel that breaks the verifier's rules
 //! still prints.
 
-use super::{Block, Buffer, IndexMap, Inst, Kernel, Mover, Op, Owner, Ring, RoleData, Scope, TensorMap, Type, Value};
+use super::{Block, Buffer, Domain, Inst, Kernel, Mover, Op, Owner, Ring, RoleData, Scope, TensorMap, Type, Value};
 use crate::layout::Fragment;
 use atlas_dsl::DType;
 use atlas_dsl::text::bodies::{Bodies, BodyPrinter, Numbering};
@@ -179,13 +179,17 @@ impl Printer<'_> {
         f.write_str("programs (")?;
         commas(f, &k.coords, |f, &v| f.write_str(&self.index(v)))?;
         f.write_str(") = ")?;
-        match &k.index_map {
-            IndexMap::Linear(_) => f.write_str("linear ")?,
-            IndexMap::Grouped { width, .. } => write!(f, "grouped({width}) ")?,
-            IndexMap::Persistent { width, .. } => write!(f, "persistent({width}) ")?,
-            IndexMap::Triangular(_) => f.write_str("triangular ")?,
+        let map = &k.index_map;
+        if map.persistent {
+            f.write_str("persistent ")?;
         }
-        self.head().write_extents(f, k.index_map.axes().iter().copied())?;
+        match (map.domain, map.group) {
+            (Domain::Box, None) => f.write_str("linear ")?,
+            (Domain::Box, Some(width)) => write!(f, "grouped({width}) ")?,
+            (Domain::Triangle, None) => f.write_str("triangular ")?,
+            (Domain::Triangle, Some(width)) => write!(f, "triangular grouped({width}) ")?,
+        }
+        self.head().write_extents(f, map.axes.iter().copied())?;
         f.write_char('\n')?;
         k.roles.values().try_for_each(|role| self.role(f, role))
     }

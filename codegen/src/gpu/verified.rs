@@ -54,6 +54,7 @@ impl Phase for Lowered {
         .with(Constructs::ENGINE)
         .with(Constructs::ENGINE_STORES)
         .with(Constructs::CURSORS)
+        .with(Constructs::GRIDS)
         .with(Constructs::ACCESS_KINDS);
 }
 

@@ -41,7 +41,7 @@
 //!
 //! 460 is the rule of phases (`verify_constructs.rs`): nothing stands in a kernel that its phase does not have.
 
-use super::{Block, IndexMap, Inst, Kernel, Mention, Op, Role, Type, Value, ValueDef};
+use super::{Block, Domain, IndexMap, Inst, Kernel, Mention, Op, Role, Type, Value, ValueDef};
 use crate::layout::Fragment;
 use atlas_dsl::ir::{Loc, ParamKind};
 use atlas_dsl::verify::Invariants;
@@ -130,7 +130,7 @@ impl<'k> Verifier<'k> {
                 dims.iter().for_each(|&d| self.exists(Mention::Dim(d), Loc::default()));
             }
         }
-        for axis in k.index_map.axes() {
+        for axis in &k.index_map.axes {
             let d = axis.dim();
             self.exists(Mention::Dim(d), Loc::default());
         }
@@ -312,7 +312,7 @@ impl<'k> Verifier<'k> {
                 }
             }
             Some(Op::Programs(_)) => {
-                let axes = k.index_map.axes().len();
+                let axes = k.index_map.axes.len();
                 if params.len() != axes && params.len() != axes + 1 {
                     let message = format!("{} parameters for {axes} grid axes and at most a number", params.len());
                     self.error(424, loc, message);
@@ -429,17 +429,18 @@ fn layout_error(layout: &Fragment) -> Option<String> {
 
 /// 408 for the index map alone.
 pub(super) fn index_map_error(map: &IndexMap, coords: usize) -> Option<String> {
-    let axes = map.axes().len();
+    let axes = map.axes.len();
     match map {
         _ if axes == 0 => Some("the grid has no axis".to_owned()),
-        IndexMap::Persistent { .. } if coords != 0 => {
+        IndexMap { persistent: true, .. } if coords != 0 => {
             Some("a persistent map has its coordinates in `programs`".to_owned())
         }
         _ if coords != 0 && coords != axes => Some(format!("{coords} coordinates for {axes} grid axes")),
-        IndexMap::Grouped { width: 0, .. } | IndexMap::Persistent { width: 0, .. } => {
-            Some("groups of width 0".to_owned())
+        IndexMap { group: Some(0), .. } => Some("groups of width 0".to_owned()),
+        IndexMap { group: Some(_), .. } if axes < 2 => Some("a grid in groups has two axes at least".to_owned()),
+        IndexMap { domain: Domain::Triangle, .. } if axes < 2 => {
+            Some("a triangular grid has two axes at least".to_owned())
         }
-        IndexMap::Triangular(_) if axes < 2 => Some("a triangular grid has two axes at least".to_owned()),
         _ => None,
     }
 }

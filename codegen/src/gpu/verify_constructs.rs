@@ -6,7 +6,7 @@
 
 use super::access::accessed;
 use super::{
-    At, Block, Cache, Constructs, CopyAtom, FenceKind, IndexMap, Kernel, Mover, Op, Operand, Owner, Scope, SharedRef,
+    At, Block, Cache, Constructs, CopyAtom, FenceKind, Kernel, Mover, Op, Operand, Owner, Scope, SharedRef,
 };
 use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
@@ -95,7 +95,7 @@ fn declarations(k: &Kernel, found: Found<'_>) {
     if k.cluster != (1, 1) {
         found(Constructs::CLUSTERS, loc, "a cluster of CTAs");
     }
-    if matches!(k.index_map, IndexMap::Persistent { .. }) {
+    if k.index_map.persistent {
         found(Constructs::GRIDS, loc, "an index map with other than a CTA for each program of the grid");
     }
     if !k.coords.is_empty() {

@@ -103,7 +103,7 @@ impl Verifier<'_> {
                 self.error(405, at, message);
             }
         }
-        for axis in k.index_map.axes() {
+        for axis in &k.index_map.axes {
             if let GridExtent::Tiles { dim, size: 0 } = *axis {
                 self.error(405, at, format!("the grid has tiles of 0 elements of `{}`", k.dims[dim].name));
             }

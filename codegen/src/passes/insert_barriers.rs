@@ -41,8 +41,9 @@
 //! and reads of it stay in the state only for buffers that share its bytes.
 //!
 //! *Stores of the engine.* A copy to a tensor reads its stage until a `wait.stores` of the thread that started it, or the `drain`
-//! at the end. So at an `acquire` that an earlier store of the ring may precede, that thread waits for all of them, and all
-//! threads meet: then nobody writes what the engine still reads. Nothing else may write these bytes, for `allocate_shared` leaves
+//! at the end. So at an `acquire` that an earlier store of the ring may precede, that thread waits for all of them but the
+//! newest, of which there are as many as the ring has other stages, for stages are stored in turn. Then all threads meet, so that
+//! nobody writes what the engine still reads. Nothing else may write these bytes, for `allocate_shared` leaves
 //! the buffers of such a ring to themselves from there on.
 //!
 //! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. A ring is a queue: its n-th wait is for its
@@ -281,9 +282,11 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 barrier(k, known, state, &mut out, inst, write);
                 missing += 1;
             }
-            Op::Acquire(..) if known.after_stores.contains(&inst) => {
+            Op::Acquire(ring, _) if known.after_stores.contains(&inst) => {
                 if write {
-                    out.push(effect(k, Op::StoreWait(0), inst));
+                    // Stages are stored one after the other: the newest groups are of the others.
+                    let pending = k.rings[*ring].stages - 1;
+                    out.push(effect(k, Op::StoreWait(pending), inst));
                 }
                 barrier(k, known, state, &mut out, inst, write);
                 missing += 1;

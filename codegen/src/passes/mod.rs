@@ -12,6 +12,7 @@ mod lower_products;
 mod lower_programs;
 mod lower_rings;
 mod lower_tiles;
+mod persist_programs;
 mod schedule_loops;
 mod select_accesses;
 mod select_cache_hints;
@@ -37,6 +38,7 @@ pub use lower_products::lower_products;
 pub use lower_programs::lower_programs;
 pub use lower_rings::lower_rings;
 pub use lower_tiles::lower_tiles;
+pub use persist_programs::persist_programs;
 pub use schedule_loops::schedule_loops;
 pub use select_accesses::select_accesses;
 pub use select_cache_hints::select_cache_hints;
@@ -108,6 +110,7 @@ pub const SCHEDULE: &[Pass] = &[
 
 /// Memory, barriers and limits.
 pub const LOWER: &[Pass] = &[
+    Pass { adds: Constructs::GRIDS, ..pass("persist_programs", persist_programs) },
     Pass { removes: Constructs::CONVERTS, ..pass("lower_layout_conversions", lower_layout_conversions) },
     Pass { removes: Constructs::NUMBERED, adds: Constructs::CURSORS, ..pass("lower_rings", lower_rings) },
     pass("check_registers", check_registers),

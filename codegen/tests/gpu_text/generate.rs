@@ -2,7 +2,7 @@
 
 use atlas_codegen::gpu::atom::MmaAtom;
 use atlas_codegen::gpu::{
-    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, IndexMap, Kernel,
+    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, Domain, IndexMap, Kernel,
     Mover, Op, Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, TensorMap, Type,
     UnsignedOp, Valid, Value, WarpGrid,
 };
@@ -71,13 +71,9 @@ impl Generator {
         }
         self.memory();
         let axes: Vec<GridExtent> = (0..self.below(3)).map(|_| self.extent()).collect();
-        let width = self.small();
-        self.k.index_map = match self.below(4) {
-            0 => IndexMap::Linear(axes),
-            1 => IndexMap::Grouped { width, axes },
-            2 => IndexMap::Persistent { width, axes },
-            _ => IndexMap::Triangular(axes),
-        };
+        let domain = if self.coin() { Domain::Box } else { Domain::Triangle };
+        let group = if self.coin() { Some(self.small()) } else { None };
+        self.k.index_map = IndexMap { axes, domain, group, persistent: self.coin() };
         for _ in 0..=self.below(3) {
             let v = self.k.push_coord();
             self.k.values[v].ty = self.index_type();

@@ -8,7 +8,7 @@ use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
     TileFn,
 };
-use atlas_vocabulary::{BinaryOp, Copies, DType, Order, Precision, Products, Setting, WarpGrid};
+use atlas_vocabulary::{BinaryOp, Copies, DType, Order, Precision, Products, Programs, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -233,6 +233,14 @@ fn setting(value: Setting, root: &TokenStream) -> TokenStream {
             };
             quote!(#root::Setting::Products(::core::option::Option::Some(#products)))
         }
+        Setting::Programs(Some(programs)) => {
+            let programs = match programs {
+                Programs::Single => quote!(#root::Programs::Single),
+                Programs::Persistent => quote!(#root::Programs::Persistent),
+            };
+            quote!(#root::Setting::Programs(::core::option::Option::Some(#programs)))
+        }
+        Setting::Programs(None) => quote!(#root::Setting::Programs(::core::option::Option::None)),
         Setting::Products(None) => quote!(#root::Setting::Products(::core::option::Option::None)),
     }
 }

@@ -61,6 +61,21 @@ impl Products {
     const ALL: [Products; 2] = [Products::Warps, Products::Warpgroups];
 }
 
+/// How many programs a CTA runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Programs {
+    /// One: a launch has a CTA for each program.
+    Single,
+    /// One after the other: a launch has as many CTAs as the GPU holds at once, `occupancy` of them on each multiprocessor. The
+    /// copy engine fetches the first tiles of the next program while a program multiplies its last ones and stores.
+    Persistent,
+}
+
+impl Programs {
+    /// All of them.
+    const ALL: [Programs; 2] = [Programs::Single, Programs::Persistent];
+}
+
 /// The value of a knob. `None` leaves it to the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Setting {
@@ -74,6 +89,8 @@ pub enum Setting {
     Copies(Option<Copies>),
     /// Who multiplies.
     Products(Option<Products>),
+    /// How many programs a CTA runs.
+    Programs(Option<Programs>),
 }
 
 impl Setting {
@@ -120,6 +137,15 @@ impl fmt::Display for Products {
     }
 }
 
+impl fmt::Display for Programs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Programs::Single => "single",
+            Programs::Persistent => "persistent",
+        })
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -128,9 +154,9 @@ impl fmt::Display for Setting {
             Setting::Order(Some(order)) => order.fmt(f),
             Setting::Copies(Some(copies)) => copies.fmt(f),
             Setting::Products(Some(products)) => products.fmt(f),
-            Setting::WarpGrid(None) | Setting::Order(None) | Setting::Copies(None) | Setting::Products(None) => {
-                f.write_str(Setting::AUTO)
-            }
+            Setting::Programs(Some(programs)) => programs.fmt(f),
+            Setting::WarpGrid(None) | Setting::Order(None) | Setting::Copies(None) => f.write_str(Setting::AUTO),
+            Setting::Products(None) | Setting::Programs(None) => f.write_str(Setting::AUTO),
         }
     }
 }
@@ -144,6 +170,7 @@ enum Values {
     Order,
     Copies,
     Products,
+    Programs,
 }
 
 /// A key of a schedule.
@@ -155,7 +182,7 @@ pub struct ScheduleKey {
 }
 
 /// Every key, in the order of the canonical text of a config.
-pub const SCHEDULE: [ScheduleKey; 8] = [
+pub const SCHEDULE: [ScheduleKey; 9] = [
     ScheduleKey { name: "stages", values: Values::Number(Some(8)) },
     // A CTA has at most 1024 threads on every GPU.
     ScheduleKey { name: "warps", values: Values::Number(Some(32)) },
@@ -165,6 +192,7 @@ pub const SCHEDULE: [ScheduleKey; 8] = [
     ScheduleKey { name: "copies", values: Values::Copies },
     ScheduleKey { name: "stores", values: Values::Copies },
     ScheduleKey { name: "products", values: Values::Products },
+    ScheduleKey { name: "programs", values: Values::Programs },
 ];
 
 impl ScheduleKey {
@@ -181,6 +209,7 @@ impl ScheduleKey {
             Values::Order => "`linear`, groups of rows such as `groups(8)`, or `auto`",
             Values::Copies => "`threads`, `engine` or `auto`",
             Values::Products => "`warps`, `warpgroups` or `auto`",
+            Values::Programs => "`single`, `persistent` or `auto`",
         }
     }
 
@@ -196,6 +225,11 @@ impl ScheduleKey {
             Values::Order if text == Setting::AUTO => Some(Setting::Order(None)),
             Values::Copies if text == Setting::AUTO => Some(Setting::Copies(None)),
             Values::Products if text == Setting::AUTO => Some(Setting::Products(None)),
+            Values::Programs if text == Setting::AUTO => Some(Setting::Programs(None)),
+            Values::Programs => {
+                let named = Programs::ALL.into_iter().find(|programs| programs.to_string() == text);
+                named.map(|programs| Setting::Programs(Some(programs)))
+            }
             Values::Products => {
                 let named = Products::ALL.into_iter().find(|products| products.to_string() == text);
                 named.map(|products| Setting::Products(Some(products)))
@@ -238,7 +272,8 @@ impl ScheduleKey {
             | (Values::WarpGrid, Setting::WarpGrid(_))
             | (Values::Order, Setting::Order(_))
             | (Values::Copies, Setting::Copies(_))
-            | (Values::Products, Setting::Products(_)) => None,
+            | (Values::Products, Setting::Products(_))
+            | (Values::Programs, Setting::Programs(_)) => None,
             _ => Some(format!("{name} = {value} is not {}", self.expects())),
         }
     }
@@ -265,6 +300,9 @@ mod tests {
             ("products", "warps"),
             ("products", "warpgroups"),
             ("products", "auto"),
+            ("programs", "single"),
+            ("programs", "persistent"),
+            ("programs", "auto"),
         ] {
             let key = ScheduleKey::named(key).unwrap();
             let read = key.read(text).unwrap();

@@ -10,7 +10,7 @@ use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASKRN";
 /// Raised when the meaning of the fields changes. Files of another version are not read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const HEADER: usize = MAGIC.len() + 4 + 32;
 
 /// Why bytes are not a compiled kernel.
@@ -52,6 +52,7 @@ struct ImageRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     maps: Vec<MapRecord>,
     grid: Vec<GridRecord>,
+    persistent: Option<u32>,
     threads: u32,
     shared_bytes: u32,
     ptx: String,
@@ -132,6 +133,7 @@ fn encode_with(image: &KernelImage, key: Option<String>) -> Vec<u8> {
                 GridExtent::UpTo { dim, size } => GridRecord::UpTo(dim.as_u32(), size),
             })
             .collect(),
+        persistent: image.persistent,
         threads: image.threads,
         shared_bytes: image.shared_bytes,
         ptx: image.ptx.clone(),
@@ -220,6 +222,7 @@ impl ImageRecord {
             params: self.params.into_iter().map(abi).collect::<Option<_>>()?,
             maps: self.maps.into_iter().map(map).collect::<Option<_>>()?,
             grid: self.grid.into_iter().map(extent).collect::<Option<_>>()?,
+            persistent: self.persistent,
             threads: self.threads,
             shared_bytes: self.shared_bytes,
         })

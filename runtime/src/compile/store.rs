@@ -317,6 +317,7 @@ mod tests {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
+            persistent: None,
             shared_bytes: 0,
         })
     }

@@ -256,6 +256,7 @@ impl LoadedKernel {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
+            persistent: None,
             shared_bytes: 0,
         };
         let code = LoadedCode::Virtual(Box::new(Idle));

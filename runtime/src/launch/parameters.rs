@@ -7,7 +7,7 @@ use super::args::Arg;
 use super::bind::{BoundArg, BoundLaunch, scalar_bits};
 use super::problem::launch_strides;
 use crate::cost::programs;
-use crate::device::{LaunchBody, LaunchParam};
+use crate::device::{Device, LaunchBody, LaunchParam};
 use crate::error::{LaunchError, Result};
 use crate::gpu::{BoundMap, LoadedKernel};
 use atlas_codegen::{AbiParam, KernelImage, TensorMapData};
@@ -15,8 +15,8 @@ use atlas_dsl::KernelDef;
 use std::sync::Arc;
 
 /// The launch body of a loaded kernel for one problem.
-pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<LaunchBody> {
-    match grid_size(bound, &kernel.image)? {
+pub(crate) fn gpu_body(device: &Device, bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<LaunchBody> {
+    match grid_size(bound, &kernel.image, device.sms_to_fill())? {
         0 => Ok(LaunchBody::Empty),
         grid => {
             let params = launch_params(bound, &kernel.image)?;
@@ -26,11 +26,16 @@ pub(crate) fn gpu_body(bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result
     }
 }
 
-/// The number of programs of one launch.
-pub(crate) fn grid_size(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<u32, LaunchError> {
+/// The number of CTAs of one launch, on a GPU of so many multiprocessors or in a simulator.
+pub(crate) fn grid_size(
+    bound: &BoundLaunch,
+    image: &KernelImage,
+    sms: Option<u32>,
+) -> std::result::Result<u32, LaunchError> {
     let programs = programs(&image.grid, bound.dims());
     let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
-    i32::try_from(programs).map(i32::unsigned_abs).map_err(too_many)
+    i32::try_from(programs).map_err(too_many)?;
+    i32::try_from(image.ctas(programs, sms)).map(i32::unsigned_abs).map_err(too_many)
 }
 
 /// The parameters of the `.entry` for one problem, as a plan keeps them.
@@ -138,13 +143,14 @@ mod tests {
             maps: Vec::new(),
             grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
             threads: 128,
+            persistent: None,
             shared_bytes: 0,
         }
     }
 
     #[test]
     fn one_launch_has_a_most_of_programs() {
-        assert_eq!(grid_size(&bound(3, 33), &image(&[])), Ok(9));
+        assert_eq!(grid_size(&bound(3, 33), &image(&[]), None), Ok(9));
         assert_eq!(grid_size(&bound(0, 33), &image(&[])), Ok(0));
         let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[])).unwrap_err();
         assert_eq!(

@@ -18,6 +18,7 @@ const PARTS: KeyParts<'static> = KeyParts {
         copies: None,
         stores: None,
         products: None,
+        programs: None,
     },
     target: Target { sm: 90, specific: false },
     ptx_version: (7, 8),

@@ -8,7 +8,7 @@
 //! one value, the largest.
 
 use super::formula::{Formula, Formulas, Numbers};
-use crate::gpu::{Block, IndexMap, Inst, Kernel, Op, SharedRef, UnsignedOp, Value, ValueDef};
+use crate::gpu::{Block, Domain, Inst, Kernel, Op, SharedRef, UnsignedOp, Value, ValueDef};
 use crate::gpu_ops;
 use atlas_dsl::DType;
 use atlas_dsl::ir::GridExtent;
@@ -111,7 +111,7 @@ impl Expected<'_> {
     /// Records coordinates and loops. Coordinates are in the order of their axes: each belongs to the next axis of its extent,
     /// from `axis` on.
     fn look_around(&mut self, block: Block, axis: &mut usize, depth: u32) {
-        let axes = self.k.index_map.axes();
+        let axes = &self.k.index_map.axes;
         for &inst in &self.k.blocks[block].insts {
             match &self.k.insts[inst] {
                 Op::Coordinate(_, extent) => {
@@ -190,6 +190,12 @@ impl Expected<'_> {
         made
     }
 
+    /// True for the number of programs that a CTA runs. Work is that of one program, so it counts as 1.
+    fn counts_turns(&self, op: &Op) -> bool {
+        let Op::Unsigned(UnsignedOp::Div, _, ctas) = *op else { return false };
+        matches!(self.k.values[ctas].def, ValueDef::Result(inst, _) if self.k.insts[inst] == Op::CtaCount)
+    }
+
     fn ask(&mut self, f: &mut Formulas, v: Value, ask: Ask) -> Option<Formula> {
         if let Some(&known) = self.known.get(&(v, ask)) {
             return known;
@@ -233,6 +239,7 @@ impl Expected<'_> {
                     op.visit_operands(|x| operands.push(x));
                     Some(operands.into_iter().fold(0, |all, x| all | e.unknowns(x)))
                 }
+                op if e.counts_turns(op) => Some(0),
                 Op::CtaNumber | Op::CtaCount | Op::Unsigned(UnsignedOp::Div, ..) | Op::TableGet(..) => None,
                 Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
                 Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
@@ -246,8 +253,11 @@ impl Expected<'_> {
 
     /// The coordinate of a grid axis. For a triangle, the last one counts the columns up to the row before.
     fn coordinate(&self, f: &mut Formulas, axis: u32, extent: GridExtent) -> Option<Formula> {
-        let IndexMap::Triangular(axes) = &self.k.index_map else { return Some(f.coordinate(axis, extent)) };
-        let row = (axes.len() as u32).checked_sub(2)?;
+        let map = &self.k.index_map;
+        let row = (map.axes.len() as u32).checked_sub(2);
+        let Some(row) = row.filter(|_| map.domain == Domain::Triangle) else {
+            return Some(f.coordinate(axis, extent));
+        };
         if axis < row {
             return Some(f.coordinate(axis, extent));
         }
@@ -273,6 +283,7 @@ impl Expected<'_> {
         };
         let (dtype, layout) = self.k.values[v].ty.tile()?;
         match &self.k.insts[inst] {
+            op if self.counts_turns(op) => Some(f.constant(1.0)),
             Op::Const(x) => Some(f.constant(*x)),
             Op::Iota { axis, offset } => {
                 let last = layout.shape.get(usize::from(*axis)).map_or(0, |n| n.saturating_sub(1));

@@ -22,7 +22,7 @@
 
 mod engine;
 mod numbers;
-mod scalars;
+pub(super) mod scalars;
 mod stores;
 
 use crate::context::Cx;

@@ -1,4 +1,5 @@
-//! Numbers of iterations as sums: the index of a loop around, less its first one, plus a constant.
+//! Numbers of iterations as sums: the index of a loop around, less its first one, plus a constant; behind what the turns of a
+//! loop around have counted.
 
 use crate::gpu::{Kernel, Op, Value, ValueDef};
 use crate::gpu_ops;
@@ -54,6 +55,8 @@ fn offset(k: &Kernel, loops: &[Index], v: Value, deepest: u32) -> Option<Offset>
                 _ => None,
             }
         }
+        // The iterations of the programs before, in a loop over programs: the base of the ring is past them.
+        Op::Binary(BinaryOp::Mul, _, turn, _) if loops.iter().any(|l| l.index == turn) => Some((None, 0)),
         Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => None,
         Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
         gpu_ops!(elementwise views fragments global shared products rings orders control) => None,

@@ -5,19 +5,19 @@ use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
 
 /// The constant.
-pub(super) fn int(k: &mut Kernel, x: u32, like: Inst, out: &mut Vec<Inst>) -> Value {
+pub(in crate::passes) fn int(k: &mut Kernel, x: u32, like: Inst, out: &mut Vec<Inst>) -> Value {
     let int = k.scalar_type(DType::I32);
     push(k, Op::Const(f64::from(x)), int, like, out)
 }
 
 /// Of two i32 scalars.
-pub(super) fn binary(k: &mut Kernel, op: BinaryOp, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
+pub(in crate::passes) fn binary(k: &mut Kernel, op: BinaryOp, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
     let int = k.scalar_type(DType::I32);
     push(k, Op::binary(op, a, b), int, like, out)
 }
 
 /// Any scalar operation.
-pub(super) fn push(k: &mut Kernel, op: Op, ty: Type, like: Inst, out: &mut Vec<Inst>) -> Value {
+pub(in crate::passes) fn push(k: &mut Kernel, op: Op, ty: Type, like: Inst, out: &mut Vec<Inst>) -> Value {
     let loc = k.locs[like];
     let inst = k.new_inst(op, vec![ty], loc);
     out.push(inst);

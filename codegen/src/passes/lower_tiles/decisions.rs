@@ -4,7 +4,7 @@ use super::Lower;
 use crate::analysis::{Home, Path, StagingReason, StorePath, Verdict};
 use crate::arch::Capability;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{IndexMap, Op as GpuOp, Operand, WarpGrid, warp_grid_of};
+use crate::gpu::{Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
@@ -21,7 +21,7 @@ impl Lower<'_> {
         notes.push("frame", Loc::default(), || {
             (format!("{} warps, occupancy {at_once}", self.schedule.warps), "the config".to_owned())
         });
-        if let IndexMap::Grouped { width, .. } = self.k.index_map {
+        if let Some(width) = self.k.index_map.group {
             notes.push("order", Loc::default(), || {
                 let because = match self.schedule.order {
                     Some(_) => "the config",

@@ -85,6 +85,7 @@ impl RawKernel {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 0,
+            persistent: None,
             shared_bytes,
         };
         Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image), None)? })
@@ -165,7 +166,7 @@ impl RawLaunch {
             },
         };
         let params = launch_params(bound, image)?.into_iter().map(value).collect();
-        Ok(RawLaunch { grid: grid_size(bound, image)?, params, maps: launch_maps(bound, image)? })
+        Ok(RawLaunch { grid: grid_size(bound, image, None)?, params, maps: launch_maps(bound, image)? })
     }
 }
 

@@ -49,7 +49,7 @@ pub fn launch_tile_ir(
         TileArg::Number(_) => Vec::new(),
         TileArg::Tensor { bytes, .. } => bytes.to_vec(),
     };
-    let grid = programs(&image.grid, dims);
+    let grid = image.ctas(programs(&image.grid, dims), None);
     if grid == 0 {
         return Ok(args.iter().map(bytes).collect());
     }
