@@ -55,7 +55,7 @@ impl Cta<'_> {
             Op::CtaNumber => one(Tile::int(self.share.number as i64)),
             Op::CtaCount => one(Tile::int(self.share.count as i64)),
             // Of one role's instructions the order is that of the text, in which shared memory changes here.
-            Op::Barrier | Op::Fence(_) => none,
+            Op::Barrier | Op::WarpgroupBarrier | Op::Fence(_) => none,
             Op::MaskInvalid { value, neutral, valid } => {
                 let x = self.tile(r, *value)?;
                 let real = valid.iter().map(|v| self.real(r, v)).collect::<Result<Vec<_>, _>>()?;
@@ -380,6 +380,7 @@ impl Cta<'_> {
                 None
             }
             Op::Barrier
+            | Op::WarpgroupBarrier
             | Op::Fence(_)
             | gpu_ops!(sources elementwise views fragments global shared products control) => {
                 return Err("no step of a ring's protocol".to_owned().into());

@@ -146,6 +146,9 @@ pub const WGMMA_COLUMNS: u32 = 256;
 /// Warps of a warpgroup.
 pub const WARPGROUP: u32 = 4;
 
+/// Rows of a product that a warpgroup has next to each other.
+pub const WARPGROUP_ROWS: u32 = 64;
+
 impl MmaAtom {
     /// The synchronous atom that multiplies `operand` at a precision on a target.
     pub fn select(operand: DType, precision: Precision, target: Target) -> Option<MmaAtom> {

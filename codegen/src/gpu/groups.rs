@@ -68,6 +68,7 @@ macro_rules! gpu_ops {
         $crate::gpu::Op::CopyWait(_)
             | $crate::gpu::Op::StoreWait(_)
             | $crate::gpu::Op::Barrier
+            | $crate::gpu::Op::WarpgroupBarrier
             | $crate::gpu::Op::Fence(_)
     };
     // Bodies and their ends.

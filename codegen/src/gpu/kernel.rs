@@ -141,6 +141,9 @@ pub struct RingData {
     pub filled_by: Mover,
     /// Who reads it.
     pub read_by: Mover,
+    /// Of a ring that threads fill and the engine reads: true if each warpgroup fills its own rows of a stage, those of every n-th
+    /// block of 64 rows, and has the engine store them. All threads of the CTA fill a stage together otherwise.
+    pub by_warpgroups: bool,
     /// Byte offset of the mbarriers, twice as many as stages, once they are placed: of a ring that the engine fills.
     pub mbarriers: Option<u32>,
 }
@@ -148,7 +151,8 @@ pub struct RingData {
 impl RingData {
     /// A ring of one stage that threads fill and read.
     pub fn of_threads(buffers: Vec<Buffer>) -> RingData {
-        RingData { stages: 1, buffers, filled_by: Mover::Threads, read_by: Mover::Threads, mbarriers: None }
+        let (filled_by, read_by) = (Mover::Threads, Mover::Threads);
+        RingData { stages: 1, buffers, filled_by, read_by, by_warpgroups: false, mbarriers: None }
     }
 
     /// Bytes of the mbarriers; 0 if the ring has none.
@@ -382,6 +386,11 @@ impl Kernel {
             Some((made, _)) => made,
             None => self.maps.push(map),
         }
+    }
+
+    /// The ring of a buffer, if each warpgroup has the engine store its own rows of the ring's stages.
+    pub(crate) fn ring_by_warpgroups(&self, buffer: Buffer) -> Option<Ring> {
+        self.rings.iter().find(|(_, r)| r.by_warpgroups && r.buffers.contains(&buffer)).map(|(ring, _)| ring)
     }
 
     /// Bytes that the copy engine brings to a stage of a ring.

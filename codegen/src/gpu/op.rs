@@ -179,6 +179,8 @@ macro_rules! operation_table {
             StoreWait(pending: u32) = "wait.stores " [pending] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// All threads of the scope's CTA meet; shared memory written before is visible after.
             Barrier = "barrier" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
+            /// The threads of each warpgroup meet; shared memory that they wrote before is visible to them after.
+            WarpgroupBarrier = "barrier.warpgroup" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// A fence.
             Fence(kind: FenceKind) = "fence " [kind] gives 0, Effects::ORDERS;
             /// Runs the body for index in `lo..hi`.

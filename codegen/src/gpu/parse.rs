@@ -192,9 +192,14 @@ impl<'s> Parser<'s> {
         })?;
         let filled_by = self.mover("from")?;
         let read_by = self.mover("to")?;
+        let by_warpgroups = self.text.eat_word("by");
+        if by_warpgroups {
+            self.text.expect_word("warpgroups")?;
+        }
         let mbarriers = if self.text.eat_word("at") { Some(self.text.int()?) } else { None };
         self.is_free(name)?;
-        let ring = self.kernel.rings.push(RingData { stages, buffers, filled_by, read_by, mbarriers });
+        let data = RingData { stages, buffers, filled_by, read_by, by_warpgroups, mbarriers };
+        let ring = self.kernel.rings.push(data);
         self.rings.insert(name.name(), ring);
         Ok(())
     }

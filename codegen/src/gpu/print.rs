@@ -226,6 +226,9 @@ impl Printer<'_> {
             if data.read_by == Mover::Engine {
                 f.write_str(" to engine")?;
             }
+            if data.by_warpgroups {
+                f.write_str(" by warpgroups")?;
+            }
             if let Some(offset) = data.mbarriers {
                 write!(f, " at {offset}")?;
             }

@@ -151,6 +151,7 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
             (Constructs::HINTS, "a load with a cache hint")
         }
         Op::Barrier => (Constructs::BARRIERS, "`barrier`"),
+        Op::WarpgroupBarrier => (Constructs::BARRIERS, "`barrier.warpgroup`"),
         Op::CopyWait(_) => (Constructs::BARRIERS, "a wait for copies"),
         Op::StoreWait(_) => (Constructs::BARRIERS, "a wait for stores"),
         Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,

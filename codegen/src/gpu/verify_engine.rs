@@ -1,9 +1,11 @@
 //! The rules of the copy engine: tensor maps, rings that it fills or reads, and regions of one thread (417, 434, 446 and 447).
 
+use super::atom::WARPGROUP_ROWS;
 use super::fields::{At, CopyAtom, SharedRef, Slice};
 use super::verify::Verifier;
 use super::{Inst, Mover, Op, Ring};
 use crate::gpu_ops;
+use crate::layout::Fragment;
 use crate::layout::tensor_map::{ALIGNMENT, MOST_AXES, MOST_BOX, TensorMapData};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{Loc, ParamKind, Stride};
@@ -78,8 +80,10 @@ impl Verifier<'_> {
         }
         let layout = &buffer.layout;
         let is_panel = layout.engine_box(bytes).is_some_and(|b| {
-            let begins = to.origin.0 == 0 && to.origin.1.is_multiple_of(b.cols);
-            begins && b.span == data.span && layout.rows * b.cols == data.box_elements()
+            // All rows, or those that a warpgroup stores.
+            let rows = if k.ring_by_warpgroups(to.buffer).is_some() { WARPGROUP_ROWS } else { layout.rows };
+            let begins = to.origin.0.is_multiple_of(rows) && to.origin.1.is_multiple_of(b.cols);
+            begins && b.span == data.span && rows * b.cols == data.box_elements()
         });
         // Rows without padding or swizzle are one box, too.
         let row = layout.cols * bytes;
@@ -89,6 +93,15 @@ impl Verifier<'_> {
             let does = if atom.is_store() { "read" } else { "write" };
             let message = format!("the engine does not {does} a box of `{}` as it is laid out: {layout}", buffer.name);
             self.error(447, loc, message);
+        }
+    }
+
+    /// 447 for a tile that warpgroups write to a stage: each its own rows.
+    pub(super) fn written_by_warpgroups(&mut self, to: &SharedRef, layout: &Fragment, loc: Loc) {
+        let is_own = to.origin.0 == 0 && !to.transposed && layout.warpgroups_have_rows(WARPGROUP_ROWS);
+        if self.kernel.ring_by_warpgroups(to.buffer).is_some() && !is_own {
+            let name = &self.kernel.buffers[to.buffer].name;
+            self.error(447, loc, format!("a warpgroup writes rows of `{name}` that it does not store: {layout}"));
         }
     }
 

@@ -217,6 +217,9 @@ impl Verifier<'_> {
             Mover::Engine | Mover::Threads if to_engine != (ring.read_by == Mover::Engine) && to_engine => {
                 format!("the copy engine reads {r}, which is not `to engine`")
             }
+            Mover::Engine | Mover::Threads if ring.by_warpgroups && ring.read_by == Mover::Threads => {
+                format!("warpgroups have {r} stored, which is not `to engine`")
+            }
             Mover::Engine | Mover::Threads => return,
         };
         self.error(417, at, message);

@@ -1,7 +1,12 @@
 //! Register layouts: which thread holds which elements, in which of its registers.
 
+use crate::gpu::atom::WARPGROUP;
 use atlas_dsl::DType;
+use std::collections::BTreeSet;
 use std::fmt;
+
+/// Threads of a warpgroup.
+const WARPGROUP_THREADS: u32 = 32 * WARPGROUP;
 
 /// One digit of a mixed-radix number and what it adds to a coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,6 +106,19 @@ impl Fragment {
     /// The coordinates of a register of a thread.
     pub fn coord(&self, thread: u32, reg: u32) -> Vec<u32> {
         self.thread_coord(thread).iter().zip(self.reg_coord(reg)).map(|(a, b)| a + b).collect()
+    }
+
+    /// True if the tile is a matrix of which each warpgroup holds its own rows alone: of every block of so many rows, each warpgroup
+    /// has one in turn.
+    pub fn warpgroups_have_rows(&self, block: u32) -> bool {
+        let (&[rows, _], threads) = (&self.shape[..], self.thread_count()) else { return false };
+        let warpgroups = threads / WARPGROUP_THREADS;
+        let of_regs: BTreeSet<u32> = (0..self.reg_count()).map(|reg| self.reg_coord(reg)[0]).collect();
+        let is_own = |thread: u32| {
+            let first = self.thread_coord(thread)[0];
+            of_regs.iter().all(|row| (first + row) / block % warpgroups == thread / WARPGROUP_THREADS)
+        };
+        threads.is_multiple_of(WARPGROUP_THREADS) && rows.is_multiple_of(block) && (0..threads).all(is_own)
     }
 
     fn digits(modes: &[Mode], mut index: u32, rank: usize) -> Vec<u32> {

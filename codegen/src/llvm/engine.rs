@@ -4,12 +4,12 @@
 //! fills it arrives and says how many bytes it expects. The second is complete when every warpgroup has released the stage. The
 //! stage's number is the token.
 //!
-//! Stores are told by bulk groups of the thread that starts them, which is the first one.
+//! Stores are told by bulk groups of the threads that start them: the first one, or that of each warpgroup.
 
 use super::{Emitter, R, SHARED};
 use crate::error::CompileError;
-use crate::gpu::atom::WARPGROUP;
-use crate::gpu::{Block, CopyAtom, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Value};
+use crate::gpu::atom::{WARPGROUP, WARPGROUP_ROWS};
+use crate::gpu::{Block, CopyAtom, Inst, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Value};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{DimSize, ParamKind};
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -33,13 +33,25 @@ enum Mbarrier {
 }
 
 impl<'c> Emitter<'c, '_> {
-    /// Runs a body by the first thread alone. Its warp meets behind it: else ptxas gives up uniform registers in what follows.
+    /// Runs a body by the first thread alone, or by that of each warpgroup.
     pub(super) fn once(&mut self, body: Block) -> R<()> {
-        self.by_first_thread(|e| e.block(body).map(|_| ()))
+        let is_by_each = |&i: &Inst| matches!(self.k.insts[i], Op::Commit(r, _) if self.k.rings[r].by_warpgroups);
+        let by_each = self.k.blocks[body].insts.iter().any(is_by_each);
+        self.by_first(by_each, |e| e.block(body).map(|_| ()))
     }
 
     fn by_first_thread(&mut self, body: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
-        let first = self.b.build_int_compare(IntPredicate::EQ, self.coords.tid, self.i32(0), "")?;
+        self.by_first(false, body)
+    }
+
+    /// Runs a body by the first thread of all, or of each warpgroup. Its warp meets behind it: else ptxas gives up uniform
+    /// registers in what follows.
+    fn by_first(&mut self, of_each_warpgroup: bool, body: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
+        let number = match of_each_warpgroup {
+            true => self.b.build_and(self.coords.tid, self.i32(i64::from(32 * WARPGROUP) - 1), "")?,
+            false => self.coords.tid,
+        };
+        let first = self.b.build_int_compare(IntPredicate::EQ, number, self.i32(0), "")?;
         let inside = self.cx.append_basic_block(self.function, "once");
         let after = self.cx.append_basic_block(self.function, "all");
         self.b.build_conditional_branch(first, inside, after)?;
@@ -163,8 +175,29 @@ impl<'c> Emitter<'c, '_> {
         self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", coordinates.len()), &args)
     }
 
-    /// Starts the store of one box from a stage; the engine drops what lies past the tensor's ends.
+    /// Starts the store of one box from a stage. Of a stage that warpgroups store, each stores its own rows.
     pub(super) fn engine_store(&mut self, map: TensorMap, param: Param, slices: &[Slice], from: &SharedRef) -> R<()> {
+        if self.k.ring_by_warpgroups(from.buffer).is_none() {
+            return self.store_box(map, param, slices, from);
+        }
+        let warpgroups = self.k.threads / (32 * WARPGROUP);
+        let owner = from.origin.0 / WARPGROUP_ROWS % warpgroups;
+        let number = self.warpgroup()?;
+        let owns = self.b.build_int_compare(IntPredicate::EQ, number, self.i32(i64::from(owner)), "")?;
+        let inside = self.cx.append_basic_block(self.function, "own");
+        let after = self.cx.append_basic_block(self.function, "next");
+        self.b.build_conditional_branch(owns, inside, after)?;
+        self.b.position_at_end(inside);
+        let numbers = self.numbers.take();
+        self.store_box(map, param, slices, from)?;
+        self.numbers = numbers;
+        self.b.build_unconditional_branch(after)?;
+        self.b.position_at_end(after);
+        Ok(())
+    }
+
+    /// Starts the store of one box; the engine drops what lies past the tensor's ends.
+    fn store_box(&mut self, map: TensorMap, param: Param, slices: &[Slice], from: &SharedRef) -> R<()> {
         let pointer = *self.maps.get(&map).ok_or_else(|| CompileError::bug("a tensor map without a parameter"))?;
         let start = self.box_pointer(from)?;
         let coordinates = self.coordinates(map, param, slices)?;
@@ -180,10 +213,11 @@ impl<'c> Emitter<'c, '_> {
         self.call_void("llvm.nvvm.cp.async.bulk.commit.group", &[])
     }
 
-    /// The thread that starts stores waits for all but the newest groups: until they are done, or only until they have read.
+    /// The threads that start stores wait for all but their newest groups: until they are done, or only until they have read.
     pub(super) fn wait_stores(&mut self, pending: u32, until: &str) -> R<()> {
         let name = format!("llvm.nvvm.cp.async.bulk.wait.group{until}");
-        self.by_first_thread(|e| e.call_void(&name, &[e.i32(i64::from(pending)).into()]))
+        let by_each = self.k.rings.values().any(|r| r.by_warpgroups);
+        self.by_first(by_each, |e| e.call_void(&name, &[e.i32(i64::from(pending)).into()]))
     }
 
     /// Where a box begins in shared memory.

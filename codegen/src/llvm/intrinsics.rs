@@ -3,6 +3,7 @@
 use super::{Emitter, R, struct_of};
 use crate::error::CompileError;
 use crate::gpu::Cache;
+use crate::gpu::atom::WARPGROUP;
 use inkwell::InlineAsmDialect;
 use inkwell::attributes::AttributeLoc;
 use inkwell::module::Module;
@@ -67,6 +68,14 @@ impl<'c> Emitter<'c, '_> {
 
     pub(super) fn barrier(&self) -> R<()> {
         self.call_void("llvm.nvvm.barrier.cta.sync.aligned.all", &[self.i32(0).into()])
+    }
+
+    /// Numbers of barriers from 1 on are the warpgroups'; 0 is that of all threads.
+    pub(super) fn warpgroup_barrier(&mut self) -> R<()> {
+        let warpgroup = self.warpgroup()?;
+        let number = self.b.build_int_add(warpgroup, self.i32(1), "")?;
+        let threads = self.i32(i64::from(32 * WARPGROUP));
+        self.call_void("llvm.nvvm.barrier.cta.sync.aligned.count", &[number.into(), threads.into()])
     }
 
     pub(super) fn commit_group(&self) -> R<()> {

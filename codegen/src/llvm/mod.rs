@@ -391,6 +391,7 @@ impl<'c> Emitter<'c, '_> {
                 None => return Ok(()),
             },
             Op::Barrier => return self.barrier(),
+            Op::WarpgroupBarrier => return self.warpgroup_barrier(),
             Op::Fence(FenceKind::ProxyAsync) => {
                 return self.call_void("llvm.nvvm.fence.proxy.async.shared_cta", &[]);
             }

@@ -97,7 +97,7 @@ impl<'c> Emitter<'c, '_> {
         }
         let mut at = self.shared_start(from)?;
         if count > 1 {
-            let number = self.warpgroup(number, grid)?;
+            let number = self.warpgroup_along(number, grid)?;
             let (row, col) = if along_k { (apart, 0) } else { (0, apart) };
             let apart = layout.linear_offset(row, col, element);
             let offset = self.b.build_int_mul(number, self.i32(i64::from(apart)), "")?;
@@ -115,14 +115,25 @@ impl<'c> Emitter<'c, '_> {
         Ok(WarpgroupOperand::Shared { first, how, from: *from })
     }
 
-    /// The number of this thread's warpgroup along an axis of the grid. All lanes compute it from lane 0's, so that the
-    /// assembler knows that it is the same for all of them.
-    fn warpgroup(&mut self, part: GridAxis, grid: WarpGrid) -> R<IntValue<'c>> {
+    /// The number of this thread's warpgroup. All lanes compute it from lane 0's, so that the assembler knows that it is the same
+    /// for all of them.
+    pub(super) fn warpgroup(&mut self) -> R<IntValue<'c>> {
+        let here = self.b.get_insert_block();
+        self.b.position_at_end(self.coords.block);
+        let own = self.b.build_right_shift(self.coords.tid, self.i32(7), false, "")?;
+        let number = self.of_first_lane(own)?;
+        if let Some(block) = here {
+            self.b.position_at_end(block);
+        }
+        Ok(number)
+    }
+
+    /// The number of this thread's warpgroup along an axis of the grid.
+    fn warpgroup_along(&mut self, part: GridAxis, grid: WarpGrid) -> R<IntValue<'c>> {
+        let number = self.warpgroup()?;
         let here = self.b.get_insert_block();
         self.b.position_at_end(self.coords.block);
         let rows = grid.rows / WARPGROUP;
-        let own = self.b.build_right_shift(self.coords.tid, self.i32(7), false, "")?;
-        let number = self.of_first_lane(own)?;
         let number = match part {
             GridAxis::Row if self.k.threads / 128 == rows => number,
             GridAxis::Row => self.b.build_int_unsigned_rem(number, self.i32(i64::from(rows)), "")?,

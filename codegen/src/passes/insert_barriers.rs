@@ -46,6 +46,8 @@
 //! nobody writes what the engine still reads. Nothing else may write these bytes, for `allocate_shared` leaves
 //! the buffers of such a ring to themselves from there on.
 //!
+//! Of a ring by warpgroups, each warpgroup writes, stores and waits for its own rows alone, so its threads meet, and no others.
+//!
 //! *Copy waits.* `cp.async.wait_group n` leaves the `n` youngest groups pending. A ring is a queue: its n-th wait is for its
 //! n-th commit. Where both stand in one block, the groups committed between them are younger; a nested block that commits
 //! makes the count unknown, and all are waited for. In the steady state of a pipeline each iteration commits one group, empty or
@@ -198,6 +200,11 @@ fn find_after_stores(k: &Kernel, block: Block, stored: &mut BTreeSet<Ring>, foun
     }
 }
 
+/// True for a region in which each warpgroup has the engine store its own rows.
+fn stores_by_warpgroups(k: &Kernel, body: Block) -> bool {
+    k.blocks[body].insts.iter().any(|&i| matches!(k.insts[i], Op::Commit(r, _) if k.rings[r].by_warpgroups))
+}
+
 /// True if an instruction, or one in its body, ends a stage of a ring.
 fn commits(k: &Kernel, inst: Inst, ring: Ring) -> bool {
     let within = |body: Block| k.blocks[body].insts.iter().any(|&i| commits(k, i, ring));
@@ -256,6 +263,13 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 *state = body_of.head;
                 state.open.extend(body_of.end.open);
             }
+            // Each warpgroup wrote its own rows of the stage, and stores them.
+            Op::Once(body) if stores_by_warpgroups(k, *body) => {
+                if write {
+                    out.push(effect(k, Op::Fence(FenceKind::ProxyAsync), inst));
+                    out.push(effect(k, Op::WarpgroupBarrier, inst));
+                }
+            }
             Op::Once(body) => {
                 // All threads meet before the region of one thread, not in it.
                 if block(k, *body, Some((b, at)), &mut state.clone(), false, known) > 0 {
@@ -287,6 +301,13 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                     // Stages are stored one after the other: the newest groups are of the others.
                     let pending = k.rings[*ring].stages - 1;
                     out.push(effect(k, Op::StoreWait(pending), inst));
+                    if k.rings[*ring].by_warpgroups {
+                        out.push(effect(k, Op::WarpgroupBarrier, inst));
+                    }
+                }
+                if k.rings[*ring].by_warpgroups {
+                    out.push(inst);
+                    continue;
                 }
                 barrier(k, known, state, &mut out, inst, write);
                 missing += 1;
@@ -312,6 +333,9 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 state.open = open.into_iter().map(free).collect();
             }
             Op::Barrier => state.open.clear(),
+            // The protocol of its ring orders it.
+            Op::StoreShared { to, .. } if k.ring_by_warpgroups(to.buffer).is_some() => {}
+            Op::WarpgroupBarrier => {}
             // Behind the last of them all threads meet, for each will wait at mbarriers that one has set up.
             Op::InitRing(_) => {
                 out.push(inst);

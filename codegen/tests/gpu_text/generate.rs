@@ -141,8 +141,8 @@ impl Generator {
             let buffers = (0..self.below(3)).map(|_| self.buffer()).collect();
             let movers = [Mover::Threads, Mover::Engine];
             let (filled_by, read_by) = (self.pick(&movers), self.pick(&movers));
-            let mbarriers = self.coin().then(|| self.int());
-            let ring = RingData { stages: self.int(), buffers, filled_by, read_by, mbarriers };
+            let (by_warpgroups, mbarriers) = (self.coin(), self.coin().then(|| self.int()));
+            let ring = RingData { stages: self.int(), buffers, filled_by, read_by, by_warpgroups, mbarriers };
             self.k.rings.push(ring);
         }
     }
@@ -341,6 +341,7 @@ impl Generator {
                     Op::Drain(ring),
                     Op::InitRing(ring),
                     Op::Barrier,
+                    Op::WarpgroupBarrier,
                     Op::CopyWait(n),
                     Op::StoreWait(n),
                 ];

@@ -286,7 +286,7 @@ impl WorkWalk<'_> {
                     let body = self.block(*body, around);
                     part.rest.push(Item::If { but_last, condition, body });
                 }
-                Op::Barrier => {
+                Op::Barrier | Op::WarpgroupBarrier => {
                     part.fixed.barriers += 1.0;
                     part.fixed.latency_waits += self.latency_wait();
                 }

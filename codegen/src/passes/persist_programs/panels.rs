@@ -1,7 +1,10 @@
 //! The stage of a tile that the engine stores becomes a ring of panels.
 
 use crate::gpu::slices::is_scalar;
-use crate::gpu::{At, Block, Inst, Kernel, Mover, Op, Ring, SharedRef, Type, Value, ValueDef, slice_layout};
+use crate::gpu::atom::{WARPGROUP, WARPGROUP_ROWS};
+use crate::gpu::{
+    At, Block, CopyAtom, Inst, Kernel, Mover, Op, Ring, SharedRef, Type, Value, ValueDef, slice_layout,
+};
 use crate::layout::SharedLayout;
 use crate::passes::lower_rings::scalars::int;
 
@@ -14,17 +17,34 @@ pub(super) fn store_by_panels(k: &mut Kernel, body: Block) {
     let rings: Vec<Ring> = k.rings.keys().filter(|&r| k.rings[r].read_by == Mover::Engine).collect();
     for ring in rings {
         let Some(layout) = panel_of(k, ring) else { continue };
-        let mut split = PanelSplit { k, ring, width: layout.cols, out: Vec::new(), panels: 0, stored: None };
+        let by_warpgroups = have_own_rows(k, body, ring);
+        let height = if by_warpgroups { WARPGROUP_ROWS } else { layout.rows };
+        let (width, out) = (layout.cols, Vec::new());
+        let mut split = PanelSplit { k, ring, width, height, out, panels: 0, stored: None };
         let is_split = split.block(body).is_some() && split.panels.is_multiple_of(STAGES);
         let PanelSplit { out, .. } = split;
         if is_split {
             k.blocks[body].insts = out;
             k.rings[ring].stages = STAGES;
+            k.rings[ring].by_warpgroups = by_warpgroups;
             let buffer = k.rings[ring].buffers[0];
             let data = &mut k.buffers[buffer];
             (data.stages, data.layout) = (STAGES, layout);
         }
     }
+}
+
+/// True if there are several warpgroups, and each writes its own rows of every tile that a ring stores. Then a warpgroup need not
+/// wait for the others, which may still multiply.
+fn have_own_rows(k: &Kernel, body: Block, ring: Ring) -> bool {
+    let writes = |&i: &Inst| match k.insts[i] {
+        Op::StoreShared { to, value } if k.rings[ring].buffers.contains(&to.buffer) => Some((to, value)),
+        _ => None,
+    };
+    let is_own = |(to, value): (SharedRef, Value)| {
+        to.origin.0 == 0 && k.tile(value).1.warpgroups_have_rows(WARPGROUP_ROWS)
+    };
+    k.threads > 32 * WARPGROUP && k.blocks[body].insts.iter().filter_map(writes).all(is_own)
 }
 
 /// The layout of one panel of a ring's stage.
@@ -47,8 +67,9 @@ struct StoredTile {
 struct PanelSplit<'k> {
     k: &'k mut Kernel,
     ring: Ring,
-    /// Columns of a panel.
+    /// Columns of a panel, and rows of a box.
     width: u32,
+    height: u32,
     /// The block so far.
     out: Vec<Inst>,
     /// Panels so far.
@@ -155,12 +176,19 @@ impl PanelSplit<'_> {
         let copies: Vec<Inst> = stored.copies.extract_if(.., is_of_panel).collect();
         // A panel without a copy left has been stored before.
         let [copy] = copies[..] else { return None };
-        let mut op = self.k.insts[copy].clone();
-        if let Op::Copy { to, .. } = &mut op {
-            (to.token, to.origin) = (Some(token), (to.origin.0, 0));
+        let Op::Copy { param, slices, to, .. } = self.k.insts[copy].clone() else { return None };
+        let (loc, layout) = (self.k.locs[like], self.k.buffers[to.buffer].layout);
+        let span = layout.engine_box(self.k.buffers[to.buffer].dtype.bytes())?.span;
+        for row in (0..layout.rows).step_by(self.height as usize) {
+            let mut slices = slices.clone();
+            if self.height < layout.rows {
+                let rows = slices.iter_mut().rev().filter(|s| s.len().is_some()).nth(1)?;
+                *rows = rows.part(row, self.height);
+            }
+            let atom = CopyAtom::TmaStore(self.k.map_of_box(param, &slices, span));
+            let to = SharedRef { token: Some(token), origin: (row, 0), ..to };
+            self.out.push(self.k.new_inst(Op::Copy { atom, param, slices, to }, vec![], loc));
         }
-        let loc = self.k.locs[like];
-        self.out.push(self.k.new_inst(op, vec![], loc));
         self.out.push(self.k.new_inst(Op::Commit(self.ring, Some(token)), vec![], loc));
         Some(())
     }
