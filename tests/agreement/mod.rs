@@ -309,6 +309,15 @@ fn is_defect(refused: &[(Config, String)]) -> bool {
     refused.iter().any(|(_, why)| why.contains("a defect of Atlas"))
 }
 
+/// Some of a kernel's configs. Their distance has no factor in common with the number of configs, which is the product of the
+/// numbers of the knobs' values, so that it takes every value of each knob in turn.
+fn spread(configs: &[Config]) -> impl Iterator<Item = &Config> {
+    let count = configs.len().max(1);
+    let is_coprime = |&step: &usize| (2..=step).all(|d| step % d != 0 || count % d != 0);
+    let step = (count.div_ceil(CONFIGS)..).find(is_coprime).unwrap_or(1);
+    configs.iter().step_by(step)
+}
+
 /// The failures of a kernel on these arguments: the devices and configs on which it fails, or differs from the CPU by
 /// more than `bound` times the largest result.
 pub(crate) fn disagreements(kernel: &'static KernelDef, given: &[Given], bound: f64) -> Vec<String> {
@@ -324,8 +333,7 @@ fn disagreements_on(
 ) -> Vec<String> {
     let wanted = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));
     let configs = kernel.configs();
-    let step = configs.len().div_ceil(CONFIGS).max(1);
-    let picked: Vec<Option<&Config>> = std::iter::once(None).chain(configs.iter().step_by(step).map(Some)).collect();
+    let picked: Vec<Option<&Config>> = std::iter::once(None).chain(spread(&configs).map(Some)).collect();
     let mut wrong = Vec::new();
     for (name, device) in devices_of(targets) {
         for &config in &picked {

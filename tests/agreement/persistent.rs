@@ -22,6 +22,19 @@ atlas_kernel! {
         }
     }
 
+    /// Tiles of which each warpgroup stores its own rows, in panels: an even number of them, and an odd one.
+    kernel wide<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<T, [M, N]>)
+    tune { BM: [128, 192], BN: [256, 192], stages: [3], warps: [8, 12], products: [warpgroups], programs: [persistent] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let mut acc = zeros::<f32>([BM, BN]);
+            for k in pipeline(tiles(K, 64)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            store(y[m, n], acc.cast::<T>());
+        }
+    }
+
     /// Batches, an operand of which all share, a bias, and two outputs: one by each thread, and one of another type.
     kernel batches<T: Float>(
         a: &Tensor<T, [G, M, K]>,
@@ -134,6 +147,13 @@ fn products_of_several_programs_of_a_cta() {
 }
 
 #[test]
+fn warpgroups_store_their_own_rows() {
+    for (m, n, k) in [(500, 520, 136), (200, 1040, 32), (129, 264, 0)] {
+        agrees_on_hopper(&wide, &[random(Bf16, &[m, k]), random(Bf16, &[n, k]), output(Bf16, &[m, n])], 2e-2);
+    }
+}
+
+#[test]
 fn batches_and_two_outputs() {
     for (g, m, n, k) in [(3, 70, 72, 200), (2, 200, 264, 64), (1, 1, 8, 0), (5, 64, 136, 136)] {
         let given = [
@@ -178,19 +198,28 @@ fn places_from_memory() {
     agrees_on_hopper(&by_table, &given, 2e-2);
 }
 
-/// What a config says of the programs of a CTA, and whether the copies of the next one are ahead.
-fn refused(kernel: &'static KernelDef, config: &str) -> String {
+/// True if a CTA of a product runs several programs by a config.
+fn is_persistent(config: &str, k: usize) -> bool {
     let device = Device::sim("sm_90a").unwrap();
-    let read = Tensor::zeros(&device, Bf16, &[64, 64]).unwrap();
+    let read = Tensor::zeros(&device, Bf16, &[64, k]).unwrap();
     let mut written = Tensor::zeros(&device, Bf16, &[64, 64]).unwrap();
     let args = vec![Arg::In(&read), Arg::In(&read), Arg::Out(&mut written)];
-    kernel.prepare_with(&device, &config.parse().unwrap(), args).err().map_or_else(String::new, |e| e.to_string())
+    let launch = product.prepare_with(&device, &config.parse().unwrap(), args).unwrap();
+    launch.image().unwrap().persistent.is_some()
 }
 
 #[test]
-fn threads_that_copy_refuse() {
-    let by = |more: &str| refused(&product, &format!("BM=64 BN=64 BK=64 stages=3 warps=4 programs=persistent {more}"));
-    assert_eq!(by(""), "");
-    assert!(by("copies=threads").contains("`programs=single` would do"), "{}", by("copies=threads"));
-    assert!(by("products=warps").contains("`programs=single` would do"), "{}", by("products=warps"));
+fn programs_whose_tiles_threads_fetch_have_a_cta_each() {
+    let by = |more: &str, k| is_persistent(&format!("BM=64 BN=64 BK=64 stages=3 warps=4 programs={more}"), k);
+    assert!(by("persistent", 64));
+    for (config, k) in [
+        ("single", 64),
+        ("auto", 64),
+        ("persistent copies=threads", 64),
+        ("persistent products=warps", 64),
+        ("persistent", 60),
+        ("persistent", 0),
+    ] {
+        assert!(!by(config, k), "{config} of {k}");
+    }
 }

@@ -1,8 +1,8 @@
 //! `persist_programs`: a CTA runs many programs, and the copy engine runs ahead into the next one.
 //!
 //! Needs: one program for each CTA; one role. Establishes: if the schedule says so, a loop over the programs of a CTA, whose rings
-//! the engine fills on from one program to the next. Never: changes a kernel whose schedule does not ask for it. Refuses: kernels
-//! without a loop whose tiles the engine fetches. Constructs: adds grids.
+//! the engine fills on from one program to the next. Never: changes a kernel whose schedule does not ask for it, or without a
+//! pipelined loop whose tiles the engine fetches. Refuses: nothing. Constructs: adds grids.
 //!
 //! Without it, the multiprocessor waits at the head of each program until the first tiles are there, and at its end until the last
 //! ones are stored.
@@ -48,10 +48,11 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     let Some(body) = k.roles.values().map(|r| r.body).next() else { return Ok(()) };
     let is_fetched = |&i: &Inst| matches!(k.insts[i], Op::Loop { body, .. } if !ahead::rings_filled_in(k, body).is_empty());
     if !k.blocks[body].insts.iter().any(is_fetched) {
-        return Err(CompileError::refusal(
-            "programs = persistent is of kernels with a pipelined loop whose tiles the copy engine fetches; `programs=single` \
-             would do",
-        ));
+        cx.notes.push("programs", Loc::default(), || {
+            let because = "no loop is pipelined whose tiles the copy engine fetches";
+            ("one for each CTA".to_owned(), because.to_owned())
+        });
+        return Ok(());
     }
     panels::store_by_panels(k, body);
     let coords = std::mem::take(&mut k.coords);
