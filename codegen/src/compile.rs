@@ -202,7 +202,7 @@ fn emit_here(
         params: llvm::abi(gpu).into_iter().map(|param| of_argument(gpu, param)).collect(),
         maps: gpu.maps.values().map(|map| map_of_argument(gpu, map)).collect(),
         grid: gpu.index_map.grid(),
-        persistent: gpu.index_map.persistent.then_some(gpu.occupancy),
+        persistent: gpu.index_map.persistent,
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),
     };

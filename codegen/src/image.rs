@@ -41,8 +41,8 @@ pub struct KernelImage {
     pub maps: Vec<TensorMapData>,
     /// The grid of programs, slowest axis first. A launch has as many CTAs, in one dimension, as [`KernelImage::ctas`] says.
     pub grid: Vec<GridExtent>,
-    /// If CTAs run any number of programs, the CTAs of a multiprocessor. Otherwise each runs one.
-    pub persistent: Option<u32>,
+    /// True if CTAs run any number of programs. Otherwise each runs one.
+    pub persistent: bool,
     /// Threads of one CTA.
     pub threads: u32,
     /// Dynamic shared memory of one CTA, in bytes.
@@ -54,12 +54,12 @@ pub struct KernelImage {
 const SIMULATED_TURNS: u64 = 3;
 
 impl KernelImage {
-    /// CTAs of a launch of so many programs, on a GPU of `sms` multiprocessors if that is given, else in a simulator.
-    pub fn ctas(&self, programs: u64, sms: Option<u32>) -> u64 {
-        match (self.persistent, sms) {
-            (None, _) => programs,
-            (Some(each), Some(sms)) => programs.min(u64::from(each) * u64::from(sms)),
-            (Some(_), None) => programs.div_ceil(SIMULATED_TURNS),
+    /// CTAs of a launch of so many programs, on a GPU that holds `resident` of them at once if that is given, else in a simulator.
+    pub fn ctas(&self, programs: u64, resident: Option<u64>) -> u64 {
+        match (self.persistent, resident) {
+            (false, _) => programs,
+            (true, Some(resident)) => programs.min(resident.max(1)),
+            (true, None) => programs.div_ceil(SIMULATED_TURNS),
         }
     }
 }

@@ -205,7 +205,7 @@ fn is_persistent(config: &str, k: usize) -> bool {
     let mut written = Tensor::zeros(&device, Bf16, &[64, 64]).unwrap();
     let args = vec![Arg::In(&read), Arg::In(&read), Arg::Out(&mut written)];
     let launch = product.prepare_with(&device, &config.parse().unwrap(), args).unwrap();
-    launch.image().unwrap().persistent.is_some()
+    launch.image().unwrap().persistent
 }
 
 #[test]

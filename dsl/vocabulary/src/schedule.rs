@@ -66,8 +66,8 @@ impl Products {
 pub enum Programs {
     /// One: a launch has a CTA for each program.
     Single,
-    /// One after the other: a launch has as many CTAs as the GPU holds at once, `occupancy` of them on each multiprocessor. The
-    /// copy engine fetches the first tiles of the next program while a program multiplies its last ones and stores.
+    /// One after the other: a launch has as many CTAs as the GPU holds at once. The copy engine fetches the first tiles of the next
+    /// program while a program multiplies its last ones and stores.
     Persistent,
 }
 

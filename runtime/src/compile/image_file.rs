@@ -52,7 +52,7 @@ struct ImageRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     maps: Vec<MapRecord>,
     grid: Vec<GridRecord>,
-    persistent: Option<u32>,
+    persistent: bool,
     threads: u32,
     shared_bytes: u32,
     ptx: String,

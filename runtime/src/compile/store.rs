@@ -317,7 +317,7 @@ mod tests {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
-            persistent: None,
+            persistent: false,
             shared_bytes: 0,
         })
     }

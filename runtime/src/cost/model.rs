@@ -25,6 +25,9 @@
 //! of the GPU, however few bytes it has. Stores of partial sectors and lines cost more than their bytes. Tiles that
 //! need more than 255 registers spill, which adds work.
 //!
+//! Programs of a persistent CTA after its first one leave out of `alone` their start and the arrival of the first loads of each
+//! loop whose loads run ahead: these were fetched in the program before.
+//!
 //! Programs whose units work on their own, the tensor cores by asynchronous products and the copy engine, take turns with
 //! little loss: one waits while the others use them. Warps that issue every instruction themselves get in each other's way. The
 //! exponent p lies between the two, by the square of the share that the units of the first kind have in `busy`.
@@ -141,6 +144,8 @@ pub(crate) struct Terms {
     /// one SM share, and of memory.
     alone: f64,
     longest: f64,
+    /// What of that the programs of a CTA after its first one leave out.
+    begun: f64,
     busy: f64,
     data: f64,
     /// The exponent of the smooth maximum of waiting and sharing.
@@ -182,6 +187,10 @@ impl Terms {
             (START + alone(&sample.total, barriers) + waits).max(sample.total.global / PORT_BYTES)
         };
         let samples = work.samples.len().max(1) as f64;
+        let arrivals = |sample: &Sample| {
+            sample.prefetched.iter().map(|l| l.runs * (AHEAD_LATENCY + l.own.0 / PORT_BYTES)).sum::<f64>()
+        };
+        let begun = START + work.samples.iter().map(arrivals).sum::<f64>() / samples;
         let longest = work.samples.iter().map(&alone).fold(0.0, f64::max);
         let all = busy(&work.total);
         let on_its_own = (units_of_their_own(&work.total) * spill / all.max(f64::MIN_POSITIVE)).min(1.0);
@@ -194,6 +203,7 @@ impl Terms {
             ctas_per_sm,
             alone: work.samples.iter().map(&alone).sum::<f64>() / samples,
             longest,
+            begun: if work.persistent { begun } else { 0.0 },
             busy: all,
             data: data(work, machine, rates, ctas_per_sm),
             overlap: WAVES_OVERLAP + (ASYNC_WAVES_OVERLAP - WAVES_OVERLAP) * on_its_own.powi(2),
@@ -222,11 +232,11 @@ impl Terms {
         if waves == 0 {
             return together(last);
         }
-        let steady = smooth_max(self.alone, share(self.ctas_per_sm), self.overlap);
+        let steady = smooth_max(self.alone - self.begun, share(self.ctas_per_sm), self.overlap);
         let first = FIRST_WAVE * (together(self.ctas_per_sm) - steady);
         let end = match last {
             0 => 0.0,
-            n => LAST_WAVE * together(n) + (1.0 - LAST_WAVE) * steady * n as f64 / self.ctas_per_sm as f64,
+            n => LAST_WAVE * (together(n) - self.begun) + (1.0 - LAST_WAVE) * steady * n as f64 / self.ctas_per_sm as f64,
         };
         waves as f64 * steady + first + end
     }
@@ -316,6 +326,7 @@ mod tests {
             threads: 128,
             shared_bytes: 16,
             registers: 88,
+            persistent: false,
             total,
             samples: vec![Sample { total, prefetched: Vec::new() }],
             reads: vec![TensorReads { bytes: 16384.0, tensor: 16384.0 * programs as f64, past_l1: 0.0 }],

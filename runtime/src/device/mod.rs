@@ -222,11 +222,6 @@ impl Device {
         self.inner.machine.map_or_else(cores, |m| m.sms)
     }
 
-    /// The multiprocessors that resident CTAs should fill; `None` if there are none.
-    pub(crate) fn sms_to_fill(&self) -> Option<u32> {
-        matches!(self.inner.backend, Backend::Cuda(_)).then(|| self.sm_count())
-    }
-
     /// The PCI address of a GPU, as `nvidia-smi -i` takes it. It is the same in every process, whichever devices that
     /// process sees. `None` on the CPU and on a simulated GPU.
     pub fn pci_address(&self) -> Option<&str> {

@@ -103,6 +103,7 @@ api! {
     module_unload = "cuModuleUnload"(Handle);
     module_function = "cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
     function_attribute = "cuFuncGetAttribute"(*mut c_int, c_int, Handle);
+    resident_ctas = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(*mut c_int, Handle, c_int, usize);
     function_set_attribute = "cuFuncSetAttribute"(Handle, c_int, c_int);
     launch = "cuLaunchKernel"(Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
     event_create = "cuEventCreate"(*mut Handle, c_uint);

@@ -37,6 +37,9 @@ pub struct LaunchFacts {
     pub shared_bytes: u32,
     /// Threads per CTA.
     pub threads: u32,
+    /// CTAs that a multiprocessor holds at once, if a launch has as many CTAs as the GPU holds and each runs any number of
+    /// programs. `None` if each runs one, and on a virtual GPU.
+    pub resident_ctas: Option<u32>,
 }
 
 /// A loaded kernel.
@@ -103,7 +106,7 @@ impl LoadedKernel {
     ) -> Result<LoadedKernel> {
         let kernel = gpu.load(image.clone(), lined)?;
         let local_bytes = kernel.local_bytes();
-        let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads };
+        let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads, resident_ctas: None };
         Ok(LoadedKernel { key, image, facts, code: LoadedCode::Virtual(kernel), launched: AtomicU64::new(0) })
     }
 
@@ -187,7 +190,15 @@ impl DriverModule {
             let status = unsafe { (api.function_attribute)(&mut value, key as c_int, function) };
             context.check("cuFuncGetAttribute", status).map(|()| u32::try_from(value).unwrap_or(0))
         };
+        let resident_ctas = image.persistent.then(|| {
+            let (mut count, threads) = (0, image.threads as c_int);
+            // SAFETY: out-pointer to a live integer; a live function.
+            let status = unsafe { (api.resident_ctas)(&mut count, function, threads, dynamic as usize) };
+            let call = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
+            context.check(call, status).map(|()| u32::try_from(count).unwrap_or(0))
+        });
         Ok(LaunchFacts {
+            resident_ctas: resident_ctas.transpose()?,
             registers: attribute(FunctionAttribute::Registers)?,
             local_bytes: attribute(FunctionAttribute::LocalBytes)?,
             shared_bytes: attribute(FunctionAttribute::SharedBytes)? + dynamic,
@@ -246,7 +257,7 @@ impl LoadedKernel {
                 Ok(())
             }
         }
-        let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: 128 };
+        let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: 128, resident_ctas: None };
         let image = KernelImage {
             entry: "axpy".to_owned(),
             ptx: String::new(),
@@ -256,7 +267,7 @@ impl LoadedKernel {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 128,
-            persistent: None,
+            persistent: false,
             shared_bytes: 0,
         };
         let code = LoadedCode::Virtual(Box::new(Idle));

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 /// The launch body of a loaded kernel for one problem.
 pub(crate) fn gpu_body(device: &Device, bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<LaunchBody> {
-    match grid_size(bound, &kernel.image, device.sms_to_fill())? {
+    let resident = kernel.facts.resident_ctas.map(|each| u64::from(each) * u64::from(device.sm_count()));
+    match grid_size(bound, &kernel.image, resident)? {
         0 => Ok(LaunchBody::Empty),
         grid => {
             let params = launch_params(bound, &kernel.image)?;
@@ -26,16 +27,16 @@ pub(crate) fn gpu_body(device: &Device, bound: &BoundLaunch, kernel: Arc<LoadedK
     }
 }
 
-/// The number of CTAs of one launch, on a GPU of so many multiprocessors or in a simulator.
+/// The number of CTAs of one launch, on a GPU that holds so many at once or in a simulator.
 pub(crate) fn grid_size(
     bound: &BoundLaunch,
     image: &KernelImage,
-    sms: Option<u32>,
+    resident: Option<u64>,
 ) -> std::result::Result<u32, LaunchError> {
     let programs = programs(&image.grid, bound.dims());
     let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
     i32::try_from(programs).map_err(too_many)?;
-    i32::try_from(image.ctas(programs, sms)).map(i32::unsigned_abs).map_err(too_many)
+    i32::try_from(image.ctas(programs, resident)).map(i32::unsigned_abs).map_err(too_many)
 }
 
 /// The parameters of the `.entry` for one problem, as a plan keeps them.
@@ -143,7 +144,7 @@ mod tests {
             maps: Vec::new(),
             grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
             threads: 128,
-            persistent: None,
+            persistent: false,
             shared_bytes: 0,
         }
     }
@@ -151,8 +152,12 @@ mod tests {
     #[test]
     fn one_launch_has_a_most_of_programs() {
         assert_eq!(grid_size(&bound(3, 33), &image(&[]), None), Ok(9));
-        assert_eq!(grid_size(&bound(0, 33), &image(&[])), Ok(0));
-        let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[])).unwrap_err();
+        assert_eq!(grid_size(&bound(0, 33), &image(&[]), None), Ok(0));
+        // A GPU that holds four CTAs, one that holds more than there are programs, and the simulator.
+        let persistent = KernelImage { persistent: true, ..image(&[]) };
+        let ctas = [Some(4), Some(264), None].map(|resident| grid_size(&bound(3, 33), &persistent, resident));
+        assert_eq!(ctas, [Ok(4), Ok(9), Ok(3)]);
+        let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[]), None).unwrap_err();
         assert_eq!(
             error.to_string(),
             "error[ATL617]: `row` needs 2147483648 programs for this problem; one launch has at most 2147483647: \

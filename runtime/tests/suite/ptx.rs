@@ -72,7 +72,7 @@ pub(crate) fn image(device: &Device, ptx: &str, shared_bytes: u32) -> KernelImag
         maps: Vec::new(),
         grid: vec![GridExtent::Tiles { dim: Dim::from_u32(0), size: 16 }],
         threads: 128,
-        persistent: None,
+        persistent: false,
         shared_bytes,
     }
 }

@@ -30,7 +30,7 @@ fn image() -> KernelImage {
         maps: Vec::new(),
         grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 64 }],
         threads: 128,
-        persistent: None,
+        persistent: false,
         shared_bytes: 50_000,
     }
 }

@@ -130,6 +130,8 @@ pub struct Work {
     pub shared_bytes: u32,
     /// Approximate registers of a thread. Above 255 they spill.
     pub registers: u32,
+    /// True if CTAs run any number of programs.
+    pub persistent: bool,
     /// A program, on average.
     pub total: Counts,
     /// The number of programs that represent all: one, if all do the same.
@@ -160,6 +162,7 @@ pub struct WorkFormula {
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
     pub(super) registers: u32,
+    pub(super) persistent: bool,
     /// One for each role.
     pub(super) roles: Vec<Part>,
     /// The bytes of each tensor that is read.
@@ -232,6 +235,7 @@ impl WorkFormula {
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
             registers: if k.occupancy > 1 { wanted.min(registers_per_thread(k.threads, k.occupancy)) } else { wanted },
+            persistent: k.index_map.persistent,
             roles,
             tensors,
             formulas: walk.formulas,

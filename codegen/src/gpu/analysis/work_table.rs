@@ -32,6 +32,7 @@ struct KernelRow {
     threads: u32,
     shared_bytes: u32,
     registers: u32,
+    persistent: bool,
     fixed: Counts,
     items: Range<usize>,
     tensors: Range<usize>,
@@ -72,6 +73,7 @@ impl WorkTable {
             threads: work.threads,
             shared_bytes: work.shared_bytes,
             registers: work.registers,
+            persistent: work.persistent,
             fixed,
             items: first_item..self.items.len(),
             tensors: first_tensor..self.tensors.len(),
@@ -156,6 +158,7 @@ impl WorkAt<'_> {
         let row = &table.kernels[kernel];
         work.programs = programs[row.grid];
         (work.threads, work.shared_bytes, work.registers) = (row.threads, row.shared_bytes, row.registers);
+        work.persistent = row.persistent;
         work.written = 0.0;
         work.total = Counts::default();
         work.samples.resize_with(samples.len(), Sample::default);

@@ -142,7 +142,7 @@ mod tests {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 32,
-            persistent: None,
+            persistent: false,
             shared_bytes: 0,
         };
         let params = vec![RawParam::Bits(7), RawParam::Address(0), RawParam::Bits(u64::from(1.0_f32.to_bits()))];

@@ -85,7 +85,7 @@ impl RawKernel {
             maps: Vec::new(),
             grid: Vec::new(),
             threads: 0,
-            persistent: None,
+            persistent: false,
             shared_bytes,
         };
         Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image), None)? })
