@@ -4,16 +4,26 @@ use crate::arch::Machine;
 use crate::arch::Target;
 use crate::notes::Notes;
 use atlas_dsl::Schedule;
+use atlas_dsl::config::Programs;
 
 /// What every pass may read, and where it records its decisions.
 #[derive(Debug)]
 pub struct Cx<'a> {
     /// The part of the config that says how a kernel runs.
     pub schedule: &'a Schedule,
+    /// How many programs a CTA runs: as the schedule says, or as `lower_tiles` chooses.
+    pub programs: Programs,
     /// The target: which instructions are legal.
     pub target: Target,
     /// The machine: which configs are refused.
     pub machine: &'a Machine,
     /// The decisions of the pass and their reasons, for people.
     pub notes: &'a mut Notes,
+}
+
+impl<'a> Cx<'a> {
+    /// A context before the first pass.
+    pub fn new(schedule: &'a Schedule, target: Target, machine: &'a Machine, notes: &'a mut Notes) -> Cx<'a> {
+        Cx { schedule, programs: schedule.programs.unwrap_or(Programs::Single), target, machine, notes }
+    }
 }

@@ -50,6 +50,13 @@ impl Notes {
         }
     }
 
+    /// Discards the notes of a schedule that was refused, before another one is tried.
+    pub(crate) fn begin_anew(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.clear();
+        }
+    }
+
     /// The notes that were kept.
     pub fn into_vec(self) -> Vec<Note> {
         self.kept.unwrap_or_default()

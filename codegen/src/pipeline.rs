@@ -5,6 +5,7 @@ use crate::error::CompileError;
 use crate::gpu::{self, Constructs, Kernel, Lowered, Phase, Placed, Scheduled, VerifiedKernel};
 use crate::notes::Notes;
 use crate::passes::{Cx, FIRST, LOWER, MADE, PLACE, Pass, SCHEDULE, lower_tiles};
+use atlas_dsl::config::Programs;
 use atlas_dsl::{Schedule, Verified};
 
 /// An observer of the kernel after each pass, by the pass's name.
@@ -36,10 +37,21 @@ pub fn run_with_notes(
     mut watch: impl FnMut(&'static str, &Kernel),
 ) -> Result<VerifiedKernel<Lowered>, CompileError> {
     let Platform { target, machine } = on.into();
-    let cx = &mut Cx { schedule, target, machine: &machine, notes };
-    let lowered = place(tile, cx, &mut watch)
-        .and_then(|placed| self::schedule(placed, cx, &mut watch))
-        .and_then(|scheduled| lower(scheduled, cx, &mut watch));
+    let mut attempt = |schedule: &Schedule| {
+        notes.begin_anew();
+        let cx = &mut Cx::new(schedule, target, &machine, notes);
+        let lowered = place(tile, cx, &mut watch)
+            .and_then(|placed| self::schedule(placed, cx, &mut watch))
+            .and_then(|scheduled| lower(scheduled, cx, &mut watch));
+        (lowered, cx.programs)
+    };
+    let lowered = match attempt(schedule) {
+        // Nobody asked for persistent programs, and they do not fit, or gain nothing.
+        (Err(CompileError::Refused(_)), Programs::Persistent) if schedule.programs.is_none() => {
+            attempt(&Schedule { programs: Some(Programs::Single), ..*schedule }).0
+        }
+        (lowered, _) => lowered,
+    };
     lowered.map_err(|e| match (e, &tile.remark) {
         (CompileError::Refused(reason), Some(remark)) => CompileError::Refused(format!("{reason}; {remark}")),
         (e, _) => e,
@@ -166,7 +178,7 @@ mod tests {
         let idle = [Pass { removes: Constructs::CONVERTS, ..pass("lower_nothing", |_, _| Ok(())) }];
         let Platform { target, machine } = k.target.into();
         let (schedule, notes) = (&Schedule::default(), &mut Notes::forgotten());
-        let cx = &mut Cx { schedule, target, machine: &machine, notes };
+        let cx = &mut Cx::new(schedule, target, &machine, notes);
         let made = phase::<Placed>(k, MADE, &idle, cx, &mut |_, _| {});
         let Err(CompileError::Bug(said)) = made else { panic!("a ticket for a kernel with a `convert.layout`") };
         assert!(said.starts_with("after lower_nothing: error[ATL460]: `convert.layout` stands"), "{said}");

@@ -73,6 +73,21 @@ atlas_kernel! {
         }
     }
 
+    /// A product in each iteration of a loop, whose first stages are filled in that loop.
+    kernel in_a_loop<T: Float>(a: &Tensor<T, [G, M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<T, [M, G, N]>)
+    tune { stages: [2, 3], warps: [4, 8], stores: [engine, threads], programs: [persistent] }
+    {
+        for (m, n) in grid(tiles(M, 128), tiles(N, 64)) {
+            for g in 0..size(G) {
+                let mut acc = zeros::<f32>([128, 64]);
+                for k in pipeline(tiles(K, 64)) {
+                    acc += dot(load(a[g, m, k]), load(b[n, k]).t());
+                }
+                store(y[m, g, n], acc.cast::<T>());
+            }
+        }
+    }
+
     /// As many iterations as the program's number, and one more: each program fills its own first stages.
     kernel triangle<T: Float>(q: &Tensor<T, [M, D]>, k: &Tensor<T, [N, D]>, v: &Tensor<T, [N, D]>, y: &mut Tensor<f32, [M, D]>)
     tune { stages: [2, 3], warps: [4], products: [warpgroups], programs: [persistent] }
@@ -179,6 +194,13 @@ fn trips_that_depend_on_the_program() {
     for (m, n, d) in [(300, 200, 64), (64, 0, 64), (500, 500, 128)] {
         let given = [random(Bf16, &[m, d]), random(Bf16, &[n, d]), random(Bf16, &[n, d]), output(F32, &[m, d])];
         agrees_on_hopper(&triangle, &given, 3e-2);
+    }
+}
+
+#[test]
+fn loops_in_loops() {
+    for (g, m, n, k) in [(3, 300, 136, 200), (1, 500, 72, 64), (2, 200, 200, 0), (0, 300, 64, 64)] {
+        agrees_on_hopper(&in_a_loop, &[random(Bf16, &[g, m, k]), random(Bf16, &[n, k]), output(Bf16, &[m, g, n])], 2e-2);
     }
 }
 

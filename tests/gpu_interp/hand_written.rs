@@ -150,7 +150,7 @@ fn with_programs_lowered(mut k: Kernel) -> Kernel {
     let pass = page::LOWER.iter().find(|p| p.name == "lower_programs").unwrap_or_else(|| panic!("no such pass"));
     let Platform { target, machine } = k.target.into();
     let (schedule, notes) = (&Schedule::default(), &mut Notes::forgotten());
-    let cx = &mut page::Cx { schedule, target, machine: &machine, notes };
+    let cx = &mut page::Cx::new(schedule, target, &machine, notes);
     (pass.run)(&mut k, cx).unwrap_or_else(|e| panic!("{e}"));
     verify_gpu(&k).unwrap_or_else(|e| panic!("{e}"));
     assert!(!Constructs::of(&k).has(Constructs::PROGRAMS));

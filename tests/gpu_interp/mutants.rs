@@ -371,7 +371,8 @@ fn finished(subject: &Subject, mutant: &Kernel, after: &str) -> Option<VerifiedK
     let rest = page::LOWER.iter().position(|p| p.name == after)? + 1;
     let Platform { target, machine } = mutant.target.into();
     let (schedule, mut k) = (subject.schedule(), mutant.clone());
-    let cx = &mut page::Cx { schedule: &schedule, target, machine: &machine, notes: &mut Notes::forgotten() };
+    let notes = &mut Notes::forgotten();
+    let cx = &mut page::Cx::new(&schedule, target, &machine, notes);
     page::LOWER[rest..].iter().try_for_each(|pass| (pass.run)(&mut k, cx)).ok()?;
     VerifiedKernel::verify(k).ok()
 }

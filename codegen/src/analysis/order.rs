@@ -12,6 +12,7 @@
 //! A grid whose number of rows is not a multiple of a group: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
 
 use super::sources::sources;
+use crate::arch::Machine;
 use crate::error::CompileError;
 use crate::gpu::{Domain, IndexMap};
 use atlas_dsl::config::Order;
@@ -48,6 +49,15 @@ pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileEr
             )));
         }
     })
+}
+
+/// Rows of a group of persistent programs: the programs that are resident at once make about a square of elements.
+pub(super) fn rows_of_resident(order: &IndexMap, machine: &Machine) -> u32 {
+    let size = |axis: Option<&GridExtent>| f64::from(axis.and_then(|a| a.tile()).unwrap_or(1));
+    let [.., rows, columns] = &order.axes[..] else { return ROWS };
+    let side = (f64::from(machine.sms) * size(Some(columns)) / size(Some(rows))).sqrt();
+    // A power of two, from which the groups of most grids are whole.
+    1 << (side.log2().round().clamp(0.0, 6.0) as u32)
 }
 
 /// Uses groups if the programs of a row share one tensor and those of a column share another.

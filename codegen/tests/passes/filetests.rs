@@ -88,7 +88,7 @@ fn verified(when: &str, k: &Kernel, features: Constructs) -> Result<(), String> 
 fn run(case: &Case<'_>) -> Result<Outcome, String> {
     let context = |platform: Platform, done: &mut dyn FnMut(&mut Cx<'_>) -> Result<(), CompileError>| {
         let Platform { target, machine } = platform;
-        done(&mut Cx { schedule: &case.schedule, target, machine: &machine, notes: &mut Notes::forgotten() })
+        done(&mut Cx::new(&case.schedule, target, &machine, &mut Notes::forgotten()))
     };
     let mut made = None;
     let ran = if case.pass == FIRST {

@@ -66,8 +66,9 @@ struct Lower<'a> {
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
     let tile = &*rows_along_memory(tile);
-    let LoweringDecisions { uses, placement, paths, extents, approximations, order } =
+    let LoweringDecisions { uses, placement, paths, extents, approximations, order, programs } =
         LoweringDecisions::choose(tile, schedule, cx.target, machine)?;
+    cx.programs = programs;
     let mut k = gpu::Kernel::new(&tile.name, cx.target, schedule.warps * 32);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();

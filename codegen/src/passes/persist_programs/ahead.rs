@@ -8,9 +8,12 @@ use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::BTreeMap;
 
-/// The rings that the engine fills ahead in the body of a loop.
+/// The rings that the engine fills ahead in the body of a loop, which waits for them. A loop around such a loop fills too: the
+/// first stages.
 pub(super) fn rings_filled_in(k: &Kernel, body: Block) -> Vec<Ring> {
-    k.blocks[body].insts.iter().filter_map(|&i| guarded_engine_fill(k, i)).collect()
+    let insts = &k.blocks[body].insts;
+    let waits = |ring: &Ring| insts.iter().any(|&i| matches!(k.insts[i], Op::Wait(r, _) if r == *ring));
+    insts.iter().filter_map(|&i| guarded_engine_fill(k, i)).filter(waits).collect()
 }
 
 /// Has a ring's fills go on into the next program of the CTA. False if they cannot.

@@ -1,8 +1,9 @@
 //! `persist_programs`: a CTA runs many programs, and the copy engine runs ahead into the next one.
 //!
-//! Needs: one program for each CTA; one role. Establishes: if the schedule says so, a loop over the programs of a CTA, whose rings
+//! Needs: one program for each CTA; one role. Establishes: if the schedule says so, or `lower_tiles` chose it, a loop over the programs of a CTA, whose rings
 //! the engine fills on from one program to the next. Never: changes a kernel whose schedule does not ask for it, or without a
-//! pipelined loop whose tiles the engine fetches. Refuses: nothing. Constructs: adds grids.
+//! pipelined loop whose tiles the engine fetches. Refuses: what `lower_tiles` chose, if the engine does not run ahead; then the
+//! kernel is lowered again without. Constructs: adds grids.
 //!
 //! Without it, the multiprocessor waits at the head of each program until the first tiles are there, and at its end until the last
 //! ones are stored.
@@ -42,7 +43,7 @@ use std::collections::BTreeMap;
 
 /// Makes the programs of a kernel persistent, if its schedule asks for it.
 pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
-    if cx.schedule.programs != Some(Programs::Persistent) {
+    if cx.programs != Programs::Persistent {
         return Ok(());
     }
     let Some(body) = k.roles.values().map(|r| r.body).next() else { return Ok(()) };
@@ -68,6 +69,9 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     let head = std::mem::take(&mut at.out);
     let turn = turn.with(&coords, next);
     let goes_on = turn.goes_on(k, &mut insts);
+    if !goes_on && cx.schedule.programs.is_none() {
+        return Err(CompileError::refusal("persistent programs that each fetch their own first tiles gain nothing"));
+    }
     let values: BTreeMap<Value, Value> = coords.iter().copied().zip(own).collect();
     let end = k.new_inst(Op::Yield(vec![]), vec![], loc);
     k.blocks[turn.body].insts = head.into_iter().chain(insts).chain([end]).collect();
