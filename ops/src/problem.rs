@@ -24,6 +24,8 @@ pub struct Op {
     pub kernels: &'static [&'static dyn Declared],
     /// Which bound it must meet.
     pub class: ToleranceClass,
+    /// The element types that it is verified in.
+    pub dtypes: &'static [DType],
     /// The dim whose indices are independent of each other; a reference may be taken of some of them.
     pub batch: &'static str,
     /// Values of the scalar arguments.

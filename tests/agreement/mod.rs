@@ -26,6 +26,7 @@ mod pairs;
 mod panels;
 mod pinned;
 mod pipelines;
+mod precisions;
 mod scalars;
 mod scales;
 mod signed_zeros;
