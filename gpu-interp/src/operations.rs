@@ -264,7 +264,10 @@ impl Cta<'_> {
         }
         let place = Self::place(to, self.stage(to, token, true)?, extents);
         let at_once = self.manner.landing == Landing::AtOnce || atom == CopyAtom::Direct;
-        self.shared.write(self.shared.whole(place.buffer, place.stage), |_, _| None)?;
+        // What the slot held is gone. Of several copies to it, each brings a panel, and only the first one begins a new tile.
+        if !self.shared.awaits(place.buffer, place.stage) {
+            self.shared.write(self.shared.whole(place.buffer, place.stage), |_, _| None)?;
+        }
         let copy = Flying { param, cuts, to: place, landed: at_once };
         if at_once {
             self.land(&copy)?;

@@ -1,11 +1,10 @@
 //! The problems on which kernels are verified, demonstrated and measured: those of all ops, which their rows have.
 
 use crate::op::{OPS, find};
+pub use crate::problem::DTYPES;
+
 use crate::problem::{Measured, Op, Problem};
 use atlas_dsl::{DType, KernelDef};
-
-/// The element types that ops are verified in, unless their rows name others.
-pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
 
 /// Problems of all ops in all their element types.
 fn of_all(problems: impl Fn(&'static Op, DType) -> Vec<Problem>) -> Vec<Problem> {

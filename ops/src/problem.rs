@@ -16,6 +16,9 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The element types that ops are verified in, unless their rows name others.
+pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
+
 /// An op: what all that checks and measures kernels knows of it. Its folder has it, as `cases::OP`.
 pub struct Op {
     /// Its name: that of its folder, but where a family of ops has one.

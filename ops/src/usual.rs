@@ -1,7 +1,6 @@
 //! What most ops have in common: their inputs, their counts of operations, and the problems of those that work row by row.
 
-use crate::cases::DTYPES;
-use crate::problem::{Fill, Inputs, Layout, Op, Problem, Required};
+use crate::problem::{DTYPES, Fill, Inputs, Layout, Op, Problem, Required};
 use atlas_dsl::DType;
 
 impl Op {

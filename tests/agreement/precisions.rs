@@ -171,7 +171,7 @@ fn tf32_is_asynchronous_where_operands_run_along_k() {
 
 #[test]
 fn split_products_are_alike_on_all_devices() {
-    for dims in [[70, 72, 200], [33, 9, 17], [64, 64, 64], [5, 1, 1], [3, 8, 0]] {
+    for dims in [[70, 72, 72], [33, 9, 17], [5, 1, 1], [3, 8, 0]] {
         let given = operands(dims);
         agrees(&in_bf16x3, &given, OF_SUMS);
         agrees(&in_tf32x3, &given, OF_SUMS);
@@ -196,9 +196,7 @@ fn split_products_are_as_exact_as_they_promise() {
         let wrong = exceeding(kernel, &given, k, of);
         (wrong, of)
     };
-    for (split, alone, relative) in
-        [(&in_bf16x3, &bf16_alone, OF_BF16X3), (&in_tf32x3, &in_tf32, OF_TF32X3)]
-    {
+    for (split, alone, relative) in [(&in_bf16x3, &bf16_alone, OF_BF16X3), (&in_tf32x3, &in_tf32, OF_TF32X3)] {
         let (wrong, of) = check(split, relative);
         assert!(wrong.is_empty(), "{} exceeds {of:.1e}: {wrong:?}", split.name);
         let (wrong, of) = check(alone, relative);

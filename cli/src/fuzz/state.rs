@@ -122,7 +122,11 @@ impl Generator {
         let wide = |name: Name| Expr::cast(DType::F32, Expr::Var(name));
         let state_and = |e: Expr| Expr::binary(BinaryOp::Add, wide(state), e);
         match self.rng.below(10) {
-            0..3 => Expr::Dot { factors: Box::new([Expr::Var(left), Expr::Var(state)]), acc: None, precision: Precision::Default },
+            0..3 => Expr::Dot {
+                factors: Box::new([Expr::Var(left), Expr::Var(state)]),
+                acc: None,
+                precision: Precision::Default,
+            },
             3..6 if like_first => state_and(wide(first)),
             6..7 if ty.shape[1] != ONE => Expr::Dot {
                 factors: Box::new([Expr::Var(left), Expr::Var(state)]),

@@ -386,7 +386,10 @@ impl<'k> Verifier<'k> {
             Type::Fragment { .. } | Type::Token(_) => n,
         };
         let fits = !is_wgmma
-            || (m.is_multiple_of(64) && n.is_multiple_of(8) && columns <= WGMMA_COLUMNS && depth.is_multiple_of(info.shape.2));
+            || (m.is_multiple_of(64)
+                && n.is_multiple_of(8)
+                && columns <= WGMMA_COLUMNS
+                && depth.is_multiple_of(info.shape.2));
         if m == 0 || n == 0 || depth == 0 || !fits {
             self.error(442, loc, format!("{} does not multiply [{m}, {depth}] by [{depth}, {n}]", info.name));
         }

@@ -43,35 +43,54 @@ impl<'c> Emitter<'c, '_> {
 
     /// One step of a tile of products: every block of rows by every block of columns.
     fn step(&mut self, atom: MmaAtom, a: Value, b: Value, mut acc: Regs<'c>) -> R<Regs<'c>> {
-        if !atom.row().is_split {
-            let (left, right) = (self.operand_words(a)?, self.operand_words(b)?);
-            return self.blocks(atom, (&left, &right), acc);
+        if atom.row().is_split {
+            return self.split_step(atom, a, b, acc);
         }
-        let left = self.split_words(atom, a, Side::Left)?;
-        let right = self.split_words(atom, b, Side::Right)?;
-        // The smaller products first. The product of both rests is less than what rounding them loses.
-        for (a, b) in [(&left.rest, &right.rounded), (&left.rounded, &right.rest), (&left.rounded, &right.rounded)] {
-            acc = self.blocks(atom, (a, b), acc)?;
+        let (left, right) = (self.operand_words(a)?, self.operand_words(b)?);
+        let columns = right.len() / 2;
+        for (n, b) in right.chunks(2).enumerate() {
+            self.column(atom, &left, b, (n, columns), &mut acc)?;
         }
         Ok(acc)
     }
 
-    /// The instructions of a step, given the words of its operands.
-    fn blocks(&self, atom: MmaAtom, (left, right): (&[BasicValueEnum<'c>], &[BasicValueEnum<'c>]), mut acc: Regs<'c>) -> R<Regs<'c>> {
-        let columns = right.len() / 2;
-        for (n, b) in right.chunks(2).enumerate() {
-            for (m, a) in left.chunks(4).enumerate() {
-                let at = (m * columns + n) * 4;
-                let out = self.mma_step(atom, a, b, &acc[at..at + 4])?;
-                acc[at..at + 4].copy_from_slice(&out);
+    /// The same of operands that are split: three products for each block. A block of columns is split just before its products,
+    /// so that few of its words are held at once.
+    fn split_step(&mut self, atom: MmaAtom, a: Value, b: Value, mut acc: Regs<'c>) -> R<Regs<'c>> {
+        let left = self.split_words(atom, self.regs(a)?, Side::Left)?;
+        let right = self.regs(b)?;
+        let held = atom.row().shape.2 as usize / 4;
+        let columns = right.len() / held;
+        for (n, b) in right.chunks(held).enumerate() {
+            let right = self.split_words(atom, b, Side::Right)?;
+            // The smaller products first. The product of both rests is as small as what rounding them loses.
+            let terms = [(&left.rest, &right.rounded), (&left.rounded, &right.rest), (&left.rounded, &right.rounded)];
+            for (a, b) in terms {
+                self.column(atom, a, b, (n, columns), &mut acc)?;
             }
         }
         Ok(acc)
     }
 
-    /// The words of an operand of f32 that is split.
-    fn split_words(&self, atom: MmaAtom, v: Value, side: Side) -> R<SplitWords<'c>> {
-        let regs = self.regs(v)?;
+    /// The products of every block of rows by one block of columns, given their words.
+    fn column(
+        &self,
+        atom: MmaAtom,
+        left: &[BasicValueEnum<'c>],
+        b: &[BasicValueEnum<'c>],
+        (n, columns): (usize, usize),
+        acc: &mut Regs<'c>,
+    ) -> R<()> {
+        for (m, a) in left.chunks(4).enumerate() {
+            let at = (m * columns + n) * 4;
+            let out = self.mma_step(atom, a, b, &acc[at..at + 4])?;
+            acc[at..at + 4].copy_from_slice(&out);
+        }
+        Ok(())
+    }
+
+    /// The words of f32 registers of an operand that is split.
+    fn split_words(&self, atom: MmaAtom, regs: &[BasicValueEnum<'c>], side: Side) -> R<SplitWords<'c>> {
         let mut words = SplitWords { rounded: Vec::new(), rest: Vec::new() };
         if atom == MmaAtom::M16N8K8Tf32x3 {
             for &x in regs {
@@ -87,12 +106,12 @@ impl<'c> Emitter<'c, '_> {
             Side::Left => &[(0, 2), (1, 3), (4, 6), (5, 7)],
             Side::Right => &[(0, 1), (2, 3)],
         };
+        let f32t = self.cx.f32_type();
         for block in regs.chunks(2 * pairs.len()) {
             for &(low, high) in pairs {
                 let word = self.bf16_pair([block[low], block[high]])?;
-                let f32t = self.cx.f32_type();
                 let shifted = self.b.build_left_shift(word, self.i32(16), "")?;
-                let upper = self.b.build_and(word, self.i32(0xffff_0000_u32 as i32 as i64), "")?;
+                let upper = self.b.build_and(word, self.i32(-0x1_0000), "")?;
                 let low_near = self.b.build_bit_cast(shifted, f32t, "")?.into_float_value();
                 let high_near = self.b.build_bit_cast(upper, f32t, "")?.into_float_value();
                 let rests = [self.rest(block[low], low_near)?, self.rest(block[high], high_near)?];
@@ -132,9 +151,7 @@ impl<'c> Emitter<'c, '_> {
         let regs = self.regs(v)?;
         match (dtype, regs.first()) {
             (DType::F64, _) | (_, Some(BasicValueEnum::IntValue(_))) => Ok(regs.clone()),
-            (DType::F32, _) => {
-                regs.iter().map(|&r| self.tf32(r)).collect()
-            }
+            (DType::F32, _) => regs.iter().map(|&r| self.tf32(r)).collect(),
             _ => regs.chunks(2).map(|pair| Ok(self.pair(pair, dtype)?.into())).collect(),
         }
     }

@@ -396,9 +396,7 @@ impl Resolver<'_> {
                     self.errors.push(
                         30,
                         args[0].place,
-                        format!(
-                            "unknown precision; the precisions are `default`, `tf32`, `bf16x3` and `tf32x3`{hint}"
-                        ),
+                        format!("unknown precision; the precisions are `default`, `tf32`, `bf16x3` and `tf32x3`{hint}"),
                     );
                     return None;
                 };
