@@ -117,8 +117,11 @@ impl Program<'_> {
     }
 }
 
+/// The operands of a product.
+type Term<'a> = (Cow<'a, [f32]>, Cow<'a, [f32]>);
+
 /// The products of which the product of two f32 operands is the sum, the smallest first.
-fn terms<'a>(precision: Precision, x: &'a [f32], y: &'a [f32]) -> Vec<(Cow<'a, [f32]>, Cow<'a, [f32]>)> {
+fn terms<'a>(precision: Precision, x: &'a [f32], y: &'a [f32]) -> Vec<Term<'a>> {
     let rounded = |x: &[f32], round: fn(f32) -> f32| x.iter().map(|&x| round(x)).collect::<Vec<_>>();
     let split = |round: fn(f32) -> f32| {
         let rests = |x: &[f32]| x.iter().map(|&x| round(rest(x, round(x)))).collect::<Vec<_>>();
