@@ -7,7 +7,7 @@ use atlas_macros::atlas_kernel;
 atlas_kernel! {
     /// c = a · bᵀ, of elements rounded or truncated to tf32
     pub kernel matmul_tf32(a: &Tensor<f32, [M, K]>, b: &Tensor<f32, [N, K]>, c: &mut Tensor<f32, [M, N]>)
-    tune { BM: [128, 64], BN: [128, 256, 64], BK: [32, 64], stages: [3, 4, 2], warps: [4, 8] }
+    tune { BM: [128, 64], BN: [128, 256, 64], BK: [32], stages: [3, 4, 2], warps: [4, 8] }
     {
         for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
             let mut acc = zeros::<f32>([BM, BN]);
