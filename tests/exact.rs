@@ -2,7 +2,7 @@
 //! lost, doubled or misplaced term is therefore exactly wrong, whatever the tolerance.
 
 use crate::kernels::{
-    Bits, CASES, ELEMENTS, Sizes, build, case, case_names, exact_case, product_targets, shipped, target,
+    Bits, CASES, ELEMENTS, SPLIT_ELEMENTS, Sizes, build, case, case_names, exact_case, product_targets, shipped, target,
 };
 use atlas_codegen::{AbiParam, KernelImage, compile};
 use atlas_dsl::config::Copies;
@@ -293,6 +293,7 @@ fn what_has_no_meaning_in_the_ring_is_refused() {
     assert!(refusal("rms_norm", &[4, 64]).contains("no meaning in the ring"));
     let (kernel, _) = shipped("softmax", DType::F32, &[4, 64], "warps=4");
     assert!(ExactTrial::new(&kernel, &[("N", 4)]).reference().is_err());
+    assert!(SPLIT_ELEMENTS.iter().all(|element| check_ring(&exact_case("warpgroup", element)).is_err()));
 }
 
 /// A product over several tiles of K with a ragged tail, and its PTX.

@@ -1,6 +1,7 @@
 //! Kernels for tests of the code generator: shipped ones at chosen sizes, and those of the case files.
 
 use atlas_codegen::Target;
+use atlas_dsl::op::Precision;
 use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{Config, Diagnostics, Kernel, Op, Specialization, Verified, parse_kernel, verify};
 #[cfg(feature = "llvm")]
@@ -45,20 +46,27 @@ pub(crate) fn case(name: &str) -> Verified<Kernel> {
     parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// A kernel of `tests/cases/exact`, in an element type; `tf32` is f32 with products of tf32.
+/// A kernel of `tests/cases/exact`, in an element type. `tf32`, `bf16x3` and `tf32x3` are f32 with products of that precision.
 pub(crate) fn exact_case(name: &str, element: &str) -> Verified<Kernel> {
     let path = Path::new(crate::ROOT).join(format!("tests/cases/exact/{name}.tile"));
     let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let (dtype, precision) = match element {
+        "tf32" | "bf16x3" | "tf32x3" => ("f32", element),
+        dtype => (dtype, "default"),
+    };
     let precise = |line: &str| match line.split_once(" : ") {
-        Some((dot, ty)) if element == "tf32" && dot.contains("= dot") => format!("{dot} precision tf32 : {ty}\n"),
+        Some((dot, ty)) if dot.contains("= dot") => format!("{dot} precision {precision} : {ty}\n"),
         _ => format!("{line}\n"),
     };
-    let source: String = source.replace("bf16", element.trim_start_matches('t')).lines().map(precise).collect();
+    let source: String = source.replace("bf16", dtype).lines().map(precise).collect();
     parse_kernel(&source).and_then(verify).unwrap_or_else(|e| panic!("{name} in {element}: {e}\n{source}"))
 }
 
 /// The element types in which they are tried.
 pub(crate) const ELEMENTS: [&str; 4] = ["bf16", "f16", "f32", "tf32"];
+
+/// Those whose products have no meaning in the ring.
+pub(crate) const SPLIT_ELEMENTS: [&str; 2] = ["bf16x3", "tf32x3"];
 
 /// Sizes of a kernel: dims by name.
 pub(crate) type Sizes = &'static [(&'static str, u64)];
@@ -87,9 +95,11 @@ pub(crate) const CASES: [(&str, &[Sizes]); 18] = [
 
 /// Targets by name that multiply the tiles of a kernel in different ways.
 pub(crate) fn product_targets(kernel: &Kernel) -> Vec<&'static str> {
-    let is_half = |v| kernel.ty(v).dtype.is_half();
-    let halves = kernel.insts.values().any(|op| matches!(op, Op::Dot { a, .. } if is_half(*a)));
-    if halves { vec!["sm_80", "sm_90", "sm_90a"] } else { vec!["sm_80", "sm_90"] }
+    let by_warpgroups = |op: &Op| match op {
+        Op::Dot { a, precision, .. } => kernel.ty(*a).dtype.is_half() || *precision == Precision::Tf32,
+        _ => false,
+    };
+    if kernel.insts.values().any(by_warpgroups) { vec!["sm_80", "sm_90", "sm_90a"] } else { vec!["sm_80", "sm_90"] }
 }
 
 /// The names of the case files whose kernels are well formed.

@@ -201,8 +201,8 @@ impl<'k> TypingRules<'k> {
         if x.dtype != y.dtype || !x.dtype.is_float() {
             return self.err(105, format!("dot needs two float operands of one type, found {x} and {y}"));
         }
-        if precision == Precision::Tf32 && x.dtype != DType::F32 {
-            return self.err(110, format!("precision tf32 needs f32 operands, found {}", x.dtype));
+        if precision != Precision::Default && x.dtype != DType::F32 {
+            return self.err(110, format!("precision {} needs f32 operands, found {}", precision.name(), x.dtype));
         }
         let out = TileType::new(x.dtype.accumulator(), [*m, *n]);
         match acc.map(|c| self.ty(c)).filter(|c| **c != out) {

@@ -337,7 +337,8 @@ impl<'s> Parser<'s> {
                 if self.text.eat_word("precision") {
                     let token = self.text.expect(T::Ident)?;
                     precision = Precision::from_name(token.text).ok_or_else(|| {
-                        Diagnostic::new(5, token.loc, format!("found {token}, wanted `default` or `tf32`"))
+                        let wanted = "`default`, `tf32`, `bf16x3` or `tf32x3`";
+                        Diagnostic::new(5, token.loc, format!("found {token}, wanted {wanted}"))
                     })?;
                 }
                 Op::Dot { a, b, acc, precision }

@@ -4,7 +4,7 @@
 mod generate;
 
 use atlas_dsl::ir::Loc;
-use atlas_dsl::op::{BinaryOp, Op, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Op, Precision, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Kernel, TileType, diag, parse_kernel, same_kernel, verify};
 use generate::Generator;
 use proptest::prelude::*;
@@ -145,7 +145,7 @@ fn the_generator_makes_every_operation() {
     }
     let operations = 21;
     let mnemonics = UnaryOp::ALL.len() + BinaryOp::ALL.len() + Predicate::ALL.len() + ReduceOp::ALL.len();
-    let (dots, loops, slices) = (4, 8, 4);
+    let (dots, loops, slices) = (2 * Precision::ALL.len(), 8, 4);
     assert_eq!(seen.len(), operations + mnemonics + dots + loops + slices, "{seen:#?}");
 }
 

@@ -264,7 +264,10 @@ impl Cta<'_> {
         }
         let place = Self::place(to, self.stage(to, token, true)?, extents);
         let at_once = self.manner.landing == Landing::AtOnce || atom == CopyAtom::Direct;
-        self.shared.write(self.shared.whole(place.buffer, place.stage), |_, _| None)?;
+        // What the slot held is gone. Of several copies to it, each brings a panel, and only the first one begins a new tile.
+        if !self.shared.awaits(place.buffer, place.stage) {
+            self.shared.write(self.shared.whole(place.buffer, place.stage), |_, _| None)?;
+        }
         let copy = Flying { param, cuts, to: place, landed: at_once };
         if at_once {
             self.land(&copy)?;
@@ -307,11 +310,12 @@ impl Cta<'_> {
     fn land(&mut self, copy: &Flying) -> Result<(), String> {
         let tile = self.tensor(copy.param)?.load(&copy.cuts);
         let to = copy.to;
-        let whole = self.shared.whole(to.buffer, to.stage);
-        let inside =
-            |row: u32, col: u32| row >= to.row && row - to.row < to.rows && col >= to.col && col - to.col < to.cols;
-        let element = |row: u32, col: u32| tile.data[((row - to.row) * to.cols + col - to.col) as usize];
-        self.shared.write(whole, |row, col| Some(if inside(row, col) { element(row, col) } else { 0 }))
+        // Behind a tile its buffer is padded by zeros. A panel beside the first one is just itself.
+        let is_first = (to.row, to.col) == (0, 0);
+        let written = if is_first { self.shared.whole(to.buffer, to.stage) } else { to };
+        let element = |row: u32, col: u32| tile.data[(row * to.cols + col) as usize];
+        let inside = |row: u32, col: u32| row < to.rows && col < to.cols;
+        self.shared.write(written, |row, col| Some(if inside(row, col) { element(row, col) } else { 0 }))
     }
 
     /// Ends copies that are waited for.

@@ -1,15 +1,18 @@
 //! The problems on which kernels are verified, demonstrated and measured: those of all ops, which their rows have.
 
 use crate::op::{OPS, find};
+pub use crate::problem::DTYPES;
+
 use crate::problem::{Measured, Op, Problem};
 use atlas_dsl::{DType, KernelDef};
 
-/// The element types that every op is verified in.
-pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
-
-/// Problems of all ops in all element types.
+/// Problems of all ops in all their element types.
 fn of_all(problems: impl Fn(&'static Op, DType) -> Vec<Problem>) -> Vec<Problem> {
-    DTYPES.into_iter().flat_map(|dtype| OPS.iter().flat_map(|op| problems(op, dtype)).collect::<Vec<_>>()).collect()
+    let in_one = |dtype: DType| {
+        let ops = OPS.iter().filter(|op| op.dtypes.contains(&dtype));
+        ops.flat_map(|op| problems(op, dtype)).collect::<Vec<_>>()
+    };
+    DTYPES.into_iter().flat_map(in_one).collect()
 }
 
 /// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.

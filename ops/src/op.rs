@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 28] = [
+pub static OPS: [Op; 31] = [
     attention::cases::OP,
     attention_decode::cases::OP,
     block_attention::cases::OP,
@@ -20,6 +20,9 @@ pub static OPS: [Op; 28] = [
     linear_gelu::cases::OP,
     log_sum_exp::cases::OP,
     matmul::cases::OP,
+    matmul::precision_cases::BF16X3,
+    matmul::precision_cases::TF32,
+    matmul::precision_cases::TF32X3,
     memory_grad::cases::OP,
     memory_read::cases::OP,
     monomials::cases::OP,

@@ -16,6 +16,9 @@ use rayon::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The element types that ops are verified in, unless their rows name others.
+pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
+
 /// An op: what all that checks and measures kernels knows of it. Its folder has it, as `cases::OP`.
 pub struct Op {
     /// Its name: that of its folder, but where a family of ops has one.
@@ -24,6 +27,8 @@ pub struct Op {
     pub kernels: &'static [&'static dyn Declared],
     /// Which bound it must meet.
     pub class: ToleranceClass,
+    /// The element types that it is verified in.
+    pub dtypes: &'static [DType],
     /// The dim whose indices are independent of each other; a reference may be taken of some of them.
     pub batch: &'static str,
     /// Values of the scalar arguments.

@@ -1,6 +1,6 @@
 //! What most ops have in common: their inputs, their counts of operations, and the problems of those that work row by row.
 
-use crate::problem::{Fill, Inputs, Layout, Op, Problem, Required};
+use crate::problem::{DTYPES, Fill, Inputs, Layout, Op, Problem, Required};
 use atlas_dsl::DType;
 
 impl Op {
@@ -11,6 +11,7 @@ impl Op {
             name,
             kernels,
             class,
+            dtypes: &DTYPES,
             batch,
             scalars: &[],
             state: &[],

@@ -84,7 +84,7 @@ fn products_of_monomials_are_polynomials_of_the_product() {
 fn every_op_is_verified_and_simulated_in_every_dtype_and_measured() {
     let (verified, simulated) = (cases::verification(), cases::simulation());
     for op in &OPS {
-        for dtype in cases::DTYPES {
+        for &dtype in op.dtypes {
             let is_in = |problems: &[Problem]| problems.iter().any(|p| p.op.name == op.name && p.dtype == dtype);
             assert!(is_in(&verified), "{} {dtype} is never verified", op.name);
             assert!(is_in(&simulated), "{} {dtype} is never simulated", op.name);

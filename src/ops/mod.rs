@@ -34,7 +34,7 @@ pub use atlas_ops::block_attention::block_attention;
 pub use atlas_ops::inverse::inverse;
 pub use atlas_ops::linear_gelu::linear_gelu;
 pub use atlas_ops::log_sum_exp::log_sum_exp;
-pub use atlas_ops::matmul::matmul;
+pub use atlas_ops::matmul::{matmul, matmul_bf16x3, matmul_tf32, matmul_tf32x3};
 pub use atlas_ops::newton_schulz_small::newton_schulz_small;
 pub use atlas_ops::rms_norm::rms_norm;
 pub use atlas_ops::rotary::rotary;

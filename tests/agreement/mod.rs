@@ -27,6 +27,7 @@ mod panels;
 mod persistent;
 mod pinned;
 mod pipelines;
+mod precisions;
 mod scalars;
 mod scales;
 mod signed_zeros;

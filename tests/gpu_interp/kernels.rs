@@ -2,7 +2,7 @@
 
 use crate::command::prints;
 use crate::gpu_interp::trial::{Tally, Trial, tried};
-use crate::kernels::{CASES, ELEMENTS, build, case, case_names, exact_case, product_targets, target};
+use crate::kernels::{CASES, ELEMENTS, SPLIT_ELEMENTS, build, case, case_names, exact_case, product_targets, target};
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;
@@ -77,7 +77,7 @@ fn passes_keep_the_kernels_of_case_files() {
         all.add(&name, &kernel, &ragged(&kernel), &schedules);
     }
     for (name, sizes) in CASES {
-        for element in ELEMENTS {
+        for element in ELEMENTS.into_iter().chain(SPLIT_ELEMENTS) {
             let kernel = exact_case(name, element);
             sizes.iter().for_each(|sizes| all.add(&format!("{name} {element}"), &kernel, sizes, &schedules));
         }

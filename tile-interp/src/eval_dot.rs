@@ -7,8 +7,10 @@ use crate::rounding::to_tf32;
 use crate::tile::{Data, Tile, common, mismatch};
 use atlas_dsl::op::Precision;
 use atlas_dsl::{Op, TileType, Value};
+use half::bf16;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, LinalgScalar};
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -81,12 +83,8 @@ impl Program<'_> {
                     Some(_) => return Err(mismatch("dot")),
                     None => vec![0.0; m * n],
                 };
-                if precision == Precision::Tf32 {
-                    let round = |x: &[f32]| x.iter().map(|&x| to_tf32(x)).collect::<Vec<_>>();
-                    let (x, y) = (round(x), round(y));
-                    multiply(&a.view(&x)?, &b.view(&y)?, contracted, &mut out)?;
-                } else {
-                    multiply(&a.view(x)?, &b.view(y)?, contracted, &mut out)?;
+                for (x, y) in terms(precision, x, y) {
+                    multiply(&a.view(&x)?, &b.view(&y)?, contracted.clone(), &mut out)?;
                 }
                 Data::F32(out)
             }
@@ -119,6 +117,32 @@ impl Program<'_> {
     }
 }
 
+/// The operands of a product.
+type Term<'a> = (Cow<'a, [f32]>, Cow<'a, [f32]>);
+
+/// The products of which the product of two f32 operands is the sum, the smallest first.
+fn terms<'a>(precision: Precision, x: &'a [f32], y: &'a [f32]) -> Vec<Term<'a>> {
+    let rounded = |x: &[f32], round: fn(f32) -> f32| x.iter().map(|&x| round(x)).collect::<Vec<_>>();
+    let split = |round: fn(f32) -> f32| {
+        let rests = |x: &[f32]| x.iter().map(|&x| round(rest(x, round(x)))).collect::<Vec<_>>();
+        let (high, low) = ([rounded(x, round), rounded(y, round)], [rests(x), rests(y)]);
+        let ([x, y], [x_rest, y_rest]) = (high, low);
+        vec![(x_rest.into(), y.clone().into()), (x.clone().into(), y_rest.into()), (x.into(), y.into())]
+    };
+    match precision {
+        Precision::Default => vec![(x.into(), y.into())],
+        Precision::Tf32 => vec![(rounded(x, to_tf32).into(), rounded(y, to_tf32).into())],
+        Precision::Bf16x3 => split(|x| bf16::from_f32(x).to_f32()),
+        Precision::Tf32x3 => split(to_tf32),
+    }
+}
+
+/// What rounding leaves of a number; 0 where that is infinite or no number, so that products of infinities stay what they are.
+fn rest(x: f32, rounded: f32) -> f32 {
+    let rest = x - rounded;
+    if rest.is_finite() { rest } else { 0.0 }
+}
+
 /// `out += a · b`, over a part of K.
 fn multiply<T: LinalgScalar>(
     a: &ArrayView2<'_, T>,
@@ -135,7 +159,7 @@ fn multiply<T: LinalgScalar>(
     Ok(())
 }
 
-/// The same in the ring, where rounding to tf32 has no meaning.
+/// The same in the ring, where rounding to tf32 has no meaning, and splitting is refused.
 fn multiply_ring(a: &ArrayView2<'_, Word>, b: &ArrayView2<'_, Word>, k: Range<usize>, out: &mut [Word]) {
     for (i, row) in out.chunks_exact_mut(b.ncols().max(1)).enumerate() {
         for k in k.clone() {

@@ -18,8 +18,11 @@ use std::sync::Arc;
 const OF_SUMS: f64 = 1.0 / (1 << 23) as f64;
 const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
 const OF_APPROXIMATIONS: f64 = 1.0 / (1 << 13) as f64;
-/// The error of a product in tf32, one of whose operands may be rounded to the other side.
-const OF_TF32: f64 = 1.0 / (1 << 12) as f64;
+/// The error of a product in tf32, each of whose operands a device may truncate instead of rounding it.
+const OF_TF32: f64 = 1.0 / (1 << 9) as f64;
+/// The errors of products of split operands, one of which may be split elsewhere: each part has half the bits.
+const OF_BF16X3: f64 = 1.0 / (1 << 16) as f64;
+const OF_TF32X3: f64 = 1.0 / (1 << 21) as f64;
 /// How much more accurate f64 is.
 const OF_DOUBLES: f64 = 1.0 / (1 << 29) as f64;
 /// An absolute error of values near 0, and of functions near a zero where they are as exact as their arguments.
@@ -131,12 +134,18 @@ impl Program<'_> {
             }
             Op::Dot { a, b, acc, precision } => {
                 let operands = [Some(self.original(*a)), Some(self.original(*b)), *acc];
-                let is_rounded =
-                    *precision == Precision::Tf32 && operands[..2].iter().flatten().any(|v| is_off(self, *v));
+                let any_is_off = operands[..2].iter().flatten().any(|v| is_off(self, *v));
+                let relative = match precision {
+                    Precision::Tf32 if any_is_off || self.is_wider_than_tf32(*a)? || self.is_wider_than_tf32(*b)? => {
+                        OF_TF32
+                    }
+                    Precision::Bf16x3 if any_is_off => OF_BF16X3,
+                    Precision::Tf32x3 if any_is_off => OF_TF32X3,
+                    _ => OF_SUMS,
+                };
                 let terms = operands.into_iter().flatten().map(|v| self.absolute(v)).collect::<Result<_, _>>()?;
                 let sizes = self.with(terms, |p| p.dot(*a, *b, *acc, *precision))?;
                 let sizes = numbers(&sizes.data);
-                let relative = if is_rounded { OF_TF32 } else { OF_SUMS };
                 self.off_by(noise, tile, |i, _| sizes[i] * relative)
             }
             _ => tile,
@@ -156,6 +165,12 @@ impl Program<'_> {
             Some((_, Op::Transpose(original))) if self.launch.deferred[v.as_u32() as usize] => *original,
             _ => v,
         }
+    }
+
+    /// True if rounding to tf32 changes an element.
+    fn is_wider_than_tf32(&self, v: Value) -> Result<bool, InterpError> {
+        let tile = self.tile(self.original(v))?;
+        Ok(numbers(&tile.data).into_iter().any(|x| (x as f32).to_bits() & 0x1fff != 0))
     }
 
     fn absolute(&self, v: Value) -> Result<(Value, Tile), InterpError> {

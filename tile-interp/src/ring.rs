@@ -6,7 +6,7 @@
 
 use crate::error::InterpError;
 use crate::rounding::to_narrow;
-use atlas_dsl::op::{BinaryOp, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Kernel, Op, Value};
 
 /// An element of the ring: the bits of an f32.
@@ -79,6 +79,8 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
                 Op::Compare(p, x, _) if float(*x) => return refuse(p.name()),
                 Op::Reduce { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.name()),
                 Op::Cast(dtype, x) if float(*x) != dtype.is_float() => return refuse("cast"),
+                // Its operands are split by their bits.
+                Op::Dot { precision: Precision::Bf16x3 | Precision::Tf32x3, .. } => return refuse("dot"),
                 Op::TableGet { .. } => return refuse("table"),
                 Op::Other { value, other, .. } if float(*value) && other.to_bits() != 0 => return refuse("or"),
                 Op::Splat { value, dtype, .. } if dtype.is_float() && value.to_bits() != 0 => {

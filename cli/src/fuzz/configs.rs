@@ -11,7 +11,7 @@ use super::recipe::{
 };
 use super::trial::{Kind, Passed, SCHEDULES, Trial, TrialFailure};
 use atlas_codegen::Target;
-use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Schedule};
 
 /// Extents: tiles of the grid's axes, tiles of the loop's axis, and the whole axis.
@@ -182,7 +182,7 @@ impl InvariantGenerator {
         let product = shape.len() == 2 && self.rng.percent(35);
         let (carried, init, next) = if product {
             let factors = Box::new([self.anchored(&[shape[0], BK]), self.anchored(&[BK, shape[1]])]);
-            (shape.to_vec(), 0.0, Expr::Dot { factors, acc: Some(Box::new(me)), tf32: false })
+            (shape.to_vec(), 0.0, Expr::Dot { factors, acc: Some(Box::new(me)), precision: Precision::Default })
         } else {
             // The reduced axis comes before the axis of the shape, or after it.
             let (tile, folded) = match self.rng.percent(50) {
@@ -353,7 +353,7 @@ impl InvariantGenerator {
             (76..80, &[a, b]) => Expr::Transpose(Box::new(self.express(&[b, a], less))),
             (80..86, &[a, b]) => {
                 let factors = Box::new([self.express(&[a, W], less), self.express(&[W, b], less)]);
-                Expr::Dot { factors, acc: None, tf32: false }
+                Expr::Dot { factors, acc: None, precision: Precision::Default }
             }
             (86..90, _) => {
                 let axis = self.rng.below(shape.len());

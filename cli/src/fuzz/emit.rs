@@ -16,6 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The relative error of sums and products in f32. It exceeds that of any order of so few terms.
 const OF_SUMS: f64 = 1.0 / (1 << 20) as f64;
+/// The relative error of products: of tf32, whose operands a device may truncate instead of rounding them; of operands that are
+/// split elsewhere.
+const fn of_products(precision: Precision) -> f64 {
+    match precision {
+        Precision::Default => OF_SUMS,
+        Precision::Tf32 => 1.0 / (1 << 9) as f64,
+        Precision::Bf16x3 => 1.0 / (1 << 16) as f64,
+        Precision::Tf32x3 => OF_SUMS,
+    }
+}
+
 /// The relative error of functions in f32.
 const OF_FUNCTIONS: f64 = 1.0 / (1 << 21) as f64;
 /// The relative error of approximate functions, which are used if 16 bits are written.
@@ -303,10 +314,10 @@ impl<'r> Emitter<'r> {
                 let value = self.expr(a)?;
                 return self.reduce(*op, value, axes);
             }
-            Expr::Dot { factors, acc, tf32 } => {
+            Expr::Dot { factors, acc, precision } => {
                 let (a, b) = (self.expr(&factors[0])?, self.expr(&factors[1])?);
                 let acc = acc.as_ref().map(|e| self.expr(e)).transpose()?;
-                return self.dot(a, b, acc, *tf32);
+                return self.dot(a, b, acc, *precision);
             }
             Expr::Load(p, cuts) => {
                 let slices = self.cuts(cuts)?;
@@ -451,8 +462,7 @@ impl<'r> Emitter<'r> {
         Ok(self.marked(sum))
     }
 
-    fn dot(&mut self, a: Value, b: Value, acc: Option<Value>, tf32: bool) -> R<Value> {
-        let precision = if tf32 { Precision::Tf32 } else { Precision::Default };
+    fn dot(&mut self, a: Value, b: Value, acc: Option<Value>, precision: Precision) -> R<Value> {
         let product = self.push(Op::Dot { a, b, acc, precision })?;
         self.marked(product);
         if self.noise.is_none() {
@@ -462,7 +472,7 @@ impl<'r> Emitter<'r> {
         let b = self.push(Op::Unary(UnaryOp::Abs, b))?;
         let acc = acc.map(|c| self.push(Op::Unary(UnaryOp::Abs, c))).transpose()?;
         let size = self.push(Op::Dot { a, b, acc, precision })?;
-        let noisy = self.add_noise(product, size, OF_SUMS)?;
+        let noisy = self.add_noise(product, size, of_products(precision))?;
         Ok(self.marked(noisy))
     }
 

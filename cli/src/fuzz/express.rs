@@ -3,7 +3,7 @@
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{Cut, Expr, Ext, Fill, Name, ONE, ParamRecipe};
 use atlas_dsl::DType;
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, Predicate, UnaryOp};
 
 /// Constants for arithmetic. The last ones expose differences in rounding to 16 bits.
 const CONSTANTS: [f64; 10] = [1.0, -1.0, 0.5, 0.75, 2.0, -0.25, 3.0, 1.0, 256.0, -258.0];
@@ -303,7 +303,10 @@ impl Generator {
         let counted: Vec<Ext> = scope.tiles.iter().map(|&(_, d)| self.recipe.dims[d].tile).collect();
         let k = if !counted.is_empty() && self.rng.percent(50) { self.rng.of(&counted) } else { self.any_extent() };
         let dtype = if self.rng.percent(75) { self.dtype } else { self.rng.of(&[DType::F32, DType::F16, DType::Bf16]) };
-        let tf32 = dtype == DType::F32 && self.rng.percent(40);
+        let precision = match dtype {
+            DType::F32 => self.rng.of(Precision::ALL),
+            _ => Precision::Default,
+        };
         let mut factor = |rows: Ext, cols: Ext| {
             let depth = if self.rng.percent(60) { 0 } else { 2 };
             if self.rng.percent(40) {
@@ -313,7 +316,7 @@ impl Generator {
             self.express(scope, &Type { dtype, shape: vec![rows, cols] }, depth)
         };
         let factors = [factor(shape[0], k), factor(k, shape[1])];
-        Expr::Dot { factors: Box::new(factors), acc: acc.map(Box::new), tf32 }
+        Expr::Dot { factors: Box::new(factors), acc: acc.map(Box::new), precision }
     }
 
     /// A value in scope converted to a type: cast, reduced, broadcast, transposed.

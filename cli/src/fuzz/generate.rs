@@ -7,7 +7,7 @@ use super::recipe::{
 };
 use super::state;
 use atlas_dsl::config::{Order, WarpGrid};
-use atlas_dsl::op::{BinaryOp, ReduceOp};
+use atlas_dsl::op::{BinaryOp, Precision, ReduceOp};
 use atlas_dsl::{DType, Schedule};
 
 /// A tensor that is written, and the position of the store.
@@ -515,7 +515,7 @@ impl Generator {
                     false => self.express(inside, &Type { dtype: ty.dtype, shape: shape.to_vec() }, 1),
                 };
                 let factors = if left { [me, other] } else { [other, me] };
-                let product = Expr::Dot { factors: Box::new(factors), acc: None, tf32: false };
+                let product = Expr::Dot { factors: Box::new(factors), acc: None, precision: Precision::Default };
                 let scaled = Expr::binary(BinaryOp::Mul, product, Expr::Splat(0.125, DType::F32, ty.shape.clone()));
                 Expr::cast(ty.dtype, scaled)
             }

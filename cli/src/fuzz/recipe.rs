@@ -3,7 +3,7 @@
 //! Extents, dims, parameters and variables are indices into tables. So one change of a table changes the whole kernel,
 //! and most changes leave it well formed. Nothing is checked here: an ill-formed recipe fails to build.
 
-use atlas_dsl::op::{BinaryOp, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp};
 use atlas_dsl::{DType, Schedule};
 
 /// An extent, as a row of [`Recipe::extents`]; row 0 is 1.
@@ -136,7 +136,7 @@ pub(super) enum Expr {
     Dot {
         factors: Box<[Expr; 2]>,
         acc: Option<Box<Expr>>,
-        tf32: bool,
+        precision: Precision,
     },
     Load(usize, Vec<Cut>),
 }

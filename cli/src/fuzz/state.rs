@@ -4,7 +4,7 @@
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{Carried, Expr, Ext, Loop, Name, ONE, Stmt};
 use atlas_dsl::DType;
-use atlas_dsl::op::{BinaryOp, ReduceOp};
+use atlas_dsl::op::{BinaryOp, Precision, ReduceOp};
 
 /// Extents of matrices that loops carry.
 pub(super) const EXTENTS: [u32; 8] = [16, 16, 32, 32, 32, 48, 64, 64];
@@ -122,12 +122,16 @@ impl Generator {
         let wide = |name: Name| Expr::cast(DType::F32, Expr::Var(name));
         let state_and = |e: Expr| Expr::binary(BinaryOp::Add, wide(state), e);
         match self.rng.below(10) {
-            0..3 => Expr::Dot { factors: Box::new([Expr::Var(left), Expr::Var(state)]), acc: None, tf32: false },
+            0..3 => Expr::Dot {
+                factors: Box::new([Expr::Var(left), Expr::Var(state)]),
+                acc: None,
+                precision: Precision::Default,
+            },
             3..6 if like_first => state_and(wide(first)),
             6..7 if ty.shape[1] != ONE => Expr::Dot {
                 factors: Box::new([Expr::Var(left), Expr::Var(state)]),
                 acc: Some(Box::new(wide(state))),
-                tf32: false,
+                precision: Precision::Default,
             },
             _ => state_and(Expr::Splat(1.0, DType::F32, ty.shape.clone())),
         }
@@ -141,7 +145,7 @@ fn scaled(e: Expr, by: f64, ty: &Type) -> Expr {
 /// A scaled product in the type of the state.
 fn product(factors: [Name; 2], ty: &Type) -> Expr {
     let factors = Box::new(factors.map(Expr::Var));
-    let product = Expr::Dot { factors, acc: None, tf32: false };
+    let product = Expr::Dot { factors, acc: None, precision: Precision::Default };
     let scaled = Expr::binary(BinaryOp::Mul, product, Expr::Splat(SCALE, DType::F32, ty.shape.clone()));
     Expr::cast(ty.dtype, scaled)
 }

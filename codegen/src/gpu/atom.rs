@@ -53,6 +53,9 @@ pub struct MmaInfo {
     pub time: u32,
     /// True if a warpgroup issues it and waits for it later, and it reads shared memory itself, by descriptors.
     pub asynchronous: bool,
+    /// True if f32 operands are split: each is a number of the instruction's type and what that leaves, rounded to it too. Three
+    /// products of these are added, all but that of the two rests.
+    pub is_split: bool,
 }
 
 table! {
@@ -67,6 +70,7 @@ table! {
             needs: Some(Capability::MmaHalf),
             time: 1,
             asynchronous: false,
+            is_split: false,
         },
         /// `mma.sync.m16n8k16` on f16.
         M16N8K16F16 = MmaInfo {
@@ -77,6 +81,7 @@ table! {
             needs: Some(Capability::MmaHalf),
             time: 1,
             asynchronous: false,
+            is_split: false,
         },
         /// `mma.sync.m16n8k8` on tf32.
         M16N8K8Tf32 = MmaInfo {
@@ -87,6 +92,29 @@ table! {
             needs: Some(Capability::MmaTf32),
             time: 2,
             asynchronous: false,
+            is_split: false,
+        },
+        /// Three `mma.sync.m16n8k16` on the parts of f32 operands that are split into bf16.
+        M16N8K16Bf16x3 = MmaInfo {
+            name: "mma.m16n8k16.bf16x3",
+            operand: DType::F32,
+            accumulator: DType::F32,
+            shape: (16, 8, 16),
+            needs: Some(Capability::MmaHalf),
+            time: 3,
+            asynchronous: false,
+            is_split: true,
+        },
+        /// Three `mma.sync.m16n8k8` on the parts of f32 operands that are split into tf32.
+        M16N8K8Tf32x3 = MmaInfo {
+            name: "mma.m16n8k8.tf32x3",
+            operand: DType::F32,
+            accumulator: DType::F32,
+            shape: (16, 8, 8),
+            needs: Some(Capability::MmaTf32),
+            time: 6,
+            asynchronous: false,
+            is_split: true,
         },
         /// `mma.sync.m16n8k8` on f64.
         M16N8K8F64 = MmaInfo {
@@ -97,6 +125,7 @@ table! {
             needs: Some(Capability::MmaF64),
             time: 16,
             asynchronous: false,
+            is_split: false,
         },
         /// Fused multiply-add of f32, one element at a time.
         FmaF32 = MmaInfo {
@@ -107,6 +136,7 @@ table! {
             needs: None,
             time: 1,
             asynchronous: false,
+            is_split: false,
         },
         /// Fused multiply-add of f64, one element at a time.
         FmaF64 = MmaInfo {
@@ -117,6 +147,7 @@ table! {
             needs: None,
             time: 1,
             asynchronous: false,
+            is_split: false,
         },
         /// `wgmma.mma_async.m64nNk16` on bf16.
         WgmmaBf16 = MmaInfo {
@@ -127,6 +158,7 @@ table! {
             needs: Some(Capability::Wgmma),
             time: 1,
             asynchronous: true,
+            is_split: false,
         },
         /// `wgmma.mma_async.m64nNk16` on f16.
         WgmmaF16 = MmaInfo {
@@ -137,6 +169,18 @@ table! {
             needs: Some(Capability::Wgmma),
             time: 1,
             asynchronous: true,
+            is_split: false,
+        },
+        /// `wgmma.mma_async.m64nNk8` on tf32, to which it truncates f32. Both operands run along K.
+        WgmmaTf32 = MmaInfo {
+            name: "wgmma.m64k8.tf32",
+            operand: DType::F32,
+            accumulator: DType::F32,
+            shape: (64, 8, 8),
+            needs: Some(Capability::Wgmma),
+            time: 2,
+            asynchronous: true,
+            is_split: false,
         },
     }
 }
@@ -156,6 +200,9 @@ impl MmaAtom {
             (DType::Bf16, _) => MmaAtom::M16N8K16Bf16,
             (DType::F16, _) => MmaAtom::M16N8K16F16,
             (DType::F32, Precision::Tf32) => MmaAtom::M16N8K8Tf32,
+            // Exact products are within what split ones promise.
+            (DType::F32, Precision::Bf16x3) if MmaAtom::M16N8K16Bf16x3.is_on(target) => MmaAtom::M16N8K16Bf16x3,
+            (DType::F32, Precision::Tf32x3) if MmaAtom::M16N8K8Tf32x3.is_on(target) => MmaAtom::M16N8K8Tf32x3,
             (DType::F32, _) => MmaAtom::FmaF32,
             (DType::F64, _) if MmaAtom::M16N8K8F64.is_on(target) => MmaAtom::M16N8K8F64,
             (DType::F64, _) => MmaAtom::FmaF64,
@@ -164,10 +211,20 @@ impl MmaAtom {
         atom.is_on(target).then_some(atom)
     }
 
-    /// The asynchronous atom that multiplies `operand` on a target, if there is one.
-    pub fn select_asynchronous(operand: DType, target: Target) -> Option<MmaAtom> {
-        let is_it = |a: &MmaAtom| a.row().asynchronous && a.row().operand == operand && a.is_on(target);
-        MmaAtom::ALL.iter().copied().find(is_it)
+    /// The asynchronous atom that multiplies `operand` at a precision on a target, if there is one.
+    pub fn select_asynchronous(operand: DType, precision: Precision, target: Target) -> Option<MmaAtom> {
+        let atom = match (operand, precision) {
+            (DType::Bf16, _) => MmaAtom::WgmmaBf16,
+            (DType::F16, _) => MmaAtom::WgmmaF16,
+            (DType::F32, Precision::Tf32) => MmaAtom::WgmmaTf32,
+            _ => return None,
+        };
+        atom.is_on(target).then_some(atom)
+    }
+
+    /// True if an operand in shared memory has to run along K. An instruction transposes elements of 16 bits only.
+    pub fn reads_along_k_alone(self) -> bool {
+        self.row().asynchronous && !self.row().operand.is_half()
     }
 
     /// True if code for a target may use it.
@@ -272,7 +329,8 @@ impl MmaAtom {
     /// grid. Tensor-core atoms only.
     ///
     /// Lane `4g + t` holds, of rows `g` and `g + 8` of each 16 rows, elements `2t`, `2t + 1` of each 8 along K if they are of
-    /// 16 bits, and elements `t` of each 4 if of more (PTX ISA, mma.m16n8k16 and mma.m16n8k8, fragments of A).
+    /// 16 bits, and elements `t` of each 4 if of more (PTX ISA, mma.m16n8k16 and mma.m16n8k8, fragments of A). Operands that are
+    /// split lie as they are in memory, and the order of their elements along K is another one in the instruction.
     pub fn left_operand(self, m: u32, k: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let rows = Mode::new(2, 8, 0);
         let (lanes, held) = match self.row().operand {
@@ -298,7 +356,7 @@ impl MmaAtom {
     /// mma.m16n8k16 and mma.m16n8k8, fragments of B).
     pub fn right_operand(self, k: u32, n: u32, grid: WarpGrid, warps: u32) -> Fragment {
         let (lanes, held) = match self.row().operand {
-            DType::F32 | DType::F64 => (Mode::new(4, 1, 0), [Mode::new(2, 4, 0), Mode::new(1, 1, 0)]),
+            DType::F32 | DType::F64 => (Mode::new(4, 1, 0), [Mode::new(2 * k.div_ceil(8), 4, 0), Mode::new(1, 1, 0)]),
             _ => (Mode::new(4, 2, 0), [Mode::new(2, 1, 0), Mode::new(2, 8, 0)]),
         };
         // As the accumulator has them.
@@ -381,6 +439,8 @@ mod tests {
     #[test]
     fn targets_without_an_atom_do_not_get_it() {
         let volta = Target { sm: 70, specific: false };
+        assert_eq!(MmaAtom::select(DType::F32, Precision::Bf16x3, volta), Some(MmaAtom::FmaF32));
+        assert_eq!(MmaAtom::select(DType::F32, Precision::Tf32, volta), None);
         assert_eq!(MmaAtom::select(DType::Bf16, Precision::Default, volta), None);
         assert_eq!(MmaAtom::select(DType::F32, Precision::Default, volta), Some(MmaAtom::FmaF32));
     }

@@ -386,12 +386,24 @@ impl<'k> Verifier<'k> {
             Type::Fragment { .. } | Type::Token(_) => n,
         };
         let fits = !is_wgmma
-            || (m.is_multiple_of(64) && n.is_multiple_of(8) && columns <= WGMMA_COLUMNS && depth.is_multiple_of(16));
+            || (m.is_multiple_of(64)
+                && n.is_multiple_of(8)
+                && columns <= WGMMA_COLUMNS
+                && depth.is_multiple_of(info.shape.2));
         if m == 0 || n == 0 || depth == 0 || !fits {
             self.error(442, loc, format!("{} does not multiply [{m}, {depth}] by [{depth}, {n}]", info.name));
         }
         if is_wgmma && !matches!(b, Operand::Shared(_)) {
             self.error(442, loc, format!("{} reads its right operand from shared memory", info.name));
+        }
+        for (operand, is_along_k) in [(a, false), (b, true)] {
+            if let Operand::Shared(from) = operand
+                && atom.reads_along_k_alone()
+                && from.transposed != is_along_k
+            {
+                let name = &k.buffers[from.buffer].name;
+                self.error(442, loc, format!("{} reads operands along K, but `{name}` runs across it", info.name));
+            }
         }
         let result = k.results[inst][0];
         let tile = match &k.values[result].ty {
@@ -422,7 +434,8 @@ impl<'k> Verifier<'k> {
         let (Operand::Fragment(v), Some((_, accumulator))) = (operand, mma.result) else { return };
         let Some((_, layout)) = self.fragment(*v) else { return };
         let fits = match mma.atom {
-            atom if atom.row().asynchronous => is_atom_layout(layout),
+            // Registers of other elements than 16-bit ones lie in another layout, which nothing makes yet.
+            atom if atom.row().asynchronous => atom.row().operand.is_half() && is_atom_layout(layout),
             atom if !atom.is_tensor_core() => false,
             atom => same_layout(layout, &atom.operand(side, shape, accumulator)),
         };

@@ -56,10 +56,10 @@ impl SharedLayout {
     }
 
     /// The layout of a tile that `wgmma` reads as an operand, padded as all operands are; `None` for a tile that is no matrix of
-    /// 16-bit elements.
+    /// 16-bit or 32-bit elements.
     pub fn of_wgmma_operand(shape: &[u32], element_bytes: u32) -> Option<SharedLayout> {
         match *shape {
-            [rows, cols] if element_bytes == 2 => {
+            [rows, cols] if matches!(element_bytes, 2 | 4) => {
                 SharedLayout::in_panels(rows.next_multiple_of(16), cols.next_multiple_of(16), element_bytes)
             }
             _ => None,
@@ -94,7 +94,9 @@ impl SharedLayout {
             64 => 2,
             _ => 3,
         };
-        if element_bytes != 2 || !self.rows.is_multiple_of(ROWS) {
+        // The instruction transposes elements of 16 bits only.
+        let is_read = element_bytes == 2 || (element_bytes == 4 && k_along_rows);
+        if !is_read || !self.rows.is_multiple_of(ROWS) {
             return None;
         }
         let group = ROWS * span;
@@ -122,6 +124,18 @@ mod tests {
         }
     }
 
+    /// Elements of 32 bits have one along K alone. Their panels have half as many columns.
+    #[test]
+    fn operands_of_32_bits_run_along_k() {
+        for (cols, panel, mode) in [(32, 32, 1_u64), (64, 32, 1), (16, 16, 2), (48, 16, 2), (8, 16, 2)] {
+            let layout = SharedLayout::of_wgmma_operand(&[128, cols], 4).unwrap();
+            assert_eq!(layout.panel, panel);
+            let bits = u64::from(8 * panel * 4 / 16) << 32 | mode << 62;
+            assert_eq!(layout.matrix_descriptor(true, 4), Some(MatrixDescriptor { bits, is_transposed: false }));
+            assert_eq!(layout.matrix_descriptor(false, 4), None);
+        }
+    }
+
     /// A tile whose rows are one span lies in one panel, as it does for other readers.
     #[test]
     fn operands_of_one_span_lie_as_other_tiles() {
@@ -129,7 +143,7 @@ mod tests {
             let operand = SharedLayout::of_wgmma_operand(&[40, cols], 2);
             assert_eq!(operand, Some(SharedLayout::of_tile(&[40, cols], 2, true)));
         }
-        assert_eq!(SharedLayout::of_wgmma_operand(&[64, 64], 4), None);
+        assert_eq!(SharedLayout::of_wgmma_operand(&[64, 64], 8), None);
         assert_eq!(SharedLayout::of_wgmma_operand(&[2, 64, 64], 2), None);
     }
 
@@ -168,7 +182,7 @@ mod tests {
         let layout = SharedLayout::of_tile(&[64, 64], 2, true);
         let other = SharedLayout { swizzle: Swizzle { shift: 4, ..layout.swizzle }, ..layout };
         assert_eq!(other.matrix_descriptor(true, 2), None);
-        assert_eq!(SharedLayout::of_tile(&[64, 32], 4, true).matrix_descriptor(true, 4), None);
+        assert_eq!(SharedLayout::of_tile(&[64, 32], 4, true).matrix_descriptor(false, 4), None);
         assert_eq!(SharedLayout { rows: 12, ..layout }.matrix_descriptor(true, 2), None);
     }
 }

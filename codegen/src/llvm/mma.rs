@@ -2,10 +2,19 @@
 
 use super::{Emitter, R, Regs, element, struct_of};
 use crate::error::CompileError;
-use crate::gpu::atom::MmaAtom;
+use crate::gpu::atom::{MmaAtom, Side};
 use crate::gpu::{Operand, Value};
 use atlas_dsl::DType;
-use inkwell::values::{BasicValueEnum, IntValue};
+use inkwell::FloatPredicate;
+use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
+
+/// The words of an operand whose elements are split in two.
+struct SplitWords<'c> {
+    /// Of the elements rounded to the instruction's type.
+    rounded: Regs<'c>,
+    /// Of what that leaves, rounded likewise.
+    rest: Regs<'c>,
+}
 
 impl<'c> Emitter<'c, '_> {
     pub(super) fn mma(
@@ -34,16 +43,105 @@ impl<'c> Emitter<'c, '_> {
 
     /// One step of a tile of products: every block of rows by every block of columns.
     fn step(&mut self, atom: MmaAtom, a: Value, b: Value, mut acc: Regs<'c>) -> R<Regs<'c>> {
+        if atom.row().is_split {
+            return self.split_step(atom, a, b, acc);
+        }
         let (left, right) = (self.operand_words(a)?, self.operand_words(b)?);
         let columns = right.len() / 2;
         for (n, b) in right.chunks(2).enumerate() {
-            for (m, a) in left.chunks(4).enumerate() {
-                let at = (m * columns + n) * 4;
-                let out = self.mma_step(atom, a, b, &acc[at..at + 4])?;
-                acc[at..at + 4].copy_from_slice(&out);
+            self.column(atom, &left, b, (n, columns), &mut acc)?;
+        }
+        Ok(acc)
+    }
+
+    /// The same of operands that are split: three products for each block. A block of columns is split just before its products,
+    /// so that few of its words are held at once.
+    fn split_step(&mut self, atom: MmaAtom, a: Value, b: Value, mut acc: Regs<'c>) -> R<Regs<'c>> {
+        let left = self.split_words(atom, self.regs(a)?, Side::Left)?;
+        let right = self.regs(b)?;
+        let held = atom.row().shape.2 as usize / 4;
+        let columns = right.len() / held;
+        for (n, b) in right.chunks(held).enumerate() {
+            let right = self.split_words(atom, b, Side::Right)?;
+            // The smaller products first. The product of both rests is as small as what rounding them loses.
+            let terms = [(&left.rest, &right.rounded), (&left.rounded, &right.rest), (&left.rounded, &right.rounded)];
+            for (a, b) in terms {
+                self.column(atom, a, b, (n, columns), &mut acc)?;
             }
         }
         Ok(acc)
+    }
+
+    /// The products of every block of rows by one block of columns, given their words.
+    fn column(
+        &self,
+        atom: MmaAtom,
+        left: &[BasicValueEnum<'c>],
+        b: &[BasicValueEnum<'c>],
+        (n, columns): (usize, usize),
+        acc: &mut Regs<'c>,
+    ) -> R<()> {
+        for (m, a) in left.chunks(4).enumerate() {
+            let at = (m * columns + n) * 4;
+            let out = self.mma_step(atom, a, b, &acc[at..at + 4])?;
+            acc[at..at + 4].copy_from_slice(&out);
+        }
+        Ok(())
+    }
+
+    /// The words of f32 registers of an operand that is split.
+    fn split_words(&self, atom: MmaAtom, regs: &[BasicValueEnum<'c>], side: Side) -> R<SplitWords<'c>> {
+        let mut words = SplitWords { rounded: Vec::new(), rest: Vec::new() };
+        if atom == MmaAtom::M16N8K8Tf32x3 {
+            for &x in regs {
+                let rounded = self.tf32(x)?;
+                let near = self.b.build_bit_cast(rounded, self.cx.f32_type(), "")?.into_float_value();
+                words.rounded.push(rounded);
+                words.rest.push(self.tf32(self.rest(x, near)?)?);
+            }
+            return Ok(words);
+        }
+        // Of 16 elements along K, a lane has one of each four. A word has those of two neighbouring fours, in both operands alike.
+        let pairs: &[(usize, usize)] = match side {
+            Side::Left => &[(0, 2), (1, 3), (4, 6), (5, 7)],
+            Side::Right => &[(0, 1), (2, 3)],
+        };
+        let f32t = self.cx.f32_type();
+        for block in regs.chunks(2 * pairs.len()) {
+            for &(low, high) in pairs {
+                let word = self.bf16_pair([block[low], block[high]])?;
+                let shifted = self.b.build_left_shift(word, self.i32(16), "")?;
+                let upper = self.b.build_and(word, self.i32(-0x1_0000), "")?;
+                let low_near = self.b.build_bit_cast(shifted, f32t, "")?.into_float_value();
+                let high_near = self.b.build_bit_cast(upper, f32t, "")?.into_float_value();
+                let rests = [self.rest(block[low], low_near)?, self.rest(block[high], high_near)?];
+                words.rounded.push(word.into());
+                words.rest.push(self.bf16_pair(rests)?.into());
+            }
+        }
+        Ok(words)
+    }
+
+    /// An f32 rounded to tf32, as the bits of an instruction's operand.
+    fn tf32(&self, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+        self.call("llvm.nvvm.f2tf32.rna", self.i32_type().into(), &[x])
+    }
+
+    /// Two f32 rounded to bf16, as one word.
+    fn bf16_pair(&self, pair: [BasicValueEnum<'c>; 2]) -> R<IntValue<'c>> {
+        let narrow = self.cast_all(&pair.to_vec(), DType::F32, DType::Bf16)?;
+        self.pair(&narrow, DType::Bf16)
+    }
+
+    /// What rounding leaves of an f32, exactly; 0 of one that is infinite or no number, or that rounds to infinity, so that the
+    /// product with what is rounded is what it would be without the rest.
+    fn rest(&self, x: BasicValueEnum<'c>, near: FloatValue<'c>) -> R<BasicValueEnum<'c>> {
+        let f32t = self.cx.f32_type();
+        let rest = self.b.build_float_sub(x.into_float_value(), near, "")?;
+        let size = self.call("llvm.fabs.f32", f32t.into(), &[rest.into()])?.into_float_value();
+        let infinity = f32t.const_float(f64::INFINITY);
+        let is_finite = self.b.build_float_compare(FloatPredicate::OLT, size, infinity, "")?;
+        Ok(self.b.build_select(is_finite, rest, f32t.const_zero(), "")?)
     }
 
     /// The registers of an operand: words of two 16-bit elements, unless they were loaded as such, of an element rounded to
@@ -53,10 +151,7 @@ impl<'c> Emitter<'c, '_> {
         let regs = self.regs(v)?;
         match (dtype, regs.first()) {
             (DType::F64, _) | (_, Some(BasicValueEnum::IntValue(_))) => Ok(regs.clone()),
-            (DType::F32, _) => {
-                let round = |&r| self.call("llvm.nvvm.f2tf32.rna", self.i32_type().into(), &[r]);
-                regs.iter().map(round).collect()
-            }
+            (DType::F32, _) => regs.iter().map(|&r| self.tf32(r)).collect(),
             _ => regs.chunks(2).map(|pair| Ok(self.pair(pair, dtype)?.into())).collect(),
         }
     }
@@ -77,6 +172,7 @@ impl<'c> Emitter<'c, '_> {
         let info = atom.row();
         let types = match info.operand {
             DType::Bf16 => "bf16",
+            DType::F32 if atom == MmaAtom::M16N8K16Bf16x3 => "bf16",
             DType::F16 => "f32.f32",
             DType::F32 => "tf32",
             DType::F64 => "f64",

@@ -181,8 +181,10 @@ impl<'c> Emitter<'c, '_> {
         let ty = match atom.row().operand {
             DType::Bf16 => "bf16",
             DType::F16 => "f16",
+            DType::F32 => "tf32",
             other => return Err(CompileError::bug(format!("wgmma of {other}"))),
         };
+        let depth = atom.row().shape.2;
         let (outputs, tied) = ties(held, "f");
         let mut constraints = vec![outputs];
         let mut args = Vec::new();
@@ -200,13 +202,14 @@ impl<'c> Emitter<'c, '_> {
         constraints.push("l".to_owned());
         let right = place(a.len());
         let list = (0..held).map(|i| format!("${i}")).collect::<Vec<_>>().join(", ");
-        // Whether an operand runs along M or N; one in registers never does.
+        // Whether an operand runs along M or N; one in registers never does, and none of other elements than 16-bit ones.
         let turns = match a.len() {
-            1 => format!("{}, {}", u8::from(turned[0]), u8::from(turned[1])),
-            _ => u8::from(turned[1]).to_string(),
+            _ if atom.reads_along_k_alone() => String::new(),
+            1 => format!(", {}, {}", u8::from(turned[0]), u8::from(turned[1])),
+            _ => format!(", {}", u8::from(turned[1])),
         };
         let text = format!(
-            "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{ty}.{ty} {{{list}}}, {left}, {right}, {}, 1, 1, {turns};",
+            "wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{ty}.{ty} {{{list}}}, {left}, {right}, {}, 1, 1{turns};",
             u8::from(acc.is_some())
         );
         args.extend(a.iter().chain(b).copied());

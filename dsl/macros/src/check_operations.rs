@@ -214,9 +214,10 @@ impl Checker<'_> {
             let message = format!("dot needs two operands of one float type, found {x_name}{x} and {y_name}{y}");
             return self.mistake(105, e.place, message);
         }
-        if precision == Precision::Tf32 && !x.elem.agrees(&Elem::Fixed(DType::F32)) {
+        if precision != Precision::Default && !x.elem.agrees(&Elem::Fixed(DType::F32)) {
             let but = if matches!(x.elem, Elem::Generic(..)) { ", which may be bf16 or f16" } else { "" };
-            return self.mistake(110, e.place, format!("precision tf32 needs f32 operands, found {}{but}", x.elem));
+            let name = precision.name();
+            return self.mistake(110, e.place, format!("precision {name} needs f32 operands, found {}{but}", x.elem));
         }
         let result = Ty::tile(x.elem.accumulator(), vec![m.clone(), n.clone()]);
         let (of_x, of_y) = (self.dim_along(&x, 1), self.dim_along(&y, 0));

@@ -391,11 +391,12 @@ impl Resolver<'_> {
                     _ => None,
                 };
                 let Some(precision) = named.as_deref().and_then(Precision::from_name) else {
-                    let hint = did_you_mean(named.as_deref().unwrap_or(""), ["default", "tf32"]);
+                    let names = Precision::ALL.iter().map(|p| p.name());
+                    let hint = did_you_mean(named.as_deref().unwrap_or(""), names);
                     self.errors.push(
                         30,
                         args[0].place,
-                        format!("unknown precision; the precisions are `default` and `tf32`{hint}"),
+                        format!("unknown precision; the precisions are `default`, `tf32`, `bf16x3` and `tf32x3`{hint}"),
                     );
                     return None;
                 };

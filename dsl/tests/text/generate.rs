@@ -204,8 +204,11 @@ impl Generator<'_> {
                 let Some(b) = found.or_else(|| self.push(block, Op::Transpose(a))) else { return };
                 let out = TileType::new(ta.dtype.accumulator(), [ta.shape[0], self.kernel.ty(b).shape[1]]);
                 let acc = self.find(|t| *t == out);
-                let tf32 = ta.dtype == DType::F32 && self.pick(2) == 0;
-                Op::Dot { a, b, acc, precision: if tf32 { Precision::Tf32 } else { Precision::Default } }
+                let precision = match ta.dtype {
+                    DType::F32 => self.one_of(Precision::ALL),
+                    _ => Precision::Default,
+                };
+                Op::Dot { a, b, acc, precision }
             }
             19 => {
                 let slices = if self.pick(3) == 0 {

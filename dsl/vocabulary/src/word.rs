@@ -16,8 +16,12 @@ table! {
     Precision: Word {
         /// f32 by FMA; f16 and bf16 on tensor cores with f32 accumulation.
         Default = word("default"),
-        /// f32 operands rounded to tf32, multiplied on tensor cores.
+        /// f32 operands rounded or truncated to tf32, multiplied on tensor cores.
         Tf32 = word("tf32"),
+        /// f32 operands split into two bf16 each, whose products but the smallest are added.
+        Bf16x3 = word("bf16x3"),
+        /// f32 operands split into two tf32 each, whose products but the smallest are added.
+        Tf32x3 = word("tf32x3"),
     }
 }
 

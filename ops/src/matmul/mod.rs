@@ -5,10 +5,15 @@
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
 #[cfg(feature = "verify")]
+pub(crate) mod precision_cases;
+mod precisions;
+#[cfg(feature = "verify")]
 mod reference;
 
 #[cfg(feature = "verify")]
 pub use reference::reference;
+
+pub use precisions::{matmul_bf16x3, matmul_tf32, matmul_tf32x3};
 
 use atlas_macros::atlas_kernel;
 

@@ -3,6 +3,7 @@
 use crate::files::toml_text::{number, quoted};
 use atlas_codegen::arch::Capability;
 use atlas_codegen::{Machine, Target};
+use atlas_dsl::op::Precision;
 use atlas_dsl::{Config, Kernel, KernelDef, Op};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -252,9 +253,13 @@ pub fn is_of_target(kernel: &Kernel, row: &TunedSize, target: &str) -> bool {
     row.target == target || !differs_by_target(kernel)
 }
 
-/// True for a kernel that multiplies tiles of 16-bit elements: targets differ in how they do that.
+/// True for a kernel that multiplies tiles of 16-bit elements or of tf32: targets differ in how they do that.
 fn differs_by_target(kernel: &Kernel) -> bool {
-    kernel.insts.values().any(|op| matches!(op, Op::Dot { a, .. } if kernel.ty(*a).dtype.is_half()))
+    let differs = |op: &Op| match op {
+        Op::Dot { a, precision, .. } => kernel.ty(*a).dtype.is_half() || *precision == Precision::Tf32,
+        _ => false,
+    };
+    kernel.insts.values().any(differs)
 }
 
 /// The machine that a row is of: `usual`, with the row's target; with the portable target of its generation if the row names none.

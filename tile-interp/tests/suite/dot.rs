@@ -81,6 +81,18 @@ fn tf32_rounds_its_operands() {
 }
 
 #[test]
+fn split_operands_lose_a_rest_of_a_rest() {
+    let mkn = [9, 16, 11];
+    for (precision, unit) in [("precision bf16x3", 2f64.powi(-8)), ("precision tf32x3", 2f64.powi(-11))] {
+        let (got, exact) = product(DType::F32, mkn, (false, false), precision, Mode::Native);
+        // Elements are below 1, so that the terms add up to 16 at most.
+        assert_close(&got, &exact, 0.0, 3.0 * unit * unit * 16.0 + 4e-6);
+        let (got, exact) = product(DType::F32, mkn, (false, false), precision, Mode::F64);
+        assert_close(&got, &exact, 0.0, 1e-14);
+    }
+}
+
+#[test]
 fn a_transpose_that_is_also_used_otherwise() {
     let text = "kernel @both(%x: bf16[N, N], %y: out f32[N, N])
         dims N = 12

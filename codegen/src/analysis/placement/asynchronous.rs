@@ -12,6 +12,7 @@
 //! its tile in whole instructions. Its operands then lie in panels of at most 128 bytes of their rows ([`Placement::buffer_layout`]),
 //! of which a descriptor tells the instruction. Of a right operand whose rows run along N, the columns of each warpgroup
 //! begin with a panel. The left one's always do: a panel has at most 64 elements, and a warpgroup's rows begin at a multiple of 64.
+//! Operands of 32-bit elements run along K, because the instruction does not transpose them.
 //!
 //! [`Placement::buffer_layout`]: super::Placement::buffer_layout
 //!
@@ -38,6 +39,9 @@ use std::collections::BTreeSet;
 /// slower than by `mma.sync`, those of 128 from 3 % slower to 12 % faster, those of 256 and more 23 % to 54 % faster.
 const LEAST_CYCLES: u32 = 128;
 
+/// What the extents of tiles in shared memory are padded to.
+const BLOCK: u32 = 16;
+
 /// Accumulators of a thread above which a product is made synchronously, by ranges of columns. ptxas issues the next range of an
 /// asynchronous one before it stores the last, and then has no registers for both.
 const MOST_ACCUMULATORS: u32 = 128;
@@ -51,7 +55,7 @@ pub enum WhySynchronous {
     Config,
     /// The CTA does not consist of warpgroups.
     Warps,
-    /// K is no multiple of an instruction's.
+    /// K is no multiple of 16, to which buffers are padded.
     Depth,
     /// No grid of warpgroups divides the tile into whole instructions.
     Tile,
@@ -61,6 +65,8 @@ pub enum WhySynchronous {
     Accumulators,
     /// An operand has more or fewer than two axes.
     Rank(Side),
+    /// An operand of 32-bit elements runs along M or N.
+    AlongK(Side),
     /// The right operand's rows run along N, and the columns of a warpgroup begin within a panel.
     Across,
     /// The right operand is computed, or the kernel writes its tensor.
@@ -84,6 +90,8 @@ impl WhySynchronous {
             WhySynchronous::Accumulators => "no wgmma: a thread would hold more than 128 accumulators",
             WhySynchronous::Rank(Side::Left) => "no wgmma: A is no tile of two axes",
             WhySynchronous::Rank(Side::Right) => "no wgmma: B is no tile of two axes",
+            WhySynchronous::AlongK(Side::Left) => "no wgmma: A is of 32-bit elements and does not run along K",
+            WhySynchronous::AlongK(Side::Right) => "no wgmma: B is of 32-bit elements and does not run along K",
             WhySynchronous::Across => {
                 "no wgmma: B's rows run along N, and warpgroups divide them into no multiples of 64, 32 or 16 columns"
             }
@@ -119,15 +127,15 @@ pub(super) fn asynchronous_products(
 
 /// The atom of a product, if a warpgroup can make it.
 fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Result<MmaAtom, WhySynchronous> {
-    let Op::Dot { a, b, .. } = kernel.insts[dot] else { return Err(WhySynchronous::Atom) };
-    let atom = MmaAtom::select_asynchronous(kernel.ty(a).dtype, target).ok_or(WhySynchronous::Atom)?;
+    let Op::Dot { a, b, precision, .. } = kernel.insts[dot] else { return Err(WhySynchronous::Atom) };
+    let atom = MmaAtom::select_asynchronous(kernel.ty(a).dtype, precision, target).ok_or(WhySynchronous::Atom)?;
     let warps = schedule.warps;
     let (made, depth) = (&kernel.ty(kernel.results[dot][0]).shape, kernel.ty(a).shape[1]);
     let (m, n) = (made[0], made[1]);
     let or = |holds: bool, why| if holds { Ok(()) } else { Err(why) };
     or(schedule.products != Some(Products::Warps), WhySynchronous::Config)?;
     or(warps.is_multiple_of(WARPGROUP), WhySynchronous::Warps)?;
-    or(depth.is_multiple_of(atom.row().shape.2), WhySynchronous::Depth)?;
+    or(depth.is_multiple_of(BLOCK), WhySynchronous::Depth)?;
     let splits = match schedule.warp_grid {
         Some(grid) => vec![Split::Given(grid)],
         None => vec![Split::Rows, Split::Both],
@@ -137,13 +145,15 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
         let (rows, columns) = (m / grid.rows, n / grid.cols);
         or(atom.fits(m, n, grid), WhySynchronous::Tile)?;
         let is_asked_for = schedule.products == Some(Products::Warpgroups);
-        or(is_asked_for || cycles(rows, columns, depth) >= LEAST_CYCLES, WhySynchronous::Short)?;
+        or(is_asked_for || cycles(atom, [rows, columns, depth]) >= LEAST_CYCLES, WhySynchronous::Short)?;
         or(rows / 16 * (columns / 2) <= MOST_ACCUMULATORS, WhySynchronous::Accumulators)?;
     }
     for (v, side) in [(a, Side::Left), (b, Side::Right)] {
         let (root, turned) = root(kernel, v);
         let ty = kernel.ty(root);
         let layout = SharedLayout::of_wgmma_operand(&ty.shape, ty.dtype.bytes()).ok_or(WhySynchronous::Rank(side))?;
+        let is_along_k = (side == Side::Left) != turned;
+        or(is_along_k || !atom.reads_along_k_alone(), WhySynchronous::AlongK(side))?;
         // The rows of `[N, K]` run along K, those of `[K, N]` along N.
         let begins = |grid: &WarpGrid| grid.cols == 1 || (n / grid.cols).is_multiple_of(layout.panel);
         let is_whole = side == Side::Left || turned || grids.iter().all(begins);
@@ -159,15 +169,15 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
 }
 
 /// True if what a warpgroup issues for a product of an accumulator's layout is worth its wait.
-pub(crate) fn is_long_enough(accumulator: &Fragment, depth: u32) -> bool {
+pub(crate) fn is_long_enough(atom: MmaAtom, accumulator: &Fragment, depth: u32) -> bool {
     let grid = warp_grid_of(accumulator);
-    cycles(accumulator.shape[0] / grid.rows, accumulator.shape[1] / grid.cols, depth) >= LEAST_CYCLES
+    cycles(atom, [accumulator.shape[0] / grid.rows, accumulator.shape[1] / grid.cols, depth]) >= LEAST_CYCLES
 }
 
-/// Cycles of tensor cores for a warpgroup's part of a product: rows of a warp, columns, and extent along K. Two columns of 64 rows
-/// and 16 along K take one.
-fn cycles(rows: u32, columns: u32, depth: u32) -> u32 {
-    rows / 16 * (columns / 2) * (depth / 16)
+/// Cycles of tensor cores for a warpgroup's part of a product: rows of a warp, columns, and extent along K. Of 16-bit elements,
+/// two columns of 64 rows and 16 along K take one.
+fn cycles(atom: MmaAtom, [rows, columns, depth]: [u32; 3]) -> u32 {
+    rows / 16 * (columns / 2) * (depth * atom.row().time / 16)
 }
 
 /// True if a product in a loop has the same left operand in each iteration: nothing that it is computed from changes there.

@@ -28,6 +28,7 @@
 //!   snapshots/resources.txt has the results.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
+use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
     Accuracy, Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef,
     access_elements,
@@ -354,13 +355,18 @@ impl<'k> PressureWalk<'k> {
         if let Op::Copy { atom, to, .. } = op {
             return self.addresses(*atom, &self.k.buffers[to.buffer]);
         }
-        let Op::Mma { atom, .. } = op else {
+        let Op::Mma { atom, a, b, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none.
             return if is_polynomial(op) { 8 } else { 0 };
         };
         if atom.is_tensor_core() {
-            // Operands are values of their own.
-            return 0;
+            // Operands are values of their own. Those that are split into two tf32 have two registers more for each element, while two
+            // bf16 take the place of their element.
+            let words = |operand: &Operand| match (atom, operand) {
+                (MmaAtom::M16N8K8Tf32x3, Operand::Fragment(v)) => 2 * self.k.tile(*v).1.reg_count(),
+                _ => 0,
+            };
+            return words(a) + words(b);
         }
         let layout = self.k.values[self.k.results[inst][0]].ty.tile().map(|(_, l)| l);
         let count = |axis: u8| -> u32 {

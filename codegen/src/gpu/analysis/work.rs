@@ -29,6 +29,9 @@ const OTHER_REGISTERS: u32 = 24;
 const FEWEST_OTHER_REGISTERS: u32 = 12;
 /// The most registers of a thread.
 const MOST_REGISTERS: u32 = 255;
+/// Instructions by which a thread splits an element of an operand in two: both roundings, the difference, and the check that it is
+/// finite.
+const SPLITTING: f64 = 5.0;
 /// Elements that a thread copies through registers at once.
 const TOGETHER: f64 = 6.0;
 
@@ -465,6 +468,9 @@ impl WorkWalk<'_> {
                 let depth = f64::from(shape.2.next_multiple_of(info.shape.2));
                 let products = elements * depth * f64::from(info.time);
                 let bytes = self.operand_bytes([a, b], layout, info, depth);
+                if info.is_split {
+                    c.element_wise += threads * SPLITTING * self.registers_of([a, b]);
+                }
                 match (atom.is_tensor_core(), info.asynchronous) {
                     (true, true) => (c.tensor_async, c.shared_async) = (products, bytes),
                     (true, false) => (c.tensor, c.shared) = (products, bytes),
@@ -478,6 +484,15 @@ impl WorkWalk<'_> {
             gpu_ops!(views global rings orders control) => {}
         }
         c
+    }
+
+    /// Registers of a thread for operands that are not in shared memory.
+    fn registers_of(&self, operands: [&Operand; 2]) -> f64 {
+        let registers = |operand: &Operand| match operand {
+            Operand::Fragment(v) => f64::from(self.k.tile(*v).1.reg_count()),
+            Operand::Shared(_) => 0.0,
+        };
+        operands.into_iter().map(registers).sum()
     }
 
     /// Bytes of shared memory that a product reads: each warp reads its operands, and each warpgroup of an asynchronous product

@@ -85,7 +85,7 @@ impl Lower<'_> {
     fn note_product(&self, dot: Inst, notes: &mut Notes) {
         let loc = self.tile.locs[dot];
         let Some(atom) = self.placement.product(dot) else { return };
-        let Op::Dot { a, .. } = self.tile.insts[dot] else { return };
+        let Op::Dot { a, precision, .. } = self.tile.insts[dot] else { return };
         let made = self.k.insts.iter().find_map(|(i, op)| {
             let GpuOp::Mma { a, shape, .. } = op else { return None };
             (self.k.locs[i] == loc).then_some((i, *a, *shape))
@@ -102,7 +102,8 @@ impl Lower<'_> {
             let what = format!("{m}x{n}x{k} by {}, warps {rows}x{cols}{pinned}, A from {left}", atom.row().name);
             let dtype = self.tile.ty(a).dtype;
             let synchronous = self.placement.why_synchronous(dot);
-            let because = match synchronous.filter(|_| MmaAtom::select_asynchronous(dtype, self.k.target).is_some()) {
+            let by_warpgroups = MmaAtom::select_asynchronous(dtype, precision, self.k.target);
+            let because = match synchronous.filter(|_| by_warpgroups.is_some()) {
                 Some(why) => why.text().to_owned(),
                 None => format!("{dtype} operands on {}; {why}", self.k.target),
             };

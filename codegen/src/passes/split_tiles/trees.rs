@@ -76,7 +76,8 @@ impl Tree {
                 let begins =
                     |from: &SharedRef| from.transposed || columns.is_multiple_of(k.buffers[from.buffer].layout.panel);
                 let begins = matches!(b, Operand::Shared(from) if begins(from));
-                let is_made = atom.fits(whole.shape[0], len, warp_grid_of(&cut)) && is_long_enough(&cut, shape.2);
+                let is_made =
+                    atom.fits(whole.shape[0], len, warp_grid_of(&cut)) && is_long_enough(*atom, &cut, shape.2);
                 if atom.row().asynchronous && !(begins && is_made) {
                     return None;
                 }
