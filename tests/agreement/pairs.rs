@@ -22,7 +22,7 @@ atlas_kernel! {
 
     /// The view of a single pair: its coordinates, the greater first, and the previous content on both sides.
     kernel mirrored(x: &mut Tensor<f32, [M, M]>, at: &mut Tensor<i32, [M, M]>)
-    tune { BI: [4], warps: [1, 2, 4] }
+    tune { BI: [4], warps: [1], order: [linear, groups(1), groups(2), groups(3), groups(5)] }
     {
         for (i, j) in grid(pairs(tiles(M, BI))) {
             let below = load(x[i, j]);
@@ -35,7 +35,7 @@ atlas_kernel! {
 
     /// Only the lower triangle and its diagonal, with two outer axes.
     kernel below(x: &Tensor<f32, [A, B, M]>, y: &mut Tensor<f32, [A, B, M, M]>)
-    tune { BI: [16], warps: [1, 8] }
+    tune { BI: [16], warps: [1, 8], order: [groups(4), linear] }
     {
         for (a, b, i, j) in grid(A, B, pairs(tiles(M, BI))) {
             store(y[a, b, i, j], load(x[a, b, i]).t() - broadcast(load(x[a, b, j]), [1, BI]));

@@ -30,14 +30,12 @@ pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileEr
     let mut axes: Vec<_> = kernel.grid.iter().map(|a| a.extent).collect();
     let rank = axes.len();
     if let Some(&GridExtent::UpTo { dim, size }) = axes.last() {
-        if let Some(order @ Order::Groups(_)) = schedule.order {
-            return Err(CompileError::refusal(format!(
-                "order = {order} is of grids of rows, and that of `{}` has pairs; `order=linear` would do",
-                kernel.name
-            )));
-        }
+        let group = match schedule.order {
+            Some(Order::Groups(rows)) => Some(rows),
+            Some(Order::Linear) | None => None,
+        };
         axes[rank - 1] = GridExtent::Tiles { dim, size };
-        return Ok(IndexMap { domain: Domain::Triangle, ..IndexMap::linear(axes) });
+        return Ok(IndexMap { domain: Domain::Triangle, group, ..IndexMap::linear(axes) });
     }
     Ok(match schedule.order.unwrap_or_else(|| chosen(kernel)) {
         Order::Linear => IndexMap::linear(axes),

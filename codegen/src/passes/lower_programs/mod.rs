@@ -16,10 +16,12 @@
 //! once.
 //!
 //! *Triangles.* Number t is in row i if i (i + 1) / 2 <= t < (i + 1) (i + 2) / 2. The bits of i are found from the highest
-//! down. There are fewer than 2^31 programs, so i has 16 bits and i (i + 1) fits an unsigned word.
+//! down. There are fewer than 2^31 programs, so i has 16 bits and i (i + 1) fits an unsigned word. In groups, the rows from
+//! `first` on have the programs from first (first + 1) / 2 on. Their columns before `first` are a rectangle, counted column by
+//! column; what remains is a triangle of its own, counted row by row.
 //!
 //! # Breaks it
-//! - Groups of fewer rows: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups.
+//! - Groups of fewer rows: tests/agreement/pipelines.rs::programs_of_a_grid_in_groups, tests/agreement/pairs.rs.
 //! - Loops over programs, and triangles: tests/gpu_interp/hand_written.rs::programs_become_loops_and_scalars.
 
 mod coordinates;
