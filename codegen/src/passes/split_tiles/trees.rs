@@ -3,7 +3,8 @@
 use crate::analysis::is_long_enough;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
-    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, warp_grid_of,
+    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, slice_layout,
+    warp_grid_of,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, words};
@@ -27,6 +28,8 @@ pub(super) struct Tree {
     operations: BTreeSet<Inst>,
     /// Its leaves: columns of them are read, or they cost nothing.
     leaves: BTreeSet<Inst>,
+    /// Results of loops, which stay in registers as a whole: columns of them are some of the registers.
+    held: BTreeSet<Value>,
     pub(super) reads: Vec<SharedRead>,
 }
 
@@ -87,6 +90,15 @@ impl Tree {
                 layouts.insert(whole.clone(), cut);
             } else {
                 layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len));
+            }
+        }
+        for &v in &self.held {
+            let whole = k.tile(v).1;
+            let cut = layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len));
+            let last = whole.shape.len().checked_sub(1)? as u8;
+            let is_cut = |first| slice_layout(whole, last, first, len).as_ref() == Some(cut);
+            if whole.shape.last() != Some(&cols) || !(0..cols).step_by(len as usize).all(is_cut) {
+                return None;
             }
         }
         // What ranges are reduced to meets in one layout.
@@ -202,6 +214,7 @@ impl Program {
                     }
                 }
                 Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
+                Op::Loop { .. } if self.block[inst] == self.block[root] => _ = tree.held.insert(v),
                 op => {
                     for operand in narrowed_operands(k, op)? {
                         open.insert(place(operand)?);
@@ -215,6 +228,10 @@ impl Program {
                     tree.reads.extend(products_reads(inst, op));
                 }
             }
+        }
+        // What a loop leaves takes its registers in any case. Ranges then help only what is read beside it.
+        if !tree.held.is_empty() {
+            return (!tree.reads.is_empty()).then_some(tree);
         }
         // Loads that no product waits for are all on their way at once.
         let is = |of: fn(&Op) -> bool| tree.operations.iter().any(|&i| of(&k.insts[i]));
