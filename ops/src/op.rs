@@ -2,9 +2,9 @@
 
 use crate::problem::Op;
 use crate::{
-    attention, attention_decode, batched_matmul, block_attention, fused_forward, gated_memory, inverse, layer, linear_gelu,
-    linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul, matmul_add,
-    memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
+    attention, attention_decode, batched_matmul, block_attention, fused_forward, gated_memory, inverse, layer,
+    linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
+    matmul_add, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
     rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums, windowed_attention,
 };
 

@@ -126,29 +126,27 @@ atlas_kernel! {
 
 const BOUND: f64 = 2e-2;
 
-/// Copies to shared memory by the engine and by threads in the kernel of a config, and where the first copy by the last tensor map
-/// of an input stands: before the first product, or behind the last.
-fn copies(kernel: &'static KernelDef, config: &str, shapes: &[&[usize]]) -> (usize, usize, bool) {
+/// Of the kernel of a config: the copies to shared memory by the engine and by threads in its text, and its shared memory in KiB.
+fn copies(kernel: &'static KernelDef, config: &str, shapes: &[&[usize]]) -> (usize, usize, u32) {
     let device = Device::sim("sm_90a").unwrap();
     let mut tensors: Vec<Tensor> = shapes.iter().map(|shape| Tensor::zeros(&device, Bf16, shape).unwrap()).collect();
     let (read, written) = tensors.split_at_mut(shapes.len() - 1);
     let args: Vec<Arg<'_>> = read.iter().map(Arg::In).chain(written.iter_mut().map(Arg::Out)).collect();
     let launch = kernel.prepare_with(&device, &config.parse().unwrap(), args).unwrap();
-    let ptx = launch.image().unwrap().ptx.clone();
-    let by_engine: Vec<usize> = ptx.match_indices("mbarrier::complete_tx::bytes").map(|(at, _)| at).collect();
-    let products = ptx.match_indices("wgmma.mma_async").map(|(at, _)| at);
-    let behind = products.max().is_some_and(|last| by_engine.iter().any(|&copy| copy > last));
-    (by_engine.len(), ptx.matches("cp.async.c").count(), behind)
+    let image = launch.image().unwrap();
+    let by_engine = image.ptx.matches("mbarrier::complete_tx::bytes").count();
+    (by_engine, image.ptx.matches("cp.async.c").count(), image.shared_bytes / 1024)
 }
 
 #[test]
 fn the_engine_loads_what_meets_an_accumulator() {
     let of = |config: &str, [m, n, k]: [usize; 3]| copies(&added, config, &[&[m, k], &[n, k], &[m, n], &[m, n]]);
     let by = |config: &str| of(config, [256, 512, 512]);
-    // Two operands, each once before the loop and once in it, and four panels: before the loop where there is room.
-    assert_eq!(by("BM=128 BN=256 stages=2 warps=8"), (2 * 2 + 4, 0, false));
-    assert_eq!(by("BM=128 BN=256 stages=4 warps=8"), (2 * 4 + 4, 0, true));
-    // Threads: by the config, and where the residual's pitch or address is not the engine's.
+    // Two operands before the loop, for all stages but one, and in it, and four panels. Two stages of 48 KiB leave room for them
+    // before the loop; behind it they have the bytes of four.
+    assert_eq!(by("BM=128 BN=256 stages=2 warps=8"), (2 * 2 + 4, 0, 2 * 48 + 64));
+    assert_eq!(by("BM=128 BN=256 stages=4 warps=8"), (2 * 4 + 4, 0, 4 * 48));
+    // Threads: by the config, and where the residual's pitch is no multiple of 16 bytes.
     assert!(by("BM=128 BN=64 stages=2 warps=8 copies=threads").1 > 0);
     let (engine, threads, _) = of("BM=128 BN=64 stages=2 warps=8", [256, 68, 512]);
     assert!(engine == 2 * 2 && threads > 0);
@@ -173,8 +171,7 @@ fn a_residual_is_added_at_any_size() {
 fn products_begin_with_a_tile_and_are_multiplied_by_one() {
     for (g, m, n, k) in [(2, 70, 72, 200), (1, 64, 136, 64), (0, 8, 8, 8), (1, 37, 29, 51), (2, 9, 8, 0)] {
         let inputs = [random(Bf16, &[g, m, k]), random(Bf16, &[g, n, k]), random(Bf16, &[g, m, n])];
-        let given: Vec<Given> =
-            inputs.into_iter().chain([random(Bf16, &[m, n]), output(F32, &[g, m, n])]).collect();
+        let given: Vec<Given> = inputs.into_iter().chain([random(Bf16, &[m, n]), output(F32, &[g, m, n])]).collect();
         agrees_on_hopper(&around, &given, 1e-5);
     }
 }
@@ -182,7 +179,8 @@ fn products_begin_with_a_tile_and_are_multiplied_by_one() {
 #[test]
 fn residuals_of_loops_and_between_them_are_added() {
     for (g, m, n, k) in [(3, 70, 72, 200), (1, 64, 64, 64), (0, 8, 8, 8)] {
-        let given = [random(Bf16, &[g, m, k]), random(Bf16, &[n, k]), random(Bf16, &[g, m, n]), output(Bf16, &[g, m, n])];
+        let given =
+            [random(Bf16, &[g, m, k]), random(Bf16, &[n, k]), random(Bf16, &[g, m, n]), output(Bf16, &[g, m, n])];
         agrees_on_hopper(&in_a_loop, &given, BOUND);
         let inputs = [random(Bf16, &[m, k]), random(Bf16, &[n, k]), random(Bf16, &[m, n]), random(Bf16, &[m, n])];
         let given: Vec<Given> = inputs.into_iter().chain([output(Bf16, &[m, n])]).collect();
@@ -201,8 +199,7 @@ fn a_tensor_that_is_written_is_added_to() {
 fn a_product_has_two_results() {
     for (m, n, k) in [(128, 256, 64), (70, 72, 200), (37, 51, 29), (1, 8, 0)] {
         let inputs = [random(Bf16, &[m, k]), random(Bf16, &[n, k]), random(Bf16, &[n]), random(F32, &[m])];
-        let given: Vec<Given> =
-            inputs.into_iter().chain([output(Bf16, &[m, n]), output(Bf16, &[m, n])]).collect();
+        let given: Vec<Given> = inputs.into_iter().chain([output(Bf16, &[m, n]), output(Bf16, &[m, n])]).collect();
         agrees_on_hopper(&both, &given, BOUND);
     }
 }

@@ -189,9 +189,9 @@ fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
 
 /// The tokens of stages that the engine fills and threads read.
 fn read_by_threads(k: &Kernel) -> BTreeSet<Value> {
-    let token = |op: &Op| match op {
-        Op::LoadShared(from) | Op::LoadMatrix { from, .. } => from.token,
-        _ => None,
+    let token = |op: &Op| {
+        let (Op::LoadShared(from) | Op::LoadMatrix { from, .. }) = op else { return None };
+        from.token
     };
     k.insts.values().filter_map(token).filter(|&token| k.ring_of_engine(token).is_some()).collect()
 }

@@ -18,8 +18,8 @@
 //! stages have mbarriers. So such a fill may stand before a loop and its wait behind it.
 //!
 //! *Room.* A stage that is filled before a loop has its bytes to itself until it is read. It is filled there only if these bytes are
-//! free beside what the loop uses and beside what comes after it, and if as many CTAs as before share a multiprocessor, by an
-//! estimate of their registers.
+//! free beside what the loop uses and beside what comes after it, and if as many CTAs as before share a multiprocessor, or two, by
+//! an estimate of their registers.
 //!
 //! # Breaks it
 //! A load moved above a store to the same tensor: tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
@@ -42,6 +42,9 @@ const AHEAD_BUDGET: u32 = 64;
 
 /// Bytes of shared memory of a CTA beside its tiles: what the driver takes, which is more than mbarriers do.
 const BESIDE_TILES: u32 = 1024;
+
+/// CTAs that share a multiprocessor and hide each other's waits.
+const ENOUGH_CTAS: u32 = 2;
 
 /// Starts the loads of every block.
 pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -121,7 +124,7 @@ fn fills_over_loops(k: &Kernel, insts: &[Inst], machine: &Machine) -> Vec<Range<
         let (late, early) = (before.max(between).max(after + own), before.max(between).max(after) + own);
         let shared = |bytes: u32| machine.sm_shared_bytes / (bytes + BESIDE_TILES);
         let by_registers = machine.sm_registers / (k.threads * peak_registers(k)).max(1);
-        if early + BESIDE_TILES <= machine.cta_shared_bytes && shared(early) >= shared(late).min(by_registers) {
+        if early + BESIDE_TILES <= machine.cta_shared_bytes && shared(early) >= shared(late).min(by_registers).min(ENOUGH_CTAS) {
             before += own;
             found.push(at..at + len + 1);
         }
