@@ -56,8 +56,8 @@ pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     let room = machine.cta_shared_bytes.saturating_sub(rings);
     let bodies: BTreeSet<Block> = k.insts.values().filter_map(body_of_loop).collect();
     for block in k.blocks.keys().collect::<Vec<_>>() {
+        let over_loops = if bodies.contains(&block) { Vec::new() } else { fills_over_loops(k, block, &machine) };
         let insts = std::mem::take(&mut k.blocks[block].insts);
-        let over_loops = if bodies.contains(&block) { Vec::new() } else { fills_over_loops(k, &insts, &machine) };
         let insts = start(k, insts, bodies.contains(&block), room, &over_loops);
         k.blocks[block].insts = if bodies.contains(&block) { insts } else { wait_late(k, insts) };
     }
@@ -106,7 +106,8 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32, over_loops: &[R
 }
 
 /// The fills of the copy engine behind the first loop of a block that are worth their room in shared memory before it.
-fn fills_over_loops(k: &Kernel, insts: &[Inst], machine: &Machine) -> Vec<Range<usize>> {
+fn fills_over_loops(k: &Kernel, block: Block, machine: &Machine) -> Vec<Range<usize>> {
+    let insts = &k.blocks[block].insts;
     let Some(first) = insts.iter().position(|&i| body_of_loop(&k.insts[i]).is_some()) else { return Vec::new() };
     let bytes = |buffers: &BTreeSet<Buffer>| buffers.iter().map(|&b| k.buffers[b].bytes()).sum::<u32>();
     let mut before = bytes(&buffers_of(k, &insts[..=first]));
