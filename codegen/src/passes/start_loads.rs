@@ -125,7 +125,9 @@ fn fills_over_loops(k: &Kernel, block: Block, machine: &Machine) -> Vec<Range<us
         let (late, early) = (before.max(between).max(after + own), before.max(between).max(after) + own);
         let shared = |bytes: u32| machine.sm_shared_bytes / (bytes + BESIDE_TILES);
         let by_registers = machine.sm_registers / (k.threads * peak_registers(k)).max(1);
-        if early + BESIDE_TILES <= machine.cta_shared_bytes && shared(early) >= shared(late).min(by_registers).min(ENOUGH_CTAS) {
+        if early + BESIDE_TILES <= machine.cta_shared_bytes
+            && shared(early) >= shared(late).min(by_registers).min(ENOUGH_CTAS)
+        {
             before += own;
             found.push(at..at + len + 1);
         }
