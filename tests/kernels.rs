@@ -72,7 +72,7 @@ pub(crate) const SPLIT_ELEMENTS: [&str; 2] = ["bf16x3", "tf32x3"];
 pub(crate) type Sizes = &'static [(&'static str, u64)];
 
 /// Kernels of `tests/cases/exact` and sizes for them, ragged ones among them.
-pub(crate) const CASES: [(&str, &[Sizes]); 18] = [
+pub(crate) const CASES: [(&str, &[Sizes]); 19] = [
     ("stored", &[&[("G", 3), ("M", 70), ("N", 72)], &[("G", 1), ("M", 64), ("N", 64)]]),
     ("other", &[&[("N", 32), ("K", 64)], &[("N", 37), ("K", 53)]]),
     ("state", &[&[("N", 32), ("K", 64)]]),
@@ -89,6 +89,7 @@ pub(crate) const CASES: [(&str, &[Sizes]); 18] = [
     ("columns", &[&[("M", 32)], &[("M", 37)]]),
     ("warpgroup", &[&[("M", 37), ("N", 72), ("K", 200)], &[("M", 128), ("N", 64), ("K", 64)]]),
     ("handed", &[&[("M", 70), ("N", 64), ("K", 136)]]),
+    ("residual", &[&[("M", 70), ("N", 136), ("K", 136)]]),
     ("beside", &[&[("M", 70), ("N", 64), ("K", 328)]]),
     ("wide", &[&[("M", 70), ("N", 520), ("K", 136)]]),
 ];

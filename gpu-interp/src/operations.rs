@@ -6,8 +6,8 @@ use crate::memory::{Cut, StageRect, matrix, shape, transposed};
 use crate::rings::{Flying, Stop, Token};
 use crate::tile::{Tile, count};
 use atlas_codegen::gpu::{
-    AccessKind, At, Block, CopyAtom, Inst, Mover, Op, Operand, Reach, Ring, SharedRef, Side as OperandSide, Slice,
-    Type, Valid, Value, writable,
+    AccessKind, At, Block, CopyAtom, Inst, Mover, Op, Operand, Reach, Ring, RingData, SharedRef, Side as OperandSide,
+    Slice, Type, Valid, Value, writable,
 };
 use atlas_codegen::gpu_ops;
 use atlas_dsl::ir::ParamKind;
@@ -247,7 +247,7 @@ impl Cta<'_> {
         self.shared.write(place, |row, col| Some(data[(row * place.cols + col) as usize]))
     }
 
-    /// Starts a copy. It fills the stage with zeros around the tile.
+    /// Starts a copy. One by threads fills the stage with zeros around the tile; the engine writes its box and nothing else.
     fn copy(&mut self, r: usize, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> Result<(), String> {
         let cuts = self.cuts(r, param, slices)?;
         let extents = matrix(&shape(&cuts));
@@ -264,10 +264,7 @@ impl Cta<'_> {
         }
         let place = Self::place(to, self.stage(to, token, true)?, extents);
         let at_once = self.manner.landing == Landing::AtOnce || atom == CopyAtom::Direct;
-        // What the slot held is gone. Of several copies to it, each brings a panel, and only the first one begins a new tile.
-        if !self.shared.awaits(place.buffer, place.stage) {
-            self.shared.write(self.shared.whole(place.buffer, place.stage), |_, _| None)?;
-        }
+        self.shared.write(self.written(place), |_, _| None)?;
         let copy = Flying { param, cuts, to: place, landed: at_once };
         if at_once {
             self.land(&copy)?;
@@ -310,12 +307,18 @@ impl Cta<'_> {
     fn land(&mut self, copy: &Flying) -> Result<(), String> {
         let tile = self.tensor(copy.param)?.load(&copy.cuts);
         let to = copy.to;
-        // Behind a tile its buffer is padded by zeros. A panel beside the first one is just itself.
-        let is_first = (to.row, to.col) == (0, 0);
-        let written = if is_first { self.shared.whole(to.buffer, to.stage) } else { to };
-        let element = |row: u32, col: u32| tile.data[(row * to.cols + col) as usize];
-        let inside = |row: u32, col: u32| row < to.rows && col < to.cols;
-        self.shared.write(written, |row, col| Some(if inside(row, col) { element(row, col) } else { 0 }))
+        let all = self.written(to);
+        let inside =
+            |row: u32, col: u32| row >= to.row && row - to.row < to.rows && col >= to.col && col - to.col < to.cols;
+        let element = |row: u32, col: u32| tile.data[((row - to.row) * to.cols + col - to.col) as usize];
+        let at = |row: u32, col: u32| if inside(row, col) { element(row, col) } else { 0 };
+        self.shared.write(all, |row, col| Some(at(all.row + row, all.col + col)))
+    }
+
+    /// What a copy to a place writes: the place, or the stage around it if threads copy.
+    fn written(&self, to: StageRect) -> StageRect {
+        let by_engine = |r: &RingData| r.filled_by == Mover::Engine && r.buffers.contains(&to.buffer);
+        if self.k.rings.values().any(by_engine) { to } else { self.shared.whole(to.buffer, to.stage) }
     }
 
     /// Ends copies that are waited for.

@@ -32,6 +32,7 @@
 
 pub mod attention;
 pub mod attention_decode;
+pub mod batched_matmul;
 pub mod block_attention;
 #[cfg(feature = "verify")]
 pub mod cases;
@@ -45,8 +46,13 @@ pub mod gated_memory;
 pub mod inverse;
 pub mod layer;
 pub mod linear_gelu;
+pub mod linear_gelu_train;
+pub mod linear_residual;
+pub mod linear_row_scale;
+pub mod linear_square_sums;
 pub mod log_sum_exp;
 pub mod matmul;
+pub mod matmul_add;
 #[cfg(feature = "verify")]
 pub mod memory;
 pub mod memory_grad;

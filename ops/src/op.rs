@@ -2,27 +2,33 @@
 
 use crate::problem::Op;
 use crate::{
-    attention, attention_decode, block_attention, fused_forward, gated_memory, inverse, layer, linear_gelu,
-    log_sum_exp, matmul, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features,
-    random_features, rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums,
-    windowed_attention,
+    attention, attention_decode, batched_matmul, block_attention, fused_forward, gated_memory, inverse, layer,
+    linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
+    matmul_add, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
+    rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums, windowed_attention,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 31] = [
+pub static OPS: [Op; 37] = [
     attention::cases::OP,
     attention_decode::cases::OP,
+    batched_matmul::cases::OP,
     block_attention::cases::OP,
     fused_forward::cases::OP,
     gated_memory::cases::OP,
     inverse::cases::OP,
     layer::cases::OP,
     linear_gelu::cases::OP,
+    linear_gelu_train::cases::OP,
+    linear_residual::cases::OP,
+    linear_row_scale::cases::OP,
+    linear_square_sums::cases::OP,
     log_sum_exp::cases::OP,
     matmul::cases::OP,
     matmul::precision_cases::BF16X3,
     matmul::precision_cases::TF32,
     matmul::precision_cases::TF32X3,
+    matmul_add::cases::OP,
     memory_grad::cases::OP,
     memory_read::cases::OP,
     monomials::cases::OP,

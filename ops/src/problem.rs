@@ -146,6 +146,8 @@ pub enum Layout {
     Padded,
     /// The first two axes are swapped in memory, as heads and tokens are in `[B, T, H, d]`.
     Swapped,
+    /// The last two axes are swapped in memory: each matrix lies by its columns.
+    Transposed,
     /// One copy for all indices of the first axis: stride 0.
     Shared,
 }

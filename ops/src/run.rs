@@ -277,6 +277,14 @@ pub(crate) fn upload(device: &Device, dtype: DType, host: &HostTensor, layout: L
             swapped.swap(0, 1);
             dense(&values, &swapped)?.transpose(0, 1)
         }
+        Layout::Transposed => {
+            let (rows, cols) = (sizes[last - 1], sizes[last]);
+            let columns = |m: &[f32]| (0..rows * cols).map(|i| m[i % rows * cols + i / rows]).collect::<Vec<f32>>();
+            let values: Vec<f32> = host.values.chunks((rows * cols).max(1)).flat_map(columns).collect();
+            let mut transposed = sizes.clone();
+            transposed.swap(last - 1, last);
+            dense(&values, &transposed)?.transpose(last - 1, last)
+        }
         Layout::Shared => {
             let row: usize = sizes[1..].iter().product();
             let mut one = sizes.clone();

@@ -296,7 +296,7 @@ fn a_row_of_equal_numbers_adds_nothing() {
 
 #[test]
 fn products_over_nothing_are_zero_in_references_too() {
-    for name in ["matmul", "linear_gelu"] {
+    for name in ["matmul", "matmul_add", "linear_gelu", "linear_gelu_train", "linear_residual", "linear_row_scale"] {
         let op = OPS.iter().find(|op| op.name == name).unwrap();
         let p = Problem::new(op, op.kernel(0), DType::F32, &[2, 0, 3]);
         let inputs = p.inputs();

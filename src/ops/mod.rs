@@ -30,11 +30,19 @@ pub mod omega;
 
 pub use atlas_ops::attention::attention;
 pub use atlas_ops::attention_decode::ATTENTION_DECODE;
+pub use atlas_ops::batched_matmul::batched_matmul;
 pub use atlas_ops::block_attention::block_attention;
 pub use atlas_ops::inverse::inverse;
 pub use atlas_ops::linear_gelu::linear_gelu;
+pub use atlas_ops::linear_gelu_train::linear_gelu_train;
+pub use atlas_ops::linear_residual::{
+    linear_gelu_residual, linear_relu_residual, linear_residual, linear_silu_residual,
+};
+pub use atlas_ops::linear_row_scale::linear_row_scale;
+pub use atlas_ops::linear_square_sums::linear_square_sums;
 pub use atlas_ops::log_sum_exp::log_sum_exp;
 pub use atlas_ops::matmul::{matmul, matmul_bf16x3, matmul_tf32, matmul_tf32x3};
+pub use atlas_ops::matmul_add::matmul_add;
 pub use atlas_ops::newton_schulz_small::newton_schulz_small;
 pub use atlas_ops::rms_norm::rms_norm;
 pub use atlas_ops::rotary::rotary;

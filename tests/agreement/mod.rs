@@ -12,6 +12,7 @@ mod arguments;
 mod doubles;
 mod edges_of_derivatives;
 mod engine_stores;
+mod epilogues;
 mod exchanges;
 mod extents;
 mod fitting;

@@ -81,7 +81,7 @@ impl Subject {
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 19] = [
+const SUBJECTS: [Subject; 20] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -100,6 +100,7 @@ const SUBJECTS: [Subject; 19] = [
     by_engine("engine", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (3, 4)),
     by_engine("stored", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (2, 8)),
     by_engine("stored in a loop", ("stored", "f32"), &[("G", 3), ("M", 70), ("N", 64)], (2, 4)),
+    by_engine("residual", ("residual", "bf16"), &[("M", 128), ("N", 128), ("K", 136)], (3, 4)),
     by_warpgroups("handed", ("handed", "bf16"), &[("M", 37), ("N", 64), ("K", 136)], (2, 4)),
 ];
 
@@ -119,6 +120,8 @@ const GROUPED: Names = &["groups"];
 const ENGINE: Names = &["engine"];
 /// With stores by the engine.
 const STORED: Names = &["stored", "stored in a loop"];
+/// With a tile beside an accumulator.
+const RESIDUAL: Names = &["residual"];
 /// The subset that stores in a loop.
 const STORED_IN_A_LOOP: Names = &["stored in a loop"];
 /// With loops.
@@ -299,6 +302,15 @@ const ROWS: &[Row] = &[
         edits::other_phases(k, |op| matches!(op, Op::Wait(..)))
     }),
     row("a cursor of the engine one further", "lower_rings", Notices::Interpreter, ENGINE, edits::cursors_further),
+    row("a panel beside an accumulator left out", "lower_tiles", Notices::Interpreter, RESIDUAL, |k| {
+        edits::without(k, |op| matches!(op, Op::Copy { param, .. } if k.params[*param].name == "r"))
+    }),
+    row("a part of a loop's result that is another one", "split_tiles", Notices::Interpreter, RESIDUAL, |k| {
+        edits::replaced(k, |op| {
+            let Op::ExtractSlice { value, axis, offset: 1.. } = *op else { return None };
+            Some(Op::ExtractSlice { value, axis, offset: 0 })
+        })
+    }),
     row("a set-up of mbarriers left out", "lower_rings", Notices::Simulator, ENGINE, |k| {
         edits::without(k, |op| matches!(op, Op::InitRing(_)))
     }),

@@ -1,8 +1,13 @@
 //! Which loads the copy engine makes, and why the others are copied by threads.
 //!
+//! Two kinds of tiles come by the engine: the operands of asynchronous products in pipelined loops, and outside of loops the tiles
+//! that meet the accumulator of such a product element by element, as a residual does. The accumulator's layout would read the
+//! latter from global memory in pieces that are too small, so they are staged in any case.
+//!
 //! # Promise
 //! A load of the engine is a box of a tensor map for each panel of its buffer: it brings what copies by threads would, zeros past
-//! the tensor's ends included, and its tile is read by asynchronous products alone.
+//! the tensor's ends included. The tile of a loop is read by asynchronous products alone, and any other one is loaded once by a
+//! program.
 //!
 //! # Argument
 //! The engine takes tensors whose last axis is contiguous and whose address and other strides are multiples of 16 bytes (CUDA
@@ -18,6 +23,7 @@
 use super::store_paths::{begins_at_chunk, why_direct};
 use super::{Home, Placement, StagingReason, StorePath, Uses, WhyDirect, is_place_known};
 use crate::arch::{Capability, Target};
+use crate::layout::SharedLayout;
 use crate::layout::tensor_map::{MOST_AXES, MOST_BOX, takes_strides};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::ParamKind;
@@ -64,6 +70,10 @@ pub enum WhyThreads {
     Rows,
     /// The kernel has as many tensor maps already as its parameters have room for.
     Maps,
+    /// It does not meet the accumulator of an asynchronous product.
+    Accumulator,
+    /// A loop loads it, once in each iteration.
+    Repeated,
 }
 
 impl WhyThreads {
@@ -82,30 +92,42 @@ impl WhyThreads {
             WhyThreads::Maps => "the kernel has no room for more tensor maps",
             WhyThreads::Layout => "its tile is padded to multiples of 16 rows and columns",
             WhyThreads::Rows => "its tile has more than 256 rows",
+            WhyThreads::Accumulator => "it meets no accumulator of wgmma",
+            WhyThreads::Repeated => "a loop loads it",
         }
     }
 }
 
-/// The path of each load that is kept in shared memory for a product, and of each store.
+/// The path of each load that is kept in shared memory for a product or beside an accumulator, and of each store.
 #[derive(Clone, Debug)]
 pub struct Paths {
     of: SecondaryMap<Inst, Option<Path>>,
+    /// The panels of the tiles that the engine loads outside of loops.
+    panels: SecondaryMap<Value, Option<SharedLayout>>,
     stores: SecondaryMap<Inst, Option<StorePath>>,
 }
 
 impl Paths {
     /// Decides for every load of a kernel.
     pub fn of(kernel: &Kernel, uses: &Uses, placement: &Placement, schedule: &Schedule, target: Target) -> Paths {
-        let (mut of, mut stores) = (SecondaryMap::new(), SecondaryMap::new());
+        let (mut of, mut stores, mut panels) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
         let mut maps = 0;
         for (inst, op) in kernel.insts.iter() {
             let Op::Load { .. } = op else { continue };
-            if uses.is_live(inst) && *placement.home(kernel.results[inst][0]) == Home::Copied(StagingReason::Operand) {
-                let why = why_threads(kernel, uses, placement, schedule, target, inst);
-                let why = why.or((maps == MOST_MAPS).then_some(WhyThreads::Maps));
-                maps += usize::from(why.is_none());
-                of[inst] = Some(why.map_or(Path::Engine, Path::Threads));
-            }
+            let v = kernel.results[inst][0];
+            let why = match placement.home(v) {
+                _ if !uses.is_live(inst) => continue,
+                Home::Copied(StagingReason::Operand) => why_threads(kernel, uses, placement, schedule, target, inst),
+                Home::Copied(StagingReason::Coalescing) => {
+                    panels[v] = panels_of(kernel, v);
+                    why_threads_beside(kernel, uses, placement, schedule, target, inst)
+                }
+                _ => continue,
+            };
+            let why = why.or((maps == MOST_MAPS).then_some(WhyThreads::Maps));
+            maps += usize::from(why.is_none());
+            panels[v] = panels[v].filter(|_| why.is_none());
+            of[inst] = Some(why.map_or(Path::Engine, Path::Threads));
         }
         for (inst, op) in kernel.insts.iter() {
             if let Op::Store { .. } = op
@@ -117,10 +139,16 @@ impl Paths {
                 stores[inst] = Some(why.map_or(StorePath::Engine, StorePath::Threads));
             }
         }
-        Paths { of, stores }
+        Paths { of, panels, stores }
     }
 
-    /// The path of a load; `None` for one that is not kept in shared memory for a product.
+    /// The layout in shared memory of a tile that the engine loads outside of loops; `None` for any other one, whose layout its
+    /// readers decide.
+    pub fn panels(&self, v: Value) -> Option<SharedLayout> {
+        self.panels[v]
+    }
+
+    /// The path of a load; `None` for one that is not kept in shared memory for a product or beside an accumulator.
     pub fn get(&self, load: Inst) -> Option<Path> {
         self.of[load]
     }
@@ -168,6 +196,42 @@ fn why_threads(
         // A box has so many rows at most, and a buffer of more is none.
         (layout.rows <= MOST_BOX, WhyThreads::Rows),
         (is_box, WhyThreads::Layout),
+    ];
+    checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
+}
+
+/// The panels of a tile of two axes, without padding.
+fn panels_of(kernel: &Kernel, v: Value) -> Option<SharedLayout> {
+    let ty = kernel.ty(v);
+    SharedLayout::for_engine_stores(&ty.shape, ty.dtype.bytes()).filter(|_| ty.shape.len() == 2)
+}
+
+/// Why threads copy a tile that is staged because its layout in registers would read too small pieces, if they do.
+fn why_threads_beside(
+    kernel: &Kernel,
+    uses: &Uses,
+    placement: &Placement,
+    schedule: &Schedule,
+    target: Target,
+    load: Inst,
+) -> Option<WhyThreads> {
+    let Op::Load { param, ref slices } = kernel.insts[load] else { return Some(WhyThreads::Readers) };
+    let v = kernel.results[load][0];
+    let ParamKind::Tensor { dtype, strides, align, .. } = &kernel.params[param].kind else {
+        return Some(WhyThreads::Strides);
+    };
+    let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
+    let checks = [
+        (target.has(Capability::Tma), WhyThreads::Target),
+        (schedule.copies != Some(Copies::Threads), WhyThreads::Config),
+        (placement.atom(v).is_some_and(|atom| atom.row().asynchronous), WhyThreads::Accumulator),
+        (uses.block_of(load).is_some_and(|block| uses.loop_of(block).is_none()), WhyThreads::Repeated),
+        (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
+        (takes_strides(strides, *align, bytes), WhyThreads::Strides),
+        (begins_at_chunk(slices, bytes), WhyThreads::Start),
+        (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
+        (shape[0] <= MOST_BOX, WhyThreads::Rows),
+        (panels_of(kernel, v).is_some(), WhyThreads::Layout),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
 }

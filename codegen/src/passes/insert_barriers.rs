@@ -38,7 +38,9 @@
 //! stage is handed out only when it is free.
 //!
 //! A ring that the copy engine fills needs no barrier. Its mbarriers order the fill of a stage with all its readers, both ways,
-//! and reads of it stay in the state only for buffers that share its bytes.
+//! and reads of it stay in the state only for buffers that share its bytes. But one thread of a warpgroup releases a stage: the
+//! others have multiplied by then, since `wait.mma` waits for a warpgroup, but they may still read as threads. So all meet before
+//! the release of a stage that threads have read since the barrier before.
 //!
 //! *Stores of the engine.* A copy to a tensor reads its stage until a `wait.stores` of the thread that started it, or the `drain`
 //! at the end. So at an `acquire` that an earlier store of the ring may precede, that thread waits for all of them but the
@@ -124,7 +126,12 @@ type ParentPosition = Option<(Block, usize)>;
 /// Inserts the barriers of every role.
 pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     let bodies: Vec<Block> = k.roles.values().map(|r| r.body).collect();
-    let mut known = Known { found: BTreeMap::new(), by_proxy: read_by_proxy(k), after_stores: BTreeSet::new() };
+    let mut known = Known {
+        found: BTreeMap::new(),
+        by_proxy: read_by_proxy(k),
+        read_by_threads: read_by_threads(k),
+        after_stores: BTreeSet::new(),
+    };
     for &body in &bodies {
         find_after_stores(k, body, &mut BTreeSet::new(), &mut known.after_stores);
     }
@@ -158,8 +165,10 @@ struct Repeated {
 struct Known {
     /// What was found out of loops, by what comes in: loops in loops would else be walked again for each walk around them.
     found: BTreeMap<(Inst, State), Repeated>,
-    /// The buffers that asynchronous products read, and stores of the engine.
+    /// The buffers that asynchronous products read, that the engine fills, and that it stores.
     by_proxy: BTreeSet<Buffer>,
+    /// The tokens of stages that the engine fills and threads read.
+    read_by_threads: BTreeSet<Value>,
     /// The acquires of stages that an earlier store of the engine may still read.
     after_stores: BTreeSet<Inst>,
 }
@@ -174,10 +183,20 @@ impl Known {
     }
 }
 
-/// The buffers that asynchronous products read, and stores of the engine.
+/// The buffers that asynchronous products read, that the engine fills, and that it stores.
 fn read_by_proxy(k: &Kernel) -> BTreeSet<Buffer> {
     let reads = |op: &&Op| op.is_asynchronous() || matches!(op, Op::Copy { atom, .. } if atom.is_store());
-    k.insts.values().filter(reads).flat_map(|op| op.buffers().0).collect()
+    let filled = k.rings.values().filter(|r| r.filled_by == Mover::Engine).flat_map(|r| r.buffers.iter().copied());
+    k.insts.values().filter(reads).flat_map(|op| op.buffers().0).chain(filled).collect()
+}
+
+/// The tokens of stages that the engine fills and threads read.
+fn read_by_threads(k: &Kernel) -> BTreeSet<Value> {
+    let token = |op: &Op| {
+        let (Op::LoadShared(from) | Op::LoadMatrix { from, .. }) = op else { return None };
+        from.token
+    };
+    k.insts.values().filter_map(token).filter(|&token| k.ring_of_engine(token).is_some()).collect()
 }
 
 /// Finds the acquires of a block that a store of their ring may precede, given the rings that were stored from before.
@@ -328,6 +347,11 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 }
             }
             Op::Release(token) => {
+                // One thread of a warpgroup gives the stage back, behind what all of them read.
+                if known.read_by_threads.contains(token) && state.open.iter().any(|a| a.held == Some(*token)) {
+                    barrier(k, known, state, &mut out, inst, write);
+                    missing += 1;
+                }
                 let open = std::mem::take(&mut state.open);
                 let free = |a: UnorderedAccess| UnorderedAccess { held: a.held.filter(|t| t != token), ..a };
                 state.open = open.into_iter().map(free).collect();

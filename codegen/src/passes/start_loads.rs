@@ -1,9 +1,10 @@
 //! `start_loads`: starts loads of inputs first within a block.
 //!
 //! Needs: copies that are waited for directly after their commit, except those of loops that run ahead. Establishes: loads that
-//! only need scalars are at the head of their block, followed by the first fills of its first pipelined loop; a copy is waited
-//! for where it is first read. Never: holds more than a few registers, or more than shared memory, for early loads; moves a
-//! load over a loop, or a load of a tensor that the kernel writes. Refuses: nothing. Constructs: removes nothing; adds nothing.
+//! only need scalars are at the head of their block, followed by the first fills of its first pipelined loop, and by the fills of
+//! the copy engine that stand behind its loops, if there is room for both; a copy is waited for where it is first read. Never:
+//! holds more than a few registers, or more than shared memory, for early loads; moves a load over a loop, or a copy by threads, or
+//! a load of a tensor that the kernel writes. Refuses: nothing. Constructs: removes nothing; adds nothing.
 //!
 //! # Promise
 //! The same loads and copies from the same addresses.
@@ -13,7 +14,12 @@
 //! rings of one stage are not moved out of loops, and each such ring is filled once, so its stage is free from the start. Fills
 //! of a loop's ring are moved together, in their order, to before its first wait. A wait moves down to the first reader of its
 //! token, at most to the next loop, so that an inner loop does not wait for earlier copies. Groups of copies are counted by the
-//! commits between a commit and its wait, which `insert_barriers` does after this pass.
+//! commits between a commit and its wait, which `insert_barriers` does after this pass. Nothing counts those of the engine, whose
+//! stages have mbarriers. So such a fill may stand before a loop and its wait behind it.
+//!
+//! *Room.* A stage that is filled before a loop has its bytes to itself until it is read. It is filled there only if these bytes are
+//! free beside what the loop uses and beside what comes after it, and if as many CTAs as before share a multiprocessor, or two, by
+//! an estimate of their registers.
 //!
 //! # Breaks it
 //! A load moved above a store to the same tensor: tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
@@ -22,15 +28,23 @@
 use crate::arch::Machine;
 use crate::context::Cx;
 use crate::error::CompileError;
+use crate::gpu::analysis::peak_registers;
 use crate::gpu::slices::{guarded_engine_fill, guarded_fill, is_plain, slice, visit_deep};
-use crate::gpu::{Block, Inst, Kernel, Op, Ring, Slice, Value};
+use crate::gpu::{Block, Buffer, Inst, Kernel, Mover, Op, Ring, Slice, Value};
 use crate::gpu_ops;
 use crate::layout::words;
 use atlas_dsl::Param;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// 32-bit registers of a thread that early loads may hold.
 const AHEAD_BUDGET: u32 = 64;
+
+/// Bytes of shared memory of a CTA beside its tiles: what the driver takes, which is more than mbarriers do.
+const BESIDE_TILES: u32 = 1024;
+
+/// CTAs that share a multiprocessor and hide each other's waits.
+const ENOUGH_CTAS: u32 = 2;
 
 /// Starts the loads of every block.
 pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -38,11 +52,13 @@ pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     let rings = k.rings.values().filter(|r| r.stages > 1).flat_map(|r| &r.buffers);
     let rings: u32 = rings.map(|&b| k.buffers[b].bytes()).sum();
     // Machines of one target get one text.
-    let room = Machine::from(cx.target).cta_shared_bytes.saturating_sub(rings);
+    let machine = Machine::from(cx.target);
+    let room = machine.cta_shared_bytes.saturating_sub(rings);
     let bodies: BTreeSet<Block> = k.insts.values().filter_map(body_of_loop).collect();
     for block in k.blocks.keys().collect::<Vec<_>>() {
+        let over_loops = if bodies.contains(&block) { Vec::new() } else { fills_over_loops(k, block, &machine) };
         let insts = std::mem::take(&mut k.blocks[block].insts);
-        let insts = start(k, insts, bodies.contains(&block), room);
+        let insts = start(k, insts, bodies.contains(&block), room, &over_loops);
         k.blocks[block].insts = if bodies.contains(&block) { insts } else { wait_late(k, insts) };
     }
     Ok(())
@@ -53,7 +69,7 @@ fn body_of_loop(op: &Op) -> Option<Block> {
 }
 
 /// The instructions of a block, with those that may start first at its head.
-fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
+fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32, over_loops: &[Range<usize>]) -> Vec<Inst> {
     // In a loop the fills of its own ring stand first, and what they wait for.
     let fixed = if in_loop { own_rings(k, &insts) } else { 0 };
     let mut head = BlockHead { k, insts: &insts, fixed, moved: Vec::new() };
@@ -81,9 +97,59 @@ fn start(k: &Kernel, insts: Vec<Inst>, in_loop: bool, room: u32) -> Vec<Inst> {
     let fills = (fixed.min(end)..end).filter_map(|at| Some(at..at + guarded_fill(k, &insts[..end], at)?.1));
     // After one that stays, all stay.
     let _ = fills.map(|fill| &insts[fill]).all(|fill| head.take(fill));
+    for fill in over_loops {
+        head.take(&insts[fill.clone()]);
+    }
     let moved: BTreeSet<Inst> = head.moved.iter().copied().collect();
     let rest = insts[fixed..].iter().copied().filter(|i| !moved.contains(i));
     insts[..fixed].iter().copied().chain(head.moved.iter().copied()).chain(rest).collect()
+}
+
+/// The fills of the copy engine behind the first loop of a block that are worth their room in shared memory before it.
+fn fills_over_loops(k: &Kernel, block: Block, machine: &Machine) -> Vec<Range<usize>> {
+    let insts = &k.blocks[block].insts;
+    let Some(first) = insts.iter().position(|&i| body_of_loop(&k.insts[i]).is_some()) else { return Vec::new() };
+    let bytes = |buffers: &BTreeSet<Buffer>| buffers.iter().map(|&b| k.buffers[b].bytes()).sum::<u32>();
+    let mut before = bytes(&buffers_of(k, &insts[..=first]));
+    let mut found = Vec::new();
+    for at in first + 1..insts.len() {
+        let Op::Acquire(ring, _) = k.insts[insts[at]] else { continue };
+        let Some(len) = insts[at..].iter().position(|&i| matches!(k.insts[i], Op::Commit(..))) else { continue };
+        if k.rings[ring].filled_by != Mover::Engine {
+            continue;
+        }
+        let own: BTreeSet<Buffer> = k.rings[ring].buffers.iter().copied().collect();
+        let between = bytes(&buffers_of(k, &insts[first + 1..at]));
+        let after = bytes(&buffers_of(k, &insts[at..]).difference(&own).copied().collect());
+        let own = bytes(&own);
+        let (late, early) = (before.max(between).max(after + own), before.max(between).max(after) + own);
+        let shared = |bytes: u32| machine.sm_shared_bytes / (bytes + BESIDE_TILES);
+        let by_registers = machine.sm_registers / (k.threads * peak_registers(k)).max(1);
+        if early + BESIDE_TILES <= machine.cta_shared_bytes
+            && shared(early) >= shared(late).min(by_registers).min(ENOUGH_CTAS)
+        {
+            before += own;
+            found.push(at..at + len + 1);
+        }
+    }
+    found
+}
+
+/// The buffers that some instructions, and those in their blocks, use.
+fn buffers_of(k: &Kernel, insts: &[Inst]) -> BTreeSet<Buffer> {
+    let mut found = BTreeSet::new();
+    for &inst in insts {
+        let op = &k.insts[inst];
+        let (read, written) = op.buffers();
+        found.extend(read.into_iter().chain(written));
+        if let Op::Acquire(ring, _) | Op::Wait(ring, _) = op {
+            found.extend(&k.rings[*ring].buffers);
+        }
+        if let Some(body) = op.body() {
+            found.extend(buffers_of(k, &k.blocks[body].insts));
+        }
+    }
+    found
 }
 
 /// The instructions that go to the head of a block.

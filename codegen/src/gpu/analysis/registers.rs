@@ -407,11 +407,11 @@ fn cost(k: &Kernel, v: Value) -> u32 {
     }
 }
 
-/// True for a value that is never held as a whole: a constant, a repeated element, or an element-wise result that only one
-/// element-wise operation, reduction or store uses, register by register.
+/// True for a value that is never held as a whole: a constant, a repeated element, a part of what a loop leaves, or an
+/// element-wise result that only one element-wise operation, reduction or store uses, register by register.
 fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     let ValueDef::Result(def, _) = k.values[v].def else { return false };
-    if matches!(k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) {
+    if matches!(k.insts[def], Op::Const(_) | Op::Iota { .. } | Op::Broadcast(_)) || is_part_of_result(k, def) {
         return true;
     }
     if !is_evaluated(&k.insts[def]) {
@@ -421,6 +421,12 @@ fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     let takes =
         |op: &Op| matches!(op, Op::Broadcast(_) | Op::Reduce { .. } | Op::StoreGlobal { .. } | Op::StoreShared { .. });
     is_evaluated(&k.insts[one]) || takes(&k.insts[one])
+}
+
+/// True for a part of what a loop leaves: some of the registers that hold it in any case.
+fn is_part_of_result(k: &Kernel, inst: Inst) -> bool {
+    let Op::ExtractSlice { value, .. } = k.insts[inst] else { return false };
+    matches!(k.values[value].def, ValueDef::Result(of, _) if matches!(k.insts[of], Op::Loop { .. }))
 }
 
 /// True for an operation that is evaluated element by element.

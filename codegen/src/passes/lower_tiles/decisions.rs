@@ -130,9 +130,10 @@ impl Lower<'_> {
                     }
                     _ => ("staged", "a product reads it in shared memory"),
                 },
-                Home::Copied(StagingReason::Coalescing) => {
-                    ("staged", "its layout would read less than 32 bytes in a row")
-                }
+                Home::Copied(StagingReason::Coalescing) => match self.paths.get(load) {
+                    Some(Path::Engine) => ("staged by the copy engine", "an accumulator of wgmma meets it"),
+                    _ => ("staged", "its layout would read less than 32 bytes in a row"),
+                },
                 Home::Copied(StagingReason::Ahead) => ("staged", "a pipelined loop's loads run ahead of it"),
                 Home::Copied(StagingReason::Transposed) => ("staged", "it is used transposed"),
                 Home::Stored => ("to registers, then stored", "the kernel writes the tensor too"),

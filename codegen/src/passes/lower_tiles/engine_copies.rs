@@ -43,6 +43,15 @@ impl Lower<'_> {
         Ok(())
     }
 
+    /// Gives back, at the end of the kernel, the stages that the engine filled outside of loops.
+    pub(super) fn release_stages(&mut self) {
+        for read in std::mem::take(&mut self.read_here) {
+            if self.k.ring_of_engine(read).is_some() {
+                self.push_effect(GpuOp::Release(read));
+            }
+        }
+    }
+
     /// Waits at the end of the kernel until all stores of the engine are done.
     pub(super) fn drain_stores(&mut self) {
         let of_stores: Vec<Ring> = self.k.rings.keys().filter(|&r| self.k.rings[r].read_by == Mover::Engine).collect();

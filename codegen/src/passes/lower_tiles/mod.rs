@@ -99,6 +99,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         lower.fragments.insert(axis.coord, coord);
     }
     lower.block(tile.body)?;
+    lower.release_stages();
     lower.drain_stores();
     refuse_large_buffers(&lower.k, machine)?;
     lower.note_decisions(cx.notes);
@@ -188,7 +189,8 @@ impl Lower<'_> {
 
     /// A new buffer for a tile, which is padded and laid out for what reads it.
     fn new_buffer(&mut self, name: String, v: Value) -> Result<Buffer, CompileError> {
-        let (ty, layout) = (self.tile.ty(v), self.placement.buffer_layout(self.tile, v));
+        let (ty, panels) = (self.tile.ty(v), self.paths.panels(v));
+        let layout = panels.unwrap_or_else(|| self.placement.buffer_layout(self.tile, v));
         let is_copy = matches!(self.placement.home(v), Home::Copied(reason) if *reason != StagingReason::Operand);
         if ty.rank() > 2 && !is_copy {
             return Err(CompileError::bug("an operand of rank above 2"));

@@ -3,13 +3,17 @@
 use crate::analysis::is_long_enough;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
-    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, warp_grid_of,
+    Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, slice_layout,
+    warp_grid_of,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, words};
-use atlas_dsl::op::UnaryOp;
+use atlas_dsl::op::{BinaryOp, UnaryOp};
 use cranelift_entity::SecondaryMap;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The most operations that compute a value again for each root that uses it.
+const MOST_STEPS: u32 = 12;
 
 /// A read of shared memory.
 #[derive(Clone, Copy)]
@@ -27,6 +31,10 @@ pub(super) struct Tree {
     operations: BTreeSet<Inst>,
     /// Its leaves: columns of them are read, or they cost nothing.
     leaves: BTreeSet<Inst>,
+    /// Results of loops, which stay in registers as a whole: columns of them are some of the registers.
+    held: BTreeSet<Value>,
+    /// True if another root uses sums of what a loop leaves too, and each range computes its own.
+    computes_again: bool,
     pub(super) reads: Vec<SharedRead>,
 }
 
@@ -40,13 +48,18 @@ impl Tree {
         self.reads.iter().any(|r| !r.columns)
     }
 
-    /// 32-bit registers of a thread for the widest tile that is not counted yet, and for everything that is loaded beside it.
+    /// 32-bit registers of a thread for the widest tile that is not counted yet, and for everything that is loaded beside it. Beside
+    /// what a loop leaves, a row or a column that is loaded counts for nothing: each range loads its own part.
     pub(super) fn widest(&self, k: &Kernel, counted: &BTreeSet<Inst>) -> u32 {
         let (mut widest, mut loaded) = (0, 0);
-        for &inst in self.operations.difference(counted) {
-            let words = k.values[k.results[inst][0]].ty.tile().map_or(0, words);
+        // What another root computes again takes its registers here too.
+        let none = BTreeSet::new();
+        for &inst in self.operations.difference(if self.computes_again { &none } else { counted }) {
+            let tile = k.values[k.results[inst][0]].ty.tile();
+            let is_row = tile.is_some_and(|(_, layout)| layout.shape.len() < 2);
+            let words = tile.map_or(0, words);
             if matches!(k.insts[inst], Op::LoadGlobal { .. }) {
-                loaded += words;
+                loaded += if is_row && !self.held.is_empty() { 0 } else { words };
             } else {
                 widest = widest.max(words);
             }
@@ -88,6 +101,15 @@ impl Tree {
                 layouts.insert(whole.clone(), cut);
             } else {
                 layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len));
+            }
+        }
+        for &v in &self.held {
+            let whole = k.tile(v).1;
+            let cut = layouts.entry(whole.clone()).or_insert_with(|| columns(whole, len));
+            let last = whole.shape.len().checked_sub(1)? as u8;
+            let is_cut = |first| slice_layout(whole, last, first, len).as_ref() == Some(cut);
+            if whole.shape.last() != Some(&cols) || !(0..cols).step_by(len as usize).all(is_cut) {
+                return None;
             }
         }
         // What ranges are reduced to meets in one layout.
@@ -203,19 +225,27 @@ impl Program {
                     }
                 }
                 Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
+                Op::Loop { .. } if self.block[inst] == self.block[root] => _ = tree.held.insert(v),
                 op => {
                     for operand in narrowed_operands(k, op)? {
                         open.insert(place(operand)?);
                     }
                     let inside = |i: &Inst| *i == root || tree.operations.contains(i);
                     let alone = self.users[v].iter().all(inside) || self.is_cheap(k, v, root);
-                    if self.block[inst] != self.block[root] || !alone {
+                    let again = !alone && self.is_sum_of_result(k, v, root);
+                    if self.block[inst] != self.block[root] || !(alone || again) {
                         return None;
                     }
+                    tree.computes_again |= again;
                     tree.operations.insert(inst);
                     tree.reads.extend(products_reads(inst, op));
                 }
             }
+        }
+        // What a loop leaves takes its registers in any case. Ranges then help only what is read beside it, and what several
+        // roots make of it.
+        if !tree.held.is_empty() {
+            return (!tree.reads.is_empty() || tree.computes_again).then_some(tree);
         }
         // Loads that no product waits for are all on their way at once.
         let is = |of: fn(&Op) -> bool| tree.operations.iter().any(|&i| of(&k.insts[i]));
@@ -240,6 +270,34 @@ impl Program {
             v = a;
         }
         false
+    }
+
+    /// True if a value is computed from what a loop leaves by a few sums, products and casts with rows, columns and numbers.
+    fn is_sum_of_result(&self, k: &Kernel, v: Value, root: Inst) -> bool {
+        let (mut open, mut of_result, mut steps) = (vec![v], false, 0);
+        while let Some(v) = open.pop() {
+            let ValueDef::Result(inst, _) = k.values[v].def else { return false };
+            steps += 1;
+            if steps > MOST_STEPS || self.block[inst] != self.block[root] {
+                return false;
+            }
+            let is_row = k.tile(v).1.shape.len() < 2;
+            if let Op::Loop { .. } = k.insts[inst] {
+                of_result = true;
+            } else if let Op::Broadcast(a) | Op::Cast(a) = k.insts[inst] {
+                open.extend((!is_column(k, a)).then_some(a));
+            } else if let Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, _, a, b) = k.insts[inst] {
+                open.extend([a, b]);
+            } else if let Op::LoadGlobal { param, .. } = k.insts[inst]
+                && k.params[param].kind.is_read_only()
+                && is_row
+            {
+                // A part of a row is loaded for each range.
+            } else if !matches!(k.insts[inst], Op::Const(_)) {
+                return false;
+            }
+        }
+        of_result
     }
 
     /// True if nothing wrote a buffer before.
