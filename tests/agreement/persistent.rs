@@ -235,7 +235,11 @@ fn trips_that_depend_on_the_program() {
 #[test]
 fn loops_in_loops() {
     for (g, m, n, k) in [(3, 300, 136, 200), (1, 500, 72, 64), (2, 200, 200, 0), (0, 300, 64, 64)] {
-        agrees_on_hopper(&in_a_loop, &[random(Bf16, &[g, m, k]), random(Bf16, &[n, k]), output(Bf16, &[m, g, n])], 2e-2);
+        agrees_on_hopper(
+            &in_a_loop,
+            &[random(Bf16, &[g, m, k]), random(Bf16, &[n, k]), output(Bf16, &[m, g, n])],
+            2e-2,
+        );
     }
 }
 

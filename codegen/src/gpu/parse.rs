@@ -9,8 +9,8 @@
 //! operation, ATL006 nesting too deep.
 
 use super::{
-    AccessKind, Block, BlockData, Buffer, BufferData, Domain, IndexMap, Kernel, Mover, Owner, Ring, RingData, RoleData, Scope,
-    TensorMap, Type, Value,
+    AccessKind, Block, BlockData, Buffer, BufferData, Domain, IndexMap, Kernel, Mover, Owner, Ring, RingData, RoleData,
+    Scope, TensorMap, Type, Value,
 };
 use crate::arch::Target;
 use crate::layout::tensor_map::{MapAxis, TensorMapData};

@@ -5,9 +5,7 @@
 //! nothing verified loses its meaning on the way to LLVM.
 
 use super::access::accessed;
-use super::{
-    At, Block, Cache, Constructs, CopyAtom, FenceKind, Kernel, Mover, Op, Operand, Owner, Scope, SharedRef,
-};
+use super::{At, Block, Cache, Constructs, CopyAtom, FenceKind, Kernel, Mover, Op, Operand, Owner, Scope, SharedRef};
 use crate::gpu_ops;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::UnaryOp;

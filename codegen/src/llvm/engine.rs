@@ -182,7 +182,8 @@ impl<'c> Emitter<'c, '_> {
         }
         let warpgroups = self.k.threads / (32 * WARPGROUP);
         let owner = from.origin.0 / WARPGROUP_ROWS % warpgroups;
-        let number = self.b.build_right_shift(self.coords.tid, self.i32(i64::from((32 * WARPGROUP).ilog2())), false, "")?;
+        let number =
+            self.b.build_right_shift(self.coords.tid, self.i32(i64::from((32 * WARPGROUP).ilog2())), false, "")?;
         let owns = self.b.build_int_compare(IntPredicate::EQ, number, self.i32(i64::from(owner)), "")?;
         let inside = self.cx.append_basic_block(self.function, "own");
         let after = self.cx.append_basic_block(self.function, "next");

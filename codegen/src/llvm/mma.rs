@@ -56,6 +56,9 @@ impl<'c> Emitter<'c, '_> {
 
     /// The same of operands that are split: three products for each block. A block of columns is split just before its products,
     /// so that few of its words are held at once.
+    ///
+    /// Tensor cores truncate sums. That would be off by up to 2^-24 of the accumulator for each of thousands of products, which is
+    /// more than splitting leaves. So the three products of a block have a sum of their own, which is added with rounding.
     fn split_step(&mut self, atom: MmaAtom, a: Value, b: Value, mut acc: Regs<'c>) -> R<Regs<'c>> {
         let left = self.split_words(atom, self.regs(a)?, Side::Left)?;
         let right = self.regs(b)?;
@@ -65,8 +68,15 @@ impl<'c> Emitter<'c, '_> {
             let right = self.split_words(atom, b, Side::Right)?;
             // The smaller products first. The product of both rests is as small as what rounding them loses.
             let terms = [(&left.rest, &right.rounded), (&left.rounded, &right.rest), (&left.rounded, &right.rounded)];
+            let mut sums: Regs<'c> = vec![self.zero(DType::F32); acc.len() / columns];
             for (a, b) in terms {
-                self.column(atom, a, b, (n, columns), &mut acc)?;
+                self.column(atom, a, b, (0, 1), &mut sums)?;
+            }
+            for (m, sums) in sums.chunks(4).enumerate() {
+                let at = (m * columns + n) * 4;
+                for (into, sum) in acc[at..at + 4].iter_mut().zip(sums) {
+                    *into = self.b.build_float_add(into.into_float_value(), sum.into_float_value(), "")?.into();
+                }
             }
         }
         Ok(acc)

@@ -2,8 +2,8 @@
 
 use atlas_codegen::gpu::atom::MmaAtom;
 use atlas_codegen::gpu::{
-    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, FenceKind, Domain, IndexMap, Kernel,
-    Mover, Op, Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, TensorMap, Type,
+    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, Domain, FenceKind, IndexMap,
+    Kernel, Mover, Op, Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, TensorMap, Type,
     UnsignedOp, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};

@@ -61,3 +61,5 @@ linear_residual! {
     /// y = silu(x · wᵀ + b) + r
     linear_silu_residual, |z| crate::functions::silu(z)
 }
+
+crate::records::shipped! { "nvidia-h200": "linear_residual" "linear_relu_residual" "linear_gelu_residual" "linear_silu_residual" }

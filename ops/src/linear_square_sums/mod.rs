@@ -35,3 +35,5 @@ atlas_kernel! {
         }
     }
 }
+
+crate::records::shipped! { "nvidia-h200": "linear_square_sums" }

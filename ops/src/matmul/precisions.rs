@@ -44,3 +44,5 @@ atlas_kernel! {
         }
     }
 }
+
+crate::records::shipped! { "nvidia-h200": "matmul_tf32" }

@@ -236,7 +236,9 @@ impl Terms {
         let first = FIRST_WAVE * (together(self.ctas_per_sm) - steady);
         let end = match last {
             0 => 0.0,
-            n => LAST_WAVE * (together(n) - self.begun) + (1.0 - LAST_WAVE) * steady * n as f64 / self.ctas_per_sm as f64,
+            n => {
+                LAST_WAVE * (together(n) - self.begun) + (1.0 - LAST_WAVE) * steady * n as f64 / self.ctas_per_sm as f64
+            }
         };
         waves as f64 * steady + first + end
     }

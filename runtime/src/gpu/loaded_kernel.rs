@@ -106,7 +106,8 @@ impl LoadedKernel {
     ) -> Result<LoadedKernel> {
         let kernel = gpu.load(image.clone(), lined)?;
         let local_bytes = kernel.local_bytes();
-        let facts = LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads, resident_ctas: None };
+        let facts =
+            LaunchFacts { registers: 0, local_bytes, shared_bytes: 0, threads: image.threads, resident_ctas: None };
         Ok(LoadedKernel { key, image, facts, code: LoadedCode::Virtual(kernel), launched: AtomicU64::new(0) })
     }
 

@@ -11,7 +11,14 @@ pub(in crate::passes) fn int(k: &mut Kernel, x: u32, like: Inst, out: &mut Vec<I
 }
 
 /// Of two i32 scalars.
-pub(in crate::passes) fn binary(k: &mut Kernel, op: BinaryOp, a: Value, b: Value, like: Inst, out: &mut Vec<Inst>) -> Value {
+pub(in crate::passes) fn binary(
+    k: &mut Kernel,
+    op: BinaryOp,
+    a: Value,
+    b: Value,
+    like: Inst,
+    out: &mut Vec<Inst>,
+) -> Value {
     let int = k.scalar_type(DType::I32);
     push(k, Op::binary(op, a, b), int, like, out)
 }

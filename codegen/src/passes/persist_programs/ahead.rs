@@ -126,7 +126,8 @@ impl AheadLoop {
                 k.insts[inst].replace_operands(|v| values.get(&v).copied().unwrap_or(v));
             }
         }
-        k.blocks[block].insts = filled[..first].iter().copied().chain(made).chain(filled[first..].iter().copied()).collect();
+        k.blocks[block].insts =
+            filled[..first].iter().copied().chain(made).chain(filled[first..].iter().copied()).collect();
     }
 }
 

@@ -47,7 +47,8 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
         return Ok(());
     }
     let Some(body) = k.roles.values().map(|r| r.body).next() else { return Ok(()) };
-    let is_fetched = |&i: &Inst| matches!(k.insts[i], Op::Loop { body, .. } if !ahead::rings_filled_in(k, body).is_empty());
+    let is_fetched =
+        |&i: &Inst| matches!(k.insts[i], Op::Loop { body, .. } if !ahead::rings_filled_in(k, body).is_empty());
     if !k.blocks[body].insts.iter().any(is_fetched) {
         cx.notes.push("programs", Loc::default(), || {
             let because = "no loop is pipelined whose tiles the copy engine fetches";

@@ -1,10 +1,8 @@
 //! The stage of a tile that the engine stores becomes a ring of panels.
 
-use crate::gpu::slices::is_scalar;
 use crate::gpu::atom::{WARPGROUP, WARPGROUP_ROWS};
-use crate::gpu::{
-    At, Block, CopyAtom, Inst, Kernel, Mover, Op, Ring, SharedRef, Type, Value, ValueDef, slice_layout,
-};
+use crate::gpu::slices::is_scalar;
+use crate::gpu::{At, Block, CopyAtom, Inst, Kernel, Mover, Op, Ring, SharedRef, Type, Value, ValueDef, slice_layout};
 use crate::layout::SharedLayout;
 use crate::passes::lower_rings::scalars::int;
 
@@ -41,9 +39,8 @@ fn have_own_rows(k: &Kernel, body: Block, ring: Ring) -> bool {
         Op::StoreShared { to, value } if k.rings[ring].buffers.contains(&to.buffer) => Some((to, value)),
         _ => None,
     };
-    let is_own = |(to, value): (SharedRef, Value)| {
-        to.origin.0 == 0 && k.tile(value).1.warpgroups_have_rows(WARPGROUP_ROWS)
-    };
+    let is_own =
+        |(to, value): (SharedRef, Value)| to.origin.0 == 0 && k.tile(value).1.warpgroups_have_rows(WARPGROUP_ROWS);
     k.threads > 32 * WARPGROUP && k.blocks[body].insts.iter().filter_map(writes).all(is_own)
 }
 
@@ -170,9 +167,8 @@ impl PanelSplit<'_> {
     fn end_panel(&mut self, like: Inst) -> Option<()> {
         let stored = self.stored.as_mut()?;
         let (panel, token) = stored.panel.take()?;
-        let is_of_panel = |i: &mut Inst| {
-            matches!(self.k.insts[*i], Op::Copy { to, .. } if to.origin.1 / self.width == panel)
-        };
+        let is_of_panel =
+            |i: &mut Inst| matches!(self.k.insts[*i], Op::Copy { to, .. } if to.origin.1 / self.width == panel);
         let copies: Vec<Inst> = stored.copies.extract_if(.., is_of_panel).collect();
         // A panel without a copy left has been stored before.
         let [copy] = copies[..] else { return None };
