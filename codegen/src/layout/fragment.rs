@@ -1,12 +1,11 @@
 //! Register layouts: which thread holds which elements, in which of its registers.
 
-use crate::gpu::atom::WARPGROUP;
 use atlas_dsl::DType;
 use std::collections::BTreeSet;
 use std::fmt;
 
 /// Threads of a warpgroup.
-const WARPGROUP_THREADS: u32 = 32 * WARPGROUP;
+const WARPGROUP_THREADS: u32 = 128;
 
 /// One digit of a mixed-radix number and what it adds to a coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -35,9 +35,9 @@ pub(super) fn store_by_panels(k: &mut Kernel, body: Block) {
 /// True if there are several warpgroups, and each writes its own rows of every tile that a ring stores. Then a warpgroup need not
 /// wait for the others, which may still multiply.
 fn have_own_rows(k: &Kernel, body: Block, ring: Ring) -> bool {
-    let writes = |&i: &Inst| match k.insts[i] {
-        Op::StoreShared { to, value } if k.rings[ring].buffers.contains(&to.buffer) => Some((to, value)),
-        _ => None,
+    let writes = |&i: &Inst| {
+        let Op::StoreShared { to, value } = k.insts[i] else { return None };
+        k.rings[ring].buffers.contains(&to.buffer).then_some((to, value))
     };
     let is_own =
         |(to, value): (SharedRef, Value)| to.origin.0 == 0 && k.tile(value).1.warpgroups_have_rows(WARPGROUP_ROWS);
@@ -80,19 +80,27 @@ impl PanelSplit<'_> {
         let insts = self.k.blocks[body].insts.clone();
         for (at, &inst) in insts.iter().enumerate() {
             let token = self.stored.as_ref().map(|s| s.token);
-            match self.k.insts[inst].clone() {
-                Op::Acquire(ring, At::Iteration(_)) if ring == self.ring => self.begin(&insts[at..], inst)?,
-                Op::StoreShared { to, value } if token.is_some() && to.token == token => self.write(inst, to, value)?,
-                Op::Copy { to, .. } if token.is_some() && to.token == token => {}
-                Op::Commit(ring, _) if ring == self.ring => {
-                    self.end_panel(inst)?;
-                    let stored = self.stored.take()?;
-                    if !stored.copies.is_empty() {
-                        return None;
-                    }
+            let is_of_tile = |to: &SharedRef| token.is_some() && to.token == token;
+            if let Op::Acquire(ring, At::Iteration(_)) = self.k.insts[inst]
+                && ring == self.ring
+            {
+                self.begin(&insts[at..], inst)?;
+            } else if let Op::StoreShared { to, value } = self.k.insts[inst]
+                && is_of_tile(&to)
+            {
+                self.write(inst, to, value)?;
+            } else if let Op::Commit(ring, _) = self.k.insts[inst]
+                && ring == self.ring
+            {
+                self.end_panel(inst)?;
+                if !self.stored.take()?.copies.is_empty() {
+                    return None;
                 }
-                _ if self.is_inside(inst) => return None,
-                _ => self.out.push(inst),
+            } else if self.is_inside(inst) {
+                return None;
+            } else if !matches!(&self.k.insts[inst], Op::Copy { to, .. } if is_of_tile(to)) {
+                // A copy of the tile follows its panel.
+                self.out.push(inst);
             }
         }
         Some(())
