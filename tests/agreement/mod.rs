@@ -315,7 +315,7 @@ fn is_defect(refused: &[(Config, String)]) -> bool {
 /// numbers of the knobs' values, so that it takes every value of each knob in turn.
 fn spread(configs: &[Config]) -> impl Iterator<Item = &Config> {
     let count = configs.len().max(1);
-    let is_coprime = |&step: &usize| (2..=step).all(|d| step % d != 0 || count % d != 0);
+    let is_coprime = |&step: &usize| (2..=step).all(|d| !step.is_multiple_of(d) || !count.is_multiple_of(d));
     let step = (count.div_ceil(CONFIGS)..).find(is_coprime).unwrap_or(1);
     configs.iter().step_by(step)
 }

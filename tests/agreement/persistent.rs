@@ -262,8 +262,8 @@ fn places_from_memory() {
 /// True if a CTA of a product runs several programs by a config.
 fn is_persistent(config: &str, k: usize) -> bool {
     let device = Device::sim("sm_90a").unwrap();
-    let read = Tensor::zeros(&device, Bf16, &[64, k]).unwrap();
-    let mut written = Tensor::zeros(&device, Bf16, &[64, 64]).unwrap();
+    let read = Tensor::zeros(&device, Bf16, [64, k]).unwrap();
+    let mut written = Tensor::zeros(&device, Bf16, [64, 64]).unwrap();
     let args = vec![Arg::In(&read), Arg::In(&read), Arg::Out(&mut written)];
     let launch = product.prepare_with(&device, &config.parse().unwrap(), args).unwrap();
     launch.image().unwrap().persistent

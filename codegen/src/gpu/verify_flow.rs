@@ -102,7 +102,7 @@ impl<'k> Verifier<'k> {
                     Some((dtype, layout)) => {
                         self.shared(to, &layout.shape, loc);
                         self.holds(to, dtype, loc);
-                        self.written_by_warpgroups(to, &layout, loc);
+                        self.written_by_warpgroups(to, layout, loc);
                     }
                     None => self.error(420, loc, format!("stores a fragment, found {}", self.ty(*value))),
                 }

@@ -68,13 +68,12 @@ impl<'c> Emitter<'c, '_> {
             let right = self.split_words(atom, b, Side::Right)?;
             // The smaller products first. The product of both rests is as small as what rounding them loses.
             let terms = [(&left.rest, &right.rounded), (&left.rounded, &right.rest), (&left.rounded, &right.rounded)];
-            let mut sums: Regs<'c> = vec![self.zero(DType::F32); acc.len() / columns];
-            for (a, b) in terms {
-                self.column(atom, a, b, (0, 1), &mut sums)?;
-            }
-            for (m, sums) in sums.chunks(4).enumerate() {
-                let at = (m * columns + n) * 4;
-                for (into, sum) in acc[at..at + 4].iter_mut().zip(sums) {
+            for (m, into) in acc.chunks_mut(4).skip(n).step_by(columns).enumerate() {
+                let mut sums: Regs<'c> = vec![self.zero(DType::F32); 4];
+                for (a, b) in terms {
+                    sums = self.mma_step(atom, &a[4 * m..4 * m + 4], b, &sums)?;
+                }
+                for (into, sum) in into.iter_mut().zip(sums) {
                     *into = self.b.build_float_add(into.into_float_value(), sum.into_float_value(), "")?.into();
                 }
             }
