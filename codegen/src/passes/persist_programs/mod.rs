@@ -1,9 +1,10 @@
 //! `persist_programs`: a CTA runs many programs, and the copy engine runs ahead into the next one.
 //!
-//! Needs: one program for each CTA; one role. Establishes: if the schedule says so, or `lower_tiles` chose it, a loop over the programs of a CTA, whose rings
-//! the engine fills on from one program to the next. Never: changes a kernel whose schedule does not ask for it, or without a
-//! pipelined loop whose tiles the engine fetches. Refuses: what `lower_tiles` chose, if the engine does not run ahead; then the
-//! kernel is lowered again without. Constructs: adds grids.
+//! Needs: one program for each CTA; one role. Establishes: if the schedule says so, or `lower_tiles` chose it, a loop over the
+//! programs of a CTA, whose rings the engine fills on from one program to the next. Never: changes a kernel whose schedule does not
+//! ask for it, or without a pipelined loop whose tiles the engine fetches. Refuses: nothing. Constructs: removes nothing; adds grids.
+//!
+//! Where `lower_tiles` chose it and the engine does not run ahead, the pipeline is told to lower the kernel again without.
 //!
 //! Without it, the multiprocessor waits at the head of each program until the first tiles are there, and at its end until the last
 //! ones are stored.
