@@ -76,7 +76,7 @@ fn a_file_says_what_is_wrong_with_it() {
         decode(&bytes).unwrap_err()
     };
     assert_eq!(damaged(0), ImageFileError::NotAnImage);
-    assert_eq!(damaged(8), ImageFileError::OtherVersion(3));
+    assert_eq!(damaged(8), ImageFileError::OtherVersion(2));
     assert_eq!(damaged(20), ImageFileError::Damaged);
     assert_eq!(damaged(good.len() - 1), ImageFileError::Damaged);
     assert_eq!(decode(&good[..30]).unwrap_err(), ImageFileError::NotAnImage);
