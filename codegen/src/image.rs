@@ -54,7 +54,8 @@ pub struct KernelImage {
 const SIMULATED_TURNS: u64 = 3;
 
 impl KernelImage {
-    /// CTAs of a launch of so many programs, on a GPU that holds `resident` of them at once if that is given, else in a simulator.
+    /// The number of CTAs of a launch with this number of programs. `resident` is how many CTAs the GPU holds at once; `None` for a
+    /// simulated GPU.
     pub fn ctas(&self, programs: u64, resident: Option<u64>) -> u64 {
         match (self.persistent, resident) {
             (false, _) => programs,

@@ -1,4 +1,4 @@
-//! What most ops have in common: their inputs, their counts of operations, and the problems of those that work row by row.
+//! What most ops have in common: their inputs, their counts of operations, and the problems of products and of ops that work row by row.
 
 use crate::problem::{DTYPES, Fill, Inputs, Layout, Op, Problem, Required};
 use atlas_dsl::DType;
@@ -51,6 +51,19 @@ pub(crate) fn of_unit_rows(p: &Problem, name: &str) -> Fill {
 /// The spread of weights that sum over so many elements.
 pub(crate) fn unit(width: usize) -> f64 {
     (width.max(1) as f64).powf(-0.5)
+}
+
+/// Problems to verify that every product has, in the order of dims M, K, N: whole tiles, ragged ones, and the edges.
+pub(crate) fn usual_products(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
+    vec![
+        p(&[256, 256, 512]),
+        p(&[200, 72, 136]).note("ragged"),
+        p(&[37, 51, 29]).note("odd"),
+        p(&[1, 1, 1]).note("single elements"),
+        p(&[0, 64, 32]).note("no row"),
+        p(&[24, 0, 32]).note("a product over nothing"),
+    ]
 }
 
 /// The product of the sizes of dims.

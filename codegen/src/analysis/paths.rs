@@ -164,7 +164,7 @@ impl Paths {
     }
 }
 
-/// Why threads copy the tile of a load, if they do.
+/// Why threads copy the tile of a load that products read in a pipelined loop, if they do.
 fn why_threads(
     kernel: &Kernel,
     uses: &Uses,
@@ -173,37 +173,18 @@ fn why_threads(
     target: Target,
     load: Inst,
 ) -> Option<WhyThreads> {
-    let Op::Load { param, ref slices } = kernel.insts[load] else { return Some(WhyThreads::Readers) };
     let v = kernel.results[load][0];
-    let ParamKind::Tensor { dtype, strides, align, .. } = &kernel.params[param].kind else {
-        return Some(WhyThreads::Strides);
-    };
-    let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
+    let shape = &kernel.ty(v).shape;
     let layout = placement.buffer_layout(kernel, v);
-    let is_box = layout.engine_box(bytes).is_some()
+    let is_box = layout.engine_box(kernel.ty(v).dtype.bytes()).is_some()
         && (layout.rows, Some(&layout.cols)) == (shape.iter().rev().skip(1).product(), shape.last());
     let is_asynchronous = |dot| placement.product(dot).is_some_and(|atom| atom.row().asynchronous);
-    let checks = [
-        (target.has(Capability::Tma), WhyThreads::Target),
-        (schedule.copies != Some(Copies::Threads), WhyThreads::Config),
+    let of_use = [
         (only_products_read(kernel, uses, v, &|_| true), WhyThreads::Readers),
         (only_products_read(kernel, uses, v, &is_asynchronous), WhyThreads::Product),
         (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
-        (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
-        (takes_strides(strides, *align, bytes), WhyThreads::Strides),
-        (begins_at_chunk(slices, bytes), WhyThreads::Start),
-        (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
-        // A box has so many rows at most, and a buffer of more is none.
-        (layout.rows <= MOST_BOX, WhyThreads::Rows),
-        (is_box, WhyThreads::Layout),
     ];
-    checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
-}
-
-/// The panels of a tile of two axes, without padding.
-fn panels_of(kernel: &Kernel, v: Value) -> Option<SharedLayout> {
-    let ty = kernel.ty(v);
-    SharedLayout::for_engine_stores(&ty.shape, ty.dtype.bytes()).filter(|_| ty.shape.len() == 2)
+    why_not_by_engine(kernel, schedule, target, load, &of_use, (layout.rows, is_box))
 }
 
 /// Why threads copy a tile that is staged because its layout in registers would read too small pieces, if they do.
@@ -215,25 +196,51 @@ fn why_threads_beside(
     target: Target,
     load: Inst,
 ) -> Option<WhyThreads> {
-    let Op::Load { param, ref slices } = kernel.insts[load] else { return Some(WhyThreads::Readers) };
     let v = kernel.results[load][0];
+    let rows = kernel.ty(v).shape.first().copied().unwrap_or(1);
+    let of_use = [
+        (placement.atom(v).is_some_and(|atom| atom.row().asynchronous), WhyThreads::Accumulator),
+        (uses.block_of(load).is_some_and(|block| uses.loop_of(block).is_none()), WhyThreads::Repeated),
+    ];
+    why_not_by_engine(kernel, schedule, target, load, &of_use, (rows, panels_of(kernel, v).is_some()))
+}
+
+/// Why the engine does not make a load, if so: what its use asks, then what the engine asks of the tensor and of a tile of so many
+/// rows, which is a box or is not.
+fn why_not_by_engine(
+    kernel: &Kernel,
+    schedule: &Schedule,
+    target: Target,
+    load: Inst,
+    of_use: &[(bool, WhyThreads)],
+    (rows, is_box): (u32, bool),
+) -> Option<WhyThreads> {
+    let Op::Load { param, ref slices } = kernel.insts[load] else { return Some(WhyThreads::Readers) };
     let ParamKind::Tensor { dtype, strides, align, .. } = &kernel.params[param].kind else {
         return Some(WhyThreads::Strides);
     };
-    let (shape, bytes) = (&kernel.ty(v).shape, dtype.bytes());
-    let checks = [
+    let (rank, bytes) = (kernel.ty(kernel.results[load][0]).shape.len(), dtype.bytes());
+    let of_config = [
         (target.has(Capability::Tma), WhyThreads::Target),
         (schedule.copies != Some(Copies::Threads), WhyThreads::Config),
-        (placement.atom(v).is_some_and(|atom| atom.row().asynchronous), WhyThreads::Accumulator),
-        (uses.block_of(load).is_some_and(|block| uses.loop_of(block).is_none()), WhyThreads::Repeated),
+    ];
+    let of_tensor = [
         (kernel.params[param].kind.is_read_only(), WhyThreads::Written),
         (takes_strides(strides, *align, bytes), WhyThreads::Strides),
         (begins_at_chunk(slices, bytes), WhyThreads::Start),
-        (shape.len() == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
-        (shape[0] <= MOST_BOX, WhyThreads::Rows),
-        (panels_of(kernel, v).is_some(), WhyThreads::Layout),
+        (rank == 2 && slices.len() <= MOST_AXES, WhyThreads::Rank),
+        // A box has so many rows at most, and a buffer of more is none.
+        (rows <= MOST_BOX, WhyThreads::Rows),
+        (is_box, WhyThreads::Layout),
     ];
-    checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
+    let checks = of_config.iter().chain(of_use).chain(&of_tensor);
+    checks.copied().find(|(holds, _)| !holds).map(|(_, why)| why)
+}
+
+/// The panels of a tile of two axes, without padding.
+fn panels_of(kernel: &Kernel, v: Value) -> Option<SharedLayout> {
+    let ty = kernel.ty(v);
+    SharedLayout::for_engine_stores(&ty.shape, ty.dtype.bytes()).filter(|_| ty.shape.len() == 2)
 }
 
 /// True if products of one kind alone read a tile, transposed or not, and as an operand.

@@ -183,7 +183,7 @@ pub struct IndexMap {
     pub axes: Vec<GridExtent>,
     /// Which of their points are programs.
     pub domain: Domain,
-    /// If given, the last two axes are counted in groups of so many rows, each group column by column.
+    /// If given, the height of a group: programs of the last two axes are numbered group by group, and column by column in a group.
     pub group: Option<u32>,
     /// False for one CTA for each program. True for as many CTAs as are resident: of n CTAs each takes every n-th program.
     pub persistent: bool,

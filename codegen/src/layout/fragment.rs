@@ -107,8 +107,7 @@ impl Fragment {
         self.thread_coord(thread).iter().zip(self.reg_coord(reg)).map(|(a, b)| a + b).collect()
     }
 
-    /// True if the tile is a matrix of which each warpgroup holds its own rows alone: of every block of so many rows, each warpgroup
-    /// has one in turn.
+    /// True if the tile is a matrix and no row belongs to two warpgroups: warpgroups take turns at blocks of `block` rows.
     pub fn warpgroups_have_rows(&self, block: u32) -> bool {
         let (&[rows, _], threads) = (&self.shape[..], self.thread_count()) else { return false };
         let warpgroups = threads / WARPGROUP_THREADS;

@@ -52,16 +52,22 @@ impl<'c> Emitter<'c, '_> {
             false => self.coords.tid,
         };
         let first = self.b.build_int_compare(IntPredicate::EQ, number, self.i32(0), "")?;
+        self.only_where(first, body)?;
+        self.call_void("llvm.nvvm.bar.warp.sync", &[self.i32(-1).into()])
+    }
+
+    /// Runs a body in the threads in which a condition holds.
+    fn only_where(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
         let inside = self.cx.append_basic_block(self.function, "once");
         let after = self.cx.append_basic_block(self.function, "all");
-        self.b.build_conditional_branch(first, inside, after)?;
+        self.b.build_conditional_branch(condition, inside, after)?;
         self.b.position_at_end(inside);
         let numbers = self.numbers.take();
         body(self)?;
         self.numbers = numbers;
         self.b.build_unconditional_branch(after)?;
         self.b.position_at_end(after);
-        self.call_void("llvm.nvvm.bar.warp.sync", &[self.i32(-1).into()])
+        Ok(())
     }
 
     /// Fetches the tensor maps of stores, which are needed at the end, when there is little else to wait for.
@@ -185,16 +191,7 @@ impl<'c> Emitter<'c, '_> {
         let number =
             self.b.build_right_shift(self.coords.tid, self.i32(i64::from((32 * WARPGROUP).ilog2())), false, "")?;
         let owns = self.b.build_int_compare(IntPredicate::EQ, number, self.i32(i64::from(owner)), "")?;
-        let inside = self.cx.append_basic_block(self.function, "own");
-        let after = self.cx.append_basic_block(self.function, "next");
-        self.b.build_conditional_branch(owns, inside, after)?;
-        self.b.position_at_end(inside);
-        let numbers = self.numbers.take();
-        self.store_box(map, param, slices, from)?;
-        self.numbers = numbers;
-        self.b.build_unconditional_branch(after)?;
-        self.b.position_at_end(after);
-        Ok(())
+        self.only_where(owns, |e| e.store_box(map, param, slices, from))
     }
 
     /// Starts the store of one box; the engine drops what lies past the tensor's ends.

@@ -320,16 +320,13 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                     // Stages are stored one after the other: the newest groups are of the others.
                     let pending = k.rings[*ring].stages - 1;
                     out.push(effect(k, Op::StoreWait(pending), inst));
-                    if k.rings[*ring].by_warpgroups {
-                        out.push(effect(k, Op::WarpgroupBarrier, inst));
-                    }
                 }
-                if k.rings[*ring].by_warpgroups {
-                    out.push(inst);
-                    continue;
+                if !k.rings[*ring].by_warpgroups {
+                    barrier(k, known, state, &mut out, inst, write);
+                    missing += 1;
+                } else if write {
+                    out.push(effect(k, Op::WarpgroupBarrier, inst));
                 }
-                barrier(k, known, state, &mut out, inst, write);
-                missing += 1;
             }
             // A stage that is still held is not handed out, so its readers are no reason to meet.
             Op::Acquire(ring, _) => {

@@ -195,6 +195,11 @@ pub const SCHEDULE: [ScheduleKey; 9] = [
     ScheduleKey { name: "programs", values: Values::Programs },
 ];
 
+/// The value that is written like this.
+fn named<T: Copy + fmt::Display>(all: &[T], text: &str) -> Option<T> {
+    all.iter().copied().find(|value| value.to_string() == text)
+}
+
 impl ScheduleKey {
     /// The key with a name.
     pub fn named(name: &str) -> Option<&'static ScheduleKey> {
@@ -226,18 +231,9 @@ impl ScheduleKey {
             Values::Copies if text == Setting::AUTO => Some(Setting::Copies(None)),
             Values::Products if text == Setting::AUTO => Some(Setting::Products(None)),
             Values::Programs if text == Setting::AUTO => Some(Setting::Programs(None)),
-            Values::Programs => {
-                let named = Programs::ALL.into_iter().find(|programs| programs.to_string() == text);
-                named.map(|programs| Setting::Programs(Some(programs)))
-            }
-            Values::Products => {
-                let named = Products::ALL.into_iter().find(|products| products.to_string() == text);
-                named.map(|products| Setting::Products(Some(products)))
-            }
-            Values::Copies => {
-                let named = Copies::ALL.into_iter().find(|copies| copies.to_string() == text);
-                named.map(|copies| Setting::Copies(Some(copies)))
-            }
+            Values::Programs => named(&Programs::ALL, text).map(|programs| Setting::Programs(Some(programs))),
+            Values::Products => named(&Products::ALL, text).map(|products| Setting::Products(Some(products))),
+            Values::Copies => named(&Copies::ALL, text).map(|copies| Setting::Copies(Some(copies))),
             Values::WarpGrid => text.split_once('x').and_then(|(rows, cols)| {
                 Some(Setting::WarpGrid(Some(WarpGrid { rows: number(rows)?, cols: number(cols)? })))
             }),

@@ -2,7 +2,7 @@
 
 use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
-use crate::usual::{product, unit};
+use crate::usual::{product, unit, usual_products};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
@@ -28,16 +28,11 @@ pub(crate) const OP: Op = Op {
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
-    vec![
-        p(&[256, 256, 512]),
-        p(&[200, 72, 136]).note("ragged"),
-        p(&[37, 51, 29]).note("odd"),
-        p(&[1, 1, 1]).note("single elements"),
-        p(&[0, 64, 32]).note("no row"),
-        p(&[24, 0, 32]).note("a product over nothing"),
+    let more = vec![
         p(&[70, 128, 64]).layout("x", Layout::Padded).layout("w", Layout::Padded).note("padded rows"),
         p(&[37, 51, 29]).layout("x", Layout::Swapped).layout("w", Layout::Swapped).note("odd, both by columns"),
-    ]
+    ];
+    [usual_products(op, dtype), more].concat()
 }
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {

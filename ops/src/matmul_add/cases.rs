@@ -2,7 +2,7 @@
 
 use crate::problem::{Fill, Layout, Measured, Op, Problem, Required};
 use crate::tolerance::ToleranceClass;
-use crate::usual::product;
+use crate::usual::{product, usual_products};
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
@@ -29,13 +29,7 @@ pub(crate) const OP: Op = Op {
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
-    vec![
-        p(&[256, 256, 512]),
-        p(&[200, 72, 136]).note("ragged"),
-        p(&[37, 51, 29]).note("odd"),
-        p(&[1, 1, 1]).note("single elements"),
-        p(&[0, 64, 32]).note("no row"),
-        p(&[24, 0, 32]).note("a product over nothing"),
+    let more = vec![
         p(&[200, 72, 136]).with_scalar("beta", 0.0).fill("c", Fill::NanAt(3)).note("beta 0, NaN in C"),
         p(&[37, 51, 29]).with_scalar("beta", 0.0).fill("c", Fill::NanAt(36)).note("odd, beta 0, NaN in C"),
         p(&[70, 64, 40]).fill("c", Fill::NanAt(2)).note("NaN in C"),
@@ -45,7 +39,8 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
         p(&[70, 64, 40]).layout("c", Layout::Swapped).note("C by columns"),
         p(&[70, 64, 40]).layout("c", Layout::Shared).note("one row for all of C"),
         p(&[37, 51, 29]).layout("a", Layout::Swapped).layout("b", Layout::Swapped).note("odd, A and B by columns"),
-    ]
+    ];
+    [usual_products(op, dtype), more].concat()
 }
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {

@@ -62,13 +62,42 @@ pub(super) fn replace(k: &mut Kernel, block: Block, values: &BTreeMap<Value, Val
     }
 }
 
-/// The number of programs that this CTA takes, of so many in a persistent grid.
-pub(super) fn turns(at: &mut ProgramCoordinates<'_>, programs: Value, number: Value, ctas: Value) -> Value {
-    let one = at.constant(1);
-    let left = at.binary(BinaryOp::Sub, programs, number);
-    let others = at.binary(BinaryOp::Sub, ctas, one);
-    let up = at.binary(BinaryOp::Add, left, others);
-    at.unsigned(UnsignedOp::Div, up, ctas)
+/// The programs of one CTA in a persistent grid: every n-th, from its own number on.
+pub(super) struct CtaPrograms {
+    /// The number of this CTA, and the number of CTAs.
+    number: Value,
+    pub(super) ctas: Value,
+    /// The bounds of the loop over them: 0 and their number.
+    pub(super) first: Value,
+    pub(super) count: Value,
+}
+
+impl CtaPrograms {
+    /// Computes them before the loop.
+    pub(super) fn new(at: &mut ProgramCoordinates<'_>) -> CtaPrograms {
+        let number = at.int(Op::CtaNumber);
+        let programs = at.programs();
+        let (ctas, first) = (at.int(Op::CtaCount), at.constant(0));
+        let one = at.constant(1);
+        let left = at.binary(BinaryOp::Sub, programs, number);
+        let others = at.binary(BinaryOp::Sub, ctas, one);
+        let up = at.binary(BinaryOp::Add, left, others);
+        let count = at.unsigned(UnsignedOp::Div, up, ctas);
+        CtaPrograms { number, ctas, first, count }
+    }
+
+    /// Adds the index to the loop's body. Gives it, and the number of the program, which is computed in the body.
+    pub(super) fn enter(&self, at: &mut ProgramCoordinates<'_>, body: Block) -> (Value, Value) {
+        let int = at.k.scalar_type(DType::I32);
+        let index = at.k.push_block_param(body, int);
+        let on = at.binary(BinaryOp::Mul, index, self.ctas);
+        (index, at.binary(BinaryOp::Add, self.number, on))
+    }
+
+    /// The loop.
+    pub(super) fn to_loop(&self, body: Block) -> Op {
+        Op::Loop { kind: LoopKind::Carried, lo: self.first, hi: self.count, inits: vec![], body }
+    }
 }
 
 struct ProgramLowering<'k> {
@@ -113,22 +142,16 @@ impl ProgramLowering<'_> {
             self.at.out.extend(insts);
             return;
         }
-        let number = self.at.int(Op::CtaNumber);
-        let programs = self.at.programs();
-        let (ctas, lo) = (self.at.int(Op::CtaCount), self.at.constant(0));
-        let hi = turns(&mut self.at, programs, number, ctas);
+        let of_cta = CtaPrograms::new(&mut self.at);
         let before = std::mem::take(&mut self.at.out);
-        let int = self.at.k.scalar_type(DType::I32);
-        let index = self.at.k.push_block_param(body, int);
-        let on = self.at.binary(BinaryOp::Mul, index, ctas);
-        let program = self.at.binary(BinaryOp::Add, number, on);
+        let (index, program) = of_cta.enter(&mut self.at, body);
         self.stand_in(coords, program);
         self.values.extend(turn.iter().map(|&v| (v, index)));
         self.at.out.extend(insts);
         let end = self.at.k.new_inst(Op::Yield(vec![]), vec![], self.loc);
         self.at.out.push(end);
         self.at.k.blocks[body].insts = std::mem::replace(&mut self.at.out, before);
-        self.at.k.insts[inst] = Op::Loop { kind: LoopKind::Carried, lo, hi, inits: vec![], body };
+        self.at.k.insts[inst] = of_cta.to_loop(body);
         self.at.out.push(inst);
     }
 }

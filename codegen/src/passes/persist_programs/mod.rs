@@ -32,14 +32,13 @@
 mod ahead;
 mod panels;
 
-use super::lower_programs::{ProgramCoordinates, replace, turns};
+use super::lower_programs::{CtaPrograms, ProgramCoordinates, replace};
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, BlockData, Domain, Inst, Kernel, Mover, Op, Value};
-use atlas_dsl::DType;
 use atlas_dsl::config::Programs;
 use atlas_dsl::ir::Loc;
-use atlas_dsl::op::{BinaryOp, LoopKind};
+use atlas_dsl::op::BinaryOp;
 use std::collections::BTreeMap;
 
 /// Makes the programs of a kernel persistent, if its schedule asks for it.
@@ -77,9 +76,7 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     let values: BTreeMap<Value, Value> = coords.iter().copied().zip(own).collect();
     let end = k.new_inst(Op::Yield(vec![]), vec![], loc);
     k.blocks[turn.body].insts = head.into_iter().chain(insts).chain([end]).collect();
-    let inits = Vec::new();
-    let op = Op::Loop { kind: LoopKind::Carried, lo: turn.first, hi: turn.count, inits, body: turn.body };
-    let over = k.new_inst(op, vec![], loc);
+    let over = k.new_inst(turn.of_cta.to_loop(turn.body), vec![], loc);
     k.blocks[body].insts = turn.before.iter().copied().chain([over]).chain(drains).collect();
     replace(k, turn.body, &values);
     cx.notes.push("programs", loc, || {
@@ -97,10 +94,8 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
 struct Turn {
     /// What is computed before it.
     before: Vec<Inst>,
+    of_cta: CtaPrograms,
     body: Block,
-    /// Its bounds: 0 and the number of programs.
-    first: Value,
-    count: Value,
     /// The number of this program within its CTA: the loop's index.
     index: Value,
     /// The number of this program.
@@ -116,22 +111,16 @@ struct Turn {
 impl Turn {
     /// Computes what stands before the loop, and the head of its body, which is left in `at`.
     fn head(at: &mut ProgramCoordinates<'_>) -> Turn {
-        let number = at.int(Op::CtaNumber);
-        let programs = at.programs();
-        let (ctas, first) = (at.int(Op::CtaCount), at.constant(0));
-        let count = turns(at, programs, number, ctas);
+        let of_cta = CtaPrograms::new(at);
         let one = at.constant(1);
         let before = std::mem::take(&mut at.out);
         let body = at.k.blocks.push(BlockData::default());
-        let int = at.k.scalar_type(DType::I32);
-        let index = at.k.push_block_param(body, int.clone());
-        let on = at.binary(BinaryOp::Mul, index, ctas);
-        let program = at.binary(BinaryOp::Add, number, on);
+        let (index, program) = of_cta.enter(at, body);
         let behind = at.binary(BinaryOp::Add, index, one);
-        let more = at.less(behind, count);
-        let further = at.binary(BinaryOp::Add, program, ctas);
+        let more = at.less(behind, of_cta.count);
+        let further = at.binary(BinaryOp::Add, program, of_cta.ctas);
         let next = at.int(Op::Select(more, further, program));
-        Turn { before, body, first, count, index, program, more, next, next_at: BTreeMap::new() }
+        Turn { before, of_cta, body, index, program, more, next, next_at: BTreeMap::new() }
     }
 
     fn with(self, coords: &[Value], next: Vec<Value>) -> Turn {
