@@ -203,6 +203,10 @@ fn measure(bench: &Bench, device: &Device, args: &BenchArgs) -> Result<Vec<Value
         let host = (!args.all_configs).then(|| sample::on_host(device, || Ok(prepared.launch(config.as_ref())?)));
         row["median_ms"] = json!(t.median_ms);
         row["min_ms"] = json!(t.min_ms);
+        if !args.all_configs {
+            let clean = sample::behind_reads(device, args.samples, || Ok(launch.launch(prepared.args())?))?;
+            row["clean_l2"] = json!(clean.map(Timing::to_json));
+        }
         row["rel_err"] = json!(c.rel_f);
         row["tolerance"] = json!(p.bound());
         row["pass"] = json!(c.passes(p.bound()));
@@ -279,6 +283,7 @@ fn print(results: &[Value], against: bool) {
         "shape",
         "dtype",
         "median",
+        "clean L2",
         "min",
         "GB/s",
         "TFLOP/s",
@@ -291,13 +296,13 @@ fn print(results: &[Value], against: bool) {
     ];
     let graphs = results.iter().any(|r| r["graph"].is_object());
     if graphs {
-        headings.insert(8, "in a graph");
+        headings.insert(9, "in a graph");
     }
     if against {
         headings.push("time / before");
     }
     let mut table = show::table(&headings);
-    show::right(&mut table, &(3..12 + usize::from(graphs)).collect::<Vec<_>>());
+    show::right(&mut table, &(3..13 + usize::from(graphs)).collect::<Vec<_>>());
     let text = |v: &Value| v.as_str().unwrap_or("-").to_owned();
     let with = |v: &Value, show: &dyn Fn(f64) -> String| v.as_f64().map_or_else(|| "-".to_owned(), show);
     for r in results {
@@ -307,6 +312,7 @@ fn print(results: &[Value], against: bool) {
             text(&r["shape"]),
             text(&r["dtype"]),
             with(&r["median_ms"], &show::time),
+            with(&r["clean_l2"]["median_ms"], &show::time),
             with(&r["min_ms"], &show::time),
             with(&r["gb_s"], &|x| format!("{x:.0}")),
             with(&r["tflops"], &|x| format!("{x:.1}")),
@@ -318,7 +324,7 @@ fn print(results: &[Value], against: bool) {
             r["refused"].as_str().map_or_else(|| text(&r["config"]), |e| format!("{}: {e}", text(&r["config"]))),
         ];
         if graphs {
-            cells.insert(8, with(&r["graph"]["median_us"], &|x| format!("{x:.2} us")));
+            cells.insert(9, with(&r["graph"]["median_us"], &|x| format!("{x:.2} us")));
         }
         if against {
             cells.push(with(&r["against"], &|x| format!("{x:.3}")));

@@ -21,10 +21,12 @@ pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Va
     let mut row = json!({ "name": plan.name, "shape": plan.shape(), "dtype": plan.dtype().name() });
     memory.write(device, &mut row)?;
     let t = sample::on_device(device, samples, || Ok(work()?))?;
+    let clean = sample::behind_reads(device, samples, || Ok(work()?))?;
     let host = sample::on_host(device, || Ok(work()?))?;
     row["config"] = json!("chosen for each launch");
     row["median_ms"] = json!(t.median_ms);
     row["min_ms"] = json!(t.min_ms);
+    row["clean_l2"] = json!(clean.map(sample::Timing::to_json));
     row["rel_err"] = json!(c.rel_f);
     row["tolerance"] = json!(plan.bound());
     row["pass"] = json!(c.passes(plan.bound()));

@@ -2,12 +2,15 @@
 
 use anyhow::Result;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, DeviceMemory, Event, LaunchGraph, Tensor};
+use atlas_ops::log_sum_exp::log_sum_exp;
+use atlas_runtime::{Device, DeviceMemory, Event, Launch, LaunchGraph, Tensor, args};
 use serde_json::{Value, json};
 use std::time::Instant;
 
 /// The bytes that are overwritten before each run; more than any L2 cache has.
 const FLUSH_BYTES: usize = 256 << 20;
+/// The elements of a row of the tensor that is read before each run.
+const READ_ROW: usize = 1 << 15;
 /// The number of runs before the first one that counts.
 const WARM_UP: usize = 5;
 /// The number of launches that are timed on the host.
@@ -22,8 +25,45 @@ pub(super) struct Timing {
     pub(super) min_ms: f64,
 }
 
-/// Times `work` on the device's default stream, `count` times.
-pub(super) fn on_device(device: &Device, count: usize, mut work: impl FnMut() -> Result<()>) -> Result<Timing> {
+impl Timing {
+    pub(super) fn to_json(self) -> Value {
+        json!({ "median_ms": self.median_ms, "min_ms": self.min_ms })
+    }
+}
+
+/// Times `work` on the device's default stream, `count` times. Before each run, the L2 cache is overwritten by a fill.
+pub(super) fn on_device(device: &Device, count: usize, work: impl FnMut() -> Result<()>) -> Result<Timing> {
+    // The fill keeps the device busy while the host queues the rest, so that the device never waits for a launch.
+    behind(device, count, || flush(device), work)
+}
+
+/// [`on_device`], but before each run a kernel reads the L2 cache full. What a fill leaves in the cache must be written to
+/// memory before a run can put anything in its place, which takes part of the run's bandwidth. What was only read is dropped.
+/// `None` if the kernel that reads cannot be run here.
+pub(super) fn behind_reads(
+    device: &Device,
+    count: usize,
+    work: impl FnMut() -> Result<()>,
+) -> Result<Option<Timing>> {
+    let x = Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4 / READ_ROW, READ_ROW])?;
+    let mut y = Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4 / READ_ROW])?;
+    if log_sum_exp.launch(device, args!(x, &mut y)).is_err() {
+        return Ok(None);
+    }
+    let mut read = || {
+        flush(device)?;
+        Ok(log_sum_exp.launch(device, args!(x, &mut y))?)
+    };
+    behind(device, count, &mut read, work).map(Some)
+}
+
+/// Times `work` behind other work, which is not timed.
+fn behind(
+    device: &Device,
+    count: usize,
+    mut before: impl FnMut() -> Result<()>,
+    mut work: impl FnMut() -> Result<()>,
+) -> Result<Timing> {
     let stream = device.default_stream();
     for _ in 0..WARM_UP {
         work()?;
@@ -32,8 +72,7 @@ pub(super) fn on_device(device: &Device, count: usize, mut work: impl FnMut() ->
     let mut events = Vec::new();
     for _ in 0..count {
         let (start, end) = (Event::new(device)?, Event::new(device)?);
-        // The fill keeps the device busy while the host queues the rest, so that the device never waits for a launch.
-        flush(device)?;
+        before()?;
         start.record(&stream)?;
         work()?;
         end.record(&stream)?;
