@@ -13,6 +13,9 @@ pub struct Cx<'a> {
     pub schedule: &'a Schedule,
     /// How many programs a CTA runs: as the schedule says, or as `lower_tiles` chooses.
     pub programs: Programs,
+    /// Why a CTA runs one program although more were chosen or asked for. A pass that finds out refuses the kernel; the pipeline
+    /// then lowers it again as one of single programs.
+    pub why_single: Option<String>,
     /// The target: which instructions are legal.
     pub target: Target,
     /// The machine: which configs are refused.
@@ -24,6 +27,7 @@ pub struct Cx<'a> {
 impl<'a> Cx<'a> {
     /// A context before the first pass.
     pub fn new(schedule: &'a Schedule, target: Target, machine: &'a Machine, notes: &'a mut Notes) -> Cx<'a> {
-        Cx { schedule, programs: schedule.programs.unwrap_or(Programs::Single), target, machine, notes }
+        let programs = schedule.programs.unwrap_or(Programs::Single);
+        Cx { schedule, programs, why_single: None, target, machine, notes }
     }
 }

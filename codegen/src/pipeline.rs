@@ -37,20 +37,26 @@ pub fn run_with_notes(
     mut watch: impl FnMut(&'static str, &Kernel),
 ) -> Result<VerifiedKernel<Lowered>, CompileError> {
     let Platform { target, machine } = on.into();
-    let mut attempt = |schedule: &Schedule| {
+    let mut attempt = |schedule: &Schedule, why_single: Option<String>| {
         notes.begin_anew();
-        let cx = &mut Cx::new(schedule, target, &machine, notes);
+        let cx = &mut Cx { why_single, ..Cx::new(schedule, target, &machine, notes) };
         let lowered = place(tile, cx, &mut watch)
             .and_then(|placed| self::schedule(placed, cx, &mut watch))
             .and_then(|scheduled| lower(scheduled, cx, &mut watch));
-        (lowered, cx.programs)
+        let why_single = match (&lowered, cx.programs) {
+            // Nobody asked for persistent programs, and they do not fit.
+            (Err(CompileError::Refused(reason)), Programs::Persistent) if schedule.programs.is_none() => {
+                cx.why_single.take().or_else(|| Some(format!("refused one after the other: {reason}")))
+            }
+            (Err(CompileError::Refused(_)), Programs::Persistent) => cx.why_single.take(),
+            _ => None,
+        };
+        (lowered, why_single)
     };
-    let lowered = match attempt(schedule) {
-        // Nobody asked for persistent programs, and they do not fit, or gain nothing.
-        (Err(CompileError::Refused(_)), Programs::Persistent) if schedule.programs.is_none() => {
-            attempt(&Schedule { programs: Some(Programs::Single), ..*schedule }).0
-        }
-        (lowered, _) => lowered,
+    let lowered = match attempt(schedule, None) {
+        // Passes up to the one that refused have decided for persistent programs: it is lowered from the beginning.
+        (_, Some(why)) => attempt(&Schedule { programs: Some(Programs::Single), ..*schedule }, Some(why)).0,
+        (lowered, None) => lowered,
     };
     lowered.map_err(|e| match (e, &tile.remark) {
         (CompileError::Refused(reason), Some(remark)) => CompileError::Refused(format!("{reason}; {remark}")),

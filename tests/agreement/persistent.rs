@@ -94,13 +94,13 @@ atlas_kernel! {
         }
     }
 
-    /// A product in each iteration of a loop, whose first stages are filled in that loop.
+    /// A product in each iteration of a loop, whose first stages are filled in that loop: its programs have a CTA each.
     kernel in_a_loop<T: Float>(a: &Tensor<T, [G, M, K]>, b: &Tensor<T, [N, K]>, y: &mut Tensor<T, [M, G, N]>)
-    tune { stages: [2, 3], warps: [4, 8], stores: [engine, threads], programs: [persistent] }
+    tune { BN: [64, 256], stages: [2, 3], warps: [4, 8], stores: [auto, engine], programs: [persistent, auto, single] }
     {
-        for (m, n) in grid(tiles(M, 128), tiles(N, 64)) {
+        for (m, n) in grid(tiles(M, 128), tiles(N, BN)) {
             for g in 0..size(G) {
-                let mut acc = zeros::<f32>([128, 64]);
+                let mut acc = zeros::<f32>([128, BN]);
                 for k in pipeline(tiles(K, 64)) {
                     acc += dot(load(a[g, m, k]), load(b[n, k]).t());
                 }
@@ -257,6 +257,26 @@ fn places_from_memory() {
     let pages = input(I32, &[4], |i| [2.0, 0.0, 1.0, 2.0][i]);
     let given = [pages, random(Bf16, &[3, 100, 200]), random(Bf16, &[72, 200]), output(F32, &[4, 100, 72])];
     agrees_on_hopper(&by_table, &given, 2e-2);
+}
+
+/// The key and the choice of `auto` ask for persistent programs, and no pass does what suits these alone.
+#[test]
+fn products_in_loops_have_single_programs_altogether() {
+    let device = Device::sim("sm_90a").unwrap();
+    let [a, b] = [&[2, 128, 64][..], &[256, 64]].map(|shape| Tensor::zeros(&device, Bf16, shape.to_vec()).unwrap());
+    let mut y = Tensor::zeros(&device, Bf16, [128, 2, 256]).unwrap();
+    let mut image = |programs: &str| {
+        let config = format!("BN=256 stages=3 warps=8 programs={programs}").parse().unwrap();
+        let args = vec![Arg::In(&a), Arg::In(&b), Arg::Out(&mut y)];
+        let launch = in_a_loop.prepare_with(&device, &config, args).unwrap();
+        let image = launch.image().unwrap();
+        assert!(!image.persistent, "{programs}");
+        (image.ptx.clone(), image.maps.clone())
+    };
+    let single = image("single");
+    for programs in ["persistent", "auto"] {
+        assert_eq!(image(programs), single, "{programs}");
+    }
 }
 
 /// True if a CTA of a product runs several programs by a config.

@@ -2,9 +2,11 @@
 //!
 //! Needs: one program for each CTA; one role. Establishes: if the schedule says so, or `lower_tiles` chose it, a loop over the
 //! programs of a CTA, whose rings the engine fills on from one program to the next. Never: changes a kernel whose schedule does not
-//! ask for it, or without a pipelined loop whose tiles the engine fetches. Refuses: nothing. Constructs: removes nothing; adds grids.
+//! ask for it. Refuses: a kernel without a pipelined loop, outside of other loops, whose tiles the engine fetches; where
+//! `lower_tiles` chose it, also one whose next programs cannot be fetched ahead. Constructs: removes nothing; adds grids.
 //!
-//! Where `lower_tiles` chose it and the engine does not run ahead, the pipeline is told to lower the kernel again without.
+//! A refused kernel is lowered again as one of single programs, by the pipeline: earlier passes have chosen stores and an order
+//! that suit persistent ones.
 //!
 //! Without it, the multiprocessor waits at the head of each program until the first tiles are there, and at its end until the last
 //! ones are stored.
@@ -44,17 +46,16 @@ use std::collections::BTreeMap;
 /// Makes the programs of a kernel persistent, if its schedule asks for it.
 pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
     if cx.programs != Programs::Persistent {
+        if let Some(because) = cx.why_single.clone() {
+            cx.notes.push("programs", Loc::default(), || ("one for each CTA".to_owned(), because));
+        }
         return Ok(());
     }
     let Some(body) = k.roles.values().map(|r| r.body).next() else { return Ok(()) };
     let is_fetched =
         |&i: &Inst| matches!(k.insts[i], Op::Loop { body, .. } if !ahead::rings_filled_in(k, body).is_empty());
     if !k.blocks[body].insts.iter().any(is_fetched) {
-        cx.notes.push("programs", Loc::default(), || {
-            let because = "no loop is pipelined whose tiles the copy engine fetches";
-            ("one for each CTA".to_owned(), because.to_owned())
-        });
-        return Ok(());
+        return Err(single(cx, "no pipelined loop outside of other loops has tiles that the copy engine fetches"));
     }
     panels::store_by_panels(k, body);
     let coords = std::mem::take(&mut k.coords);
@@ -71,7 +72,7 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     let turn = turn.with(&coords, next);
     let goes_on = turn.goes_on(k, &mut insts);
     if !goes_on && cx.schedule.programs.is_none() {
-        return Err(CompileError::refusal("persistent programs that each fetch their own first tiles gain nothing"));
+        return Err(single(cx, "persistent programs that each fetch their own first tiles gain nothing"));
     }
     let values: BTreeMap<Value, Value> = coords.iter().copied().zip(own).collect();
     let end = k.new_inst(Op::Yield(vec![]), vec![], loc);
@@ -88,6 +89,12 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
         (format!("{order}one after the other by resident CTAs"), because.to_owned())
     });
     Ok(())
+}
+
+/// A refusal after which the kernel is lowered as one of single programs.
+fn single(cx: &mut Cx<'_>, because: &str) -> CompileError {
+    cx.why_single = Some(because.to_owned());
+    CompileError::refusal(because)
 }
 
 /// The loop over the programs of a CTA.
