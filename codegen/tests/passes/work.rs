@@ -1,9 +1,9 @@
 //! The counted work of kernels, above all trips of loops.
 
-use atlas_codegen::gpu::analysis::{Work, WorkFormula, WorkTable};
+use atlas_codegen::gpu::analysis::{Work, WorkFormula, WorkTable, compulsory};
 use atlas_codegen::pipeline::run;
-use atlas_codegen::{CompileError, Machine};
-use atlas_dsl::{Schedule, parse_kernel, verify};
+use atlas_codegen::{CompileError, Machine, Platform};
+use atlas_dsl::{Config, Schedule, parse_kernel, verify};
 
 fn of_text(text: &str) -> Result<WorkFormula, CompileError> {
     let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -236,6 +236,57 @@ fn stages_do_not_change_what_is_read() {
             let read = read(stages);
             assert!((read / expected - 1.0).abs() < 0.02, "{sm}, {dims:?}, {stages} stages: {read} for {expected}");
         }
+    }
+}
+
+/// Each program of a CTA counts what a single one does, whichever program its copies are for.
+#[test]
+fn persistent_programs_count_as_single_ones_do() {
+    let text = include_str!("../../../tests/cases/tile/gemm.tile");
+    let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
+    let on: Platform = "sm_90a".parse().unwrap();
+    let table = |programs: &str, stages: u32| {
+        let config: Config = format!("stages={stages} warps=8 stores=engine programs={programs}").parse().unwrap();
+        let lowered = run(&kernel, &config.schedule, on, |_, _| {}).expect("a kernel that no GPU refuses");
+        assert_eq!(lowered.index_map.persistent, programs == "persistent");
+        let mut table = WorkTable::default();
+        table.push(&WorkFormula::of(&lowered));
+        (table, compulsory(&lowered, &[8192, 8192, 320]))
+    };
+    for stages in [2, 3] {
+        let [(single, least), (persistent, least_of_many)] = ["single", "persistent"].map(|by| table(by, stages));
+        assert_eq!(least, least_of_many);
+        for trips in [0, 1, 2, 5, 63, 128] {
+            let dims = [8192, 8192, 64 * trips];
+            let [one, many] = [&single, &persistent].map(|table| table.at(&dims).of(0).clone());
+            assert_eq!((&one.reads, one.written), (&many.reads, many.written), "{stages} stages, {trips} trips");
+            let bytes = |work: &Work| (work.total.global, work.total.shared_async, work.total.tensor_async);
+            assert_eq!(bytes(&one), bytes(&many), "{stages} stages, {trips} trips");
+            let [of_one, of_many] = [&one, &many].map(|work| &work.samples[0].prefetched[..]);
+            let ([of_one], [of_many]) = (of_one, of_many) else { panic!("a loop whose loads run ahead") };
+            assert_eq!((of_one.runs, of_one.trips, of_one.own.0), (of_many.runs, of_many.trips, of_many.own.0));
+            assert_eq!((of_one.goes_on, of_many.goes_on), (false, true));
+        }
+    }
+}
+
+/// A loop goes on into the next program if the engine fetches all of its tiles there.
+#[test]
+fn loads_go_on_only_where_the_next_program_has_them() {
+    let text = include_str!("../../../tests/cases/tile/gemm.tile").replace("256", "128");
+    let of_program = text.replace("%steps = tiles(K, 64)", "%one = splat 1 : i32\n%steps = add %m, %one : i32");
+    let half_by_threads =
+        text.replace("%b: bf16[N, K] strides [?8, 1] align 16", "%b: bf16[N, K] strides [?4, 1] align 8");
+    for (text, expected) in [(&text, true), (&of_program, false), (&half_by_threads, false)] {
+        let kernel = parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let (on, config): (Platform, Config) =
+            ("sm_90a".parse().unwrap(), "stages=3 warps=8 programs=persistent".parse().unwrap());
+        let lowered = run(&kernel, &config.schedule, on, |_, _| {}).expect("a kernel that no GPU refuses");
+        assert!(lowered.index_map.persistent, "{text}");
+        let mut table = WorkTable::default();
+        table.push(&WorkFormula::of(&lowered));
+        let work = table.at(&[1024, 1024, 1024]).of(0).clone();
+        assert!(work.samples.iter().flat_map(|s| &s.prefetched).all(|l| l.goes_on == expected), "{text}");
     }
 }
 

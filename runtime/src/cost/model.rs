@@ -407,7 +407,7 @@ mod tests {
     fn loads_that_run_ahead_hide_behind_long_trips_only() {
         let with = |element_wise: f64| {
             let body = Counts { element_wise, ..Counts::default() };
-            let prefetched = vec![Prefetched { runs: 1.0, trips: 10.0, ahead: 1.0, body, own: (0.0, 0.0) }];
+            let prefetched = vec![Prefetched { runs: 1.0, trips: 10.0, ahead: 1.0, goes_on: false, body, own: (0.0, 0.0) }];
             let base = rows(100);
             let samples = vec![Sample { total: base.total, prefetched }];
             estimate(&Work { samples, ..base }, &hopper()).cycles
@@ -420,7 +420,7 @@ mod tests {
     fn more_stages_than_trips_gain_nothing() {
         let with = |runs: f64, trips: f64, ahead: f64| {
             let body = Counts { element_wise: 1e3, ..Counts::default() };
-            let prefetched = vec![Prefetched { runs, trips, ahead, body, own: (0.0, 0.0) }];
+            let prefetched = vec![Prefetched { runs, trips, ahead, goes_on: false, body, own: (0.0, 0.0) }];
             let base = rows(100);
             let samples = vec![Sample { total: base.total, prefetched }];
             estimate(&Work { samples, ..base }, &hopper()).cycles

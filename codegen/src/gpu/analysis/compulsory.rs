@@ -8,14 +8,15 @@
 
 use super::expected::Expected;
 use super::formula::{Formula, Numbers};
+use super::guards::{EnclosingLoop, Guard, share_of_trips};
 use super::sample_points::{SamplePoints, programs};
-use super::work::{EnclosingLoop, WorkWalk};
+use super::work::WorkWalk;
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Slice, Value, ValueDef};
 use crate::gpu_ops;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
 use atlas_dsl::op::BinaryOp;
 use atlas_dsl::{DType, Param};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The most operations in an index. Nothing is known about longer ones.
@@ -58,6 +59,7 @@ pub fn compulsory(k: &Kernel, dims: &[u64]) -> Compulsory {
         products: Vec::new(),
         open: false,
         places: BTreeMap::new(),
+        own: BTreeSet::new(),
         depth: 0,
     };
     let roles: Vec<Vec<WorkStep>> = k.roles.values().map(|role| count.block(role.body, None)).collect();
@@ -202,6 +204,8 @@ struct CompulsoryCounter<'a> {
     products: Vec<ProductWork>,
     open: bool,
     places: BTreeMap<Value, Option<Spread>>,
+    /// Conditions that tell a fill of this program from one of the next, which counts for that one.
+    own: BTreeSet<Value>,
     /// The depth of the walk into an index.
     depth: u32,
 }
@@ -220,13 +224,11 @@ impl CompulsoryCounter<'_> {
                     steps.push(WorkStep::Loop(bounds, self.block(*body, Some(around))));
                 }
                 Op::If(condition, body, _) => {
-                    let but_last = around.and_then(|l| self.walk.but_last(*condition, l));
+                    let Guard { but_last, own, other } = Guard::of(k, *condition, around);
+                    self.own.extend(own);
                     let walk = &mut self.walk;
-                    self.open |= but_last.is_none() && walk.expected.is_open(*condition);
-                    let condition = match but_last {
-                        Some(_) => None,
-                        None => walk.expected.condition(&mut walk.formulas, *condition),
-                    };
+                    self.open |= other.is_some_and(|v| walk.expected.is_open(v));
+                    let condition = other.and_then(|v| walk.expected.condition(&mut walk.formulas, v));
                     steps.push(WorkStep::If { but_last, condition, body: self.block(*body, around) });
                 }
                 Op::Once(body) => steps.extend(self.block(*body, around)),
@@ -366,6 +368,7 @@ impl CompulsoryCounter<'_> {
                 Some(Spread::Many([(axis, 1.0)].into()))
             }
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => self.places(x),
+            Op::Select(condition, own, _) if self.own.contains(&condition) => self.places(own),
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), _, a, b) => {
                 let sign = if op == BinaryOp::Sub { -1.0 } else { 1.0 };
                 match (self.places(a)?, self.places(b)?) {
@@ -510,10 +513,7 @@ impl SampledProgram<'_> {
                     self.steps(body, trips * own, own);
                 }
                 WorkStep::If { but_last, condition, body } => {
-                    let share = match (but_last, condition.map(of).filter(|x| !x.is_nan())) {
-                        (Some(last), _) => (of_loop - last).max(0.0) / of_loop.max(1.0),
-                        (None, holds) => holds.unwrap_or(0.0),
-                    };
+                    let share = share_of_trips(of_loop, *but_last, condition.map(of)).unwrap_or(0.0);
                     self.steps(body, trips * share, of_loop);
                 }
             }

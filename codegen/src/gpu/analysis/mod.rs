@@ -7,6 +7,7 @@
 mod compulsory;
 mod expected;
 mod formula;
+mod guards;
 mod pipelined_loops;
 mod registers;
 mod sample_points;

@@ -7,13 +7,13 @@
 
 use super::expected::{Expected, UNKNOWN_ELEMENTS, UNKNOWN_TRIPS};
 use super::formula::{Formula, Formulas};
+use super::guards::{EnclosingLoop, Guard, goes_on};
 use super::peak_registers_within;
 use super::pipelined_loops::runs_ahead;
 use super::sectors::{line_share, sector_share};
 use crate::gpu::atom::{MmaInfo, WARPGROUP};
 use crate::gpu::{
-    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, UnsignedOp, Value, ValueDef,
-    accessed,
+    AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, Value, ValueDef, accessed,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
@@ -21,7 +21,7 @@ use crate::limits::{registers_of_tiles, registers_per_thread};
 use crate::math::InstructionCount;
 use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};
-use atlas_dsl::op::{BinaryOp, Predicate};
+use atlas_dsl::op::BinaryOp;
 use std::ops::AddAssign;
 
 /// Registers of a thread other than its tiles: addresses, indices and operands in flight. Fewer if tiles are small.
@@ -105,6 +105,8 @@ pub struct Prefetched {
     pub trips: f64,
     /// The number of trips in which a load has to arrive.
     pub ahead: f64,
+    /// True if the loads of the last `ahead` trips are those of the CTA's next program, where a run has that many trips.
+    pub goes_on: bool,
     /// One trip.
     pub body: Counts,
     /// The bytes of global memory and the barriers of one trip, without those of inner loops whose loads also run ahead.
@@ -187,8 +189,8 @@ pub(super) enum Item {
     Bytes { amount: Formula, each: OfByte, moved: Moved },
     /// A loop from one number to another, or with an assumed number of trips if data decide it, and the number of trips by
     /// which its loads run ahead.
-    Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Part },
-    /// Work in all but the last few trips of the loop around it, or where a condition holds.
+    Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, goes_on: bool, body: Part },
+    /// Work in all but the last few trips of the loop around it, and where a condition holds.
     If { but_last: Option<f64>, condition: Option<Formula>, body: Part },
 }
 
@@ -246,15 +248,6 @@ impl WorkFormula {
     }
 }
 
-/// The loop around a block.
-#[derive(Clone, Copy)]
-pub(super) struct EnclosingLoop {
-    /// The number of trips by which its loads run ahead, if they do.
-    pub(super) ahead: Option<f64>,
-    pub(super) index: Value,
-    pub(super) hi: Value,
-}
-
 pub(super) struct WorkWalk<'a> {
     k: &'a Kernel,
     pub(super) formulas: Formulas,
@@ -285,11 +278,8 @@ impl WorkWalk<'_> {
             match op {
                 Op::Loop { lo, hi, body, .. } => self.repeat(*lo, *hi, *body, &mut part),
                 Op::If(condition, body, _) => {
-                    let but_last = around.and_then(|l| self.but_last(*condition, l));
-                    let condition = match but_last {
-                        Some(_) => None,
-                        None => self.expected.condition(&mut self.formulas, *condition),
-                    };
+                    let Guard { but_last, other, .. } = Guard::of(k, *condition, around);
+                    let condition = other.and_then(|v| self.expected.condition(&mut self.formulas, v));
                     let body = self.block(*body, around);
                     part.rest.push(Item::If { but_last, condition, body });
                 }
@@ -321,36 +311,10 @@ impl WorkWalk<'_> {
         let extent = self.expected.divisor(hi).or_else(|| self.expected.divisor(lo));
         let else_trips = extent.map_or(UNKNOWN_TRIPS, |extent| (UNKNOWN_ELEMENTS / extent).max(1.0));
         let around = EnclosingLoop { ahead, index: self.k.blocks[body].params[0], hi };
+        let goes_on = goes_on(self.k, body, around);
         let mut body = self.block(body, Some(around));
         body.fixed.latency_waits += self.latency_wait();
-        part.rest.push(Item::Loop { bounds, else_trips, ahead, body });
-    }
-
-    /// The number of last trips of a loop in which a condition does not hold: 3 for `3 < hi - index`, `index + 3 < hi`, and
-    /// `3 < umin(hi - index, 4)`.
-    pub(super) fn but_last(&self, condition: Value, around: EnclosingLoop) -> Option<f64> {
-        let made_by = |v: Value| match self.k.values[v].def {
-            ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
-            _ => None,
-        };
-        let constant = |v: Value| match made_by(v) {
-            Some(Op::Const(x)) if *x >= 0.0 => Some(*x),
-            _ => None,
-        };
-        let Some(Op::Compare(Predicate::Lt, a, b)) = made_by(condition) else { return None };
-        let b = match made_by(*b) {
-            Some(Op::Unsigned(UnsignedOp::Min, left, _)) => left,
-            _ => b,
-        };
-        match (made_by(*a), made_by(*b)) {
-            (_, Some(Op::Binary(BinaryOp::Sub, _, hi, index))) if (*index, *hi) == (around.index, around.hi) => {
-                constant(*a)
-            }
-            (Some(Op::Binary(BinaryOp::Add, _, index, step)), _) if (*index, *b) == (around.index, around.hi) => {
-                constant(*step)
-            }
-            _ => None,
-        }
+        part.rest.push(Item::Loop { bounds, else_trips, ahead, goes_on, body });
     }
 
     /// Accesses of global memory.

@@ -4,6 +4,7 @@
 //! without duplicates, and are evaluated once per size. Each kernel only has a short list of items of its own.
 
 use super::formula::{Formula, Formulas};
+use super::guards::share_of_trips;
 use super::sample_points::{SamplePoints, programs};
 use super::work::{Counts, Item, Moved, OfByte, Part, Prefetched, Sample, TensorReads, Work, WorkFormula};
 use atlas_dsl::ir::GridExtent;
@@ -42,7 +43,7 @@ struct KernelRow {
 #[derive(Clone, Debug)]
 enum FlatItem {
     Bytes { amount: Formula, each: OfByte, moved: Moved },
-    Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, body: Body },
+    Loop { bounds: Option<(Formula, Formula)>, else_trips: f64, ahead: Option<f64>, goes_on: bool, body: Body },
     If { but_last: Option<f64>, condition: Option<Formula>, body: Body },
 }
 
@@ -89,13 +90,14 @@ impl WorkTable {
                 Item::Bytes { amount, each, moved } => {
                     (FlatItem::Bytes { amount: of(*amount), each: *each, moved: *moved }, None)
                 }
-                Item::Loop { bounds, else_trips, ahead, body } => {
+                Item::Loop { bounds, else_trips, ahead, goes_on, body } => {
                     let bounds = bounds.map(|(lo, hi)| (of(lo), of(hi)));
                     (
                         FlatItem::Loop {
                             bounds,
                             else_trips: *else_trips,
                             ahead: *ahead,
+                            goes_on: *goes_on,
                             body: Body { fixed: body.fixed, end: at },
                         },
                         Some(body),
@@ -231,7 +233,7 @@ impl ProgramRun<'_> {
                     }
                     inside
                 }
-                FlatItem::Loop { bounds, else_trips, ahead, body } => {
+                FlatItem::Loop { bounds, else_trips, ahead, goes_on, body } => {
                     let known = bounds.map(|(lo, hi)| of(hi) - of(lo)).filter(|n| !n.is_nan());
                     // The trips of loops in loops are a number still.
                     let own = known.map_or(*else_trips, |n| n.max(0.0).ceil()).min(MOST / trips.max(1.0));
@@ -247,17 +249,14 @@ impl ProgramRun<'_> {
                         }
                         let own = |all: f64, of_others: f64| (all - of_others / trips.max(1e-30)).max(0.0);
                         let own = (own(inner.global, of_others.0), own(inner.barriers, of_others.1));
-                        self.sample.prefetched.push(Prefetched { runs, trips, ahead, body: inner, own });
+                        let goes_on = *goes_on;
+                        self.sample.prefetched.push(Prefetched { runs, trips, ahead, goes_on, body: inner, own });
                     }
                     counts.plus_times(inner, own);
                     body.end
                 }
                 FlatItem::If { but_last, condition, body } => {
-                    let share = match (but_last, condition.map(of).filter(|x| !x.is_nan())) {
-                        (Some(last), _) => (of_loop - last).max(0.0) / of_loop.max(1.0),
-                        (None, Some(holds)) => holds,
-                        (None, None) => 1.0,
-                    };
+                    let share = share_of_trips(of_loop, *but_last, condition.map(of)).unwrap_or(1.0);
                     let inner = self.part(inside..body.end, body.fixed, (trips * share, of_loop));
                     counts.plus_times(inner, share);
                     body.end
