@@ -95,7 +95,7 @@ fn lower(
     phase(k.into_kernel(), Scheduled::CONSTRUCTS, LOWER, cx, watch)
 }
 
-/// Runs the passes of a phase on a kernel that has only `constructs`.
+/// Runs the passes of a phase on a kernel that has only `constructs`. Leaves no tensor map without a copy that uses it.
 fn phase<P: Phase>(
     mut k: Kernel,
     mut constructs: Constructs,
@@ -110,6 +110,7 @@ fn phase<P: Phase>(
         check(pass.name, &k, constructs)?;
         watch(pass.name, &k);
     }
+    k.drop_unused_maps();
     let last = passes.last().map_or("the phase before", |pass| pass.name);
     VerifiedKernel::verify(k).map_err(|d| defect(last, &d))
 }
@@ -212,6 +213,16 @@ mod tests {
             assert!(text.ends_with(&format!("; with {named} it fits")), "{text}");
             assert_eq!(said(128, 256, accepted), "accepted");
         }
+    }
+
+    /// Warpgroups store boxes of their own rows, by another map than the one that `lower_tiles` makes.
+    #[test]
+    fn a_map_that_no_copy_uses_is_dropped() {
+        let config: atlas_dsl::Config = "stages=3 warps=8 programs=persistent".parse().unwrap();
+        let on: Platform = "sm_90a".parse().unwrap();
+        let k = run(&product(128, 256), &config.schedule, on, |_, _| {}).unwrap().into_kernel();
+        let boxes: Vec<u32> = k.maps.values().map(|map| map.box_elements()).collect();
+        assert_eq!(boxes, [128 * 64, 256 * 64, 64 * 64]);
     }
 
     #[test]

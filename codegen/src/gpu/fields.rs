@@ -188,6 +188,16 @@ impl CopyAtom {
         }
     }
 
+    /// The same by another tensor map, of a copy by the engine.
+    pub(super) const fn with_map(self, map: TensorMap) -> CopyAtom {
+        match self {
+            CopyAtom::Tma(_) => CopyAtom::Tma(map),
+            CopyAtom::TmaMulticast(_) => CopyAtom::TmaMulticast(map),
+            CopyAtom::TmaStore(_) => CopyAtom::TmaStore(map),
+            CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => self,
+        }
+    }
+
     /// True if it reads shared memory and writes a tensor, not the other way round.
     pub const fn is_store(self) -> bool {
         matches!(self, CopyAtom::TmaStore(_))

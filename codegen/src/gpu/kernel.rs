@@ -1,7 +1,7 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
 use super::ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
-use super::{AccessKind, Cache, Op, Slice};
+use super::{AccessKind, Cache, CopyAtom, Op, Slice};
 use crate::arch::Target;
 use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::layout::{Fragment, SharedLayout};
@@ -9,6 +9,7 @@ use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Who executes something, or takes part in a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -385,6 +386,34 @@ impl Kernel {
         match self.maps.iter().find(|(_, made)| **made == map) {
             Some((made, _)) => made,
             None => self.maps.push(map),
+        }
+    }
+
+    /// Drops the tensor maps that no copy of a role's body uses. Each one is a parameter, and a launch encodes it.
+    pub(crate) fn drop_unused_maps(&mut self) {
+        let mut used = BTreeSet::new();
+        let mut open: Vec<Block> = self.roles.values().map(|role| role.body).collect();
+        while let Some(block) = open.pop() {
+            for &inst in &self.blocks[block].insts {
+                if let Op::Copy { atom, .. } = self.insts[inst] {
+                    used.extend(atom.map());
+                }
+                open.extend(self.insts[inst].body());
+            }
+        }
+        if used.len() == self.maps.len() {
+            return;
+        }
+        let all = std::mem::take(&mut self.maps);
+        let kept = all.into_iter().filter(|(map, _)| used.contains(map));
+        let places: BTreeMap<TensorMap, TensorMap> = kept.map(|(map, data)| (map, self.maps.push(data))).collect();
+        for op in self.insts.values_mut() {
+            if let Op::Copy { atom, .. } = op
+                && let Some(map) = atom.map()
+            {
+                // A copy without a place is one that a pass took out.
+                *atom = places.get(&map).map_or(CopyAtom::Open, |&place| atom.with_map(place));
+            }
         }
     }
 
