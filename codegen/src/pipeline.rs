@@ -225,6 +225,28 @@ mod tests {
         assert_eq!(boxes, [128 * 64, 256 * 64, 64 * 64]);
     }
 
+    /// Of two stores of one layout, that in a loop keeps its stage whole, and the other one goes through panels.
+    #[test]
+    fn a_store_in_a_loop_leaves_others_their_panels() {
+        let text = include_str!("../../tests/cases/tile/gemm.tile").replace("256", "128");
+        let text = text.replace("%c: out", "%d: out bf16[G, M, N] strides [?8, ?8, 1] align 16,\n%c: out");
+        let text = text.replace("dims M: ?8", "dims G: ?1, M: ?8").replace(
+            "  store %c",
+            "%one = splat 1 : i32\n%gs = size G\n%last = loop %g in %zero..%gs carry (%i = %one) {\n\
+             store %d[%g, %m : 128, %n : 128], %out\nyield %i\n}\nstore %c",
+        );
+        let kernel =
+            atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let config: atlas_dsl::Config = "stages=2 warps=8 programs=persistent".parse().unwrap();
+        let on: Platform = "sm_90a".parse().unwrap();
+        let k = run(&kernel, &config.schedule, on, |_, _| {}).unwrap().into_kernel();
+        let of_stores = k.rings.values().filter(|ring| ring.read_by == gpu::Mover::Engine);
+        let mut stages: Vec<(u32, u32)> =
+            of_stores.map(|ring| (ring.stages, k.buffers[ring.buffers[0]].layout.cols)).collect();
+        stages.sort_unstable();
+        assert_eq!(stages, [(1, 128), (2, 64)]);
+    }
+
     #[test]
     fn none_is_named_where_none_fits() {
         for warps in [4, 8] {

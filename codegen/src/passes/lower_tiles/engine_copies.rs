@@ -4,6 +4,7 @@ use super::Lower;
 use crate::error::CompileError;
 use crate::gpu::{At, BufferData, CopyAtom, Mover, Op as GpuOp, Owner, Ring, RingData, SharedRef, Slice, Type, Value};
 use crate::layout::SharedLayout;
+use atlas_dsl::config::Programs;
 use atlas_dsl::{DType, Param};
 
 impl Lower<'_> {
@@ -60,19 +61,27 @@ impl Lower<'_> {
         }
     }
 
-    /// The ring whose stage stored tiles of a type pass through. Tiles of one layout share it, one after the other.
+    /// The ring whose stage stored tiles of a type pass through. Tiles of one layout share it, one after the other. Persistent
+    /// programs store by panels where no loop stands around, so that stores in loops have another ring.
     fn ring_of_stores(&mut self, param: Param, dtype: DType, layout: SharedLayout) -> Ring {
-        let is_alike = |data: &RingData| {
+        let is_in_a_loop = self.k.roles.values().all(|role| role.body != self.at);
+        let is_apart = is_in_a_loop && self.programs == Programs::Persistent;
+        let is_alike = |(ring, data): &(Ring, &RingData)| {
             let buffer = &self.k.buffers[data.buffers[0]];
-            data.read_by == Mover::Engine && (buffer.dtype, buffer.layout) == (dtype, layout)
+            let is_of_type = data.read_by == Mover::Engine && (buffer.dtype, buffer.layout) == (dtype, layout);
+            is_of_type && self.stored_in_loops.contains(ring) == is_apart
         };
-        if let Some((ring, _)) = self.k.rings.iter().find(|(_, data)| is_alike(data)) {
+        if let Some((ring, _)) = self.k.rings.iter().find(is_alike) {
             return ring;
         }
         let name = self.k.params[param].name.clone();
         let data = BufferData { name, dtype, stages: 1, layout, owner: Owner::Cta, offset: None };
         let buffer = self.k.buffers.push(data);
-        self.k.rings.push(RingData { read_by: Mover::Engine, ..RingData::of_threads(vec![buffer]) })
+        let ring = self.k.rings.push(RingData { read_by: Mover::Engine, ..RingData::of_threads(vec![buffer]) });
+        if is_apart {
+            self.stored_in_loops.insert(ring);
+        }
+        ring
     }
 }
 

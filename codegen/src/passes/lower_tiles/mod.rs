@@ -23,13 +23,14 @@ use super::allocate_shared::refuse_large_buffers;
 use crate::analysis::{Approximations, Extents, Home, LoweringDecisions, Paths, Placement, StagingReason, Uses};
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, RoleData, Scope, Type};
+use crate::gpu::{self, Buffer, BufferData, Op as GpuOp, Owner, Ring, RoleData, Scope, Type};
 use crate::layout::Fragment;
+use atlas_dsl::config::Programs;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
 use rows::rows_along_memory;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A tile in shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,7 @@ struct Lower<'a> {
     placement: Placement,
     paths: Paths,
     schedule: Schedule,
+    programs: Programs,
     k: gpu::Kernel,
     /// The block that receives instructions.
     at: gpu::Block,
@@ -60,6 +62,8 @@ struct Lower<'a> {
     of_stores: SecondaryMap<Value, bool>,
     /// Values read from rings that this block filled at the loads' places.
     read_here: Vec<gpu::Value>,
+    /// Rings of stores that stand in loops, where other stores have rings of their own.
+    stored_in_loops: BTreeSet<Ring>,
 }
 
 /// Lowers a kernel.
@@ -85,6 +89,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         placement,
         paths,
         schedule: *schedule,
+        programs,
         k,
         at: body,
         loc: Loc::default(),
@@ -93,6 +98,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
         residents: SecondaryMap::new(),
         of_stores: SecondaryMap::new(),
         read_here: Vec::new(),
+        stored_in_loops: BTreeSet::new(),
     };
     for axis in &tile.grid {
         let coord = lower.k.push_coord();
