@@ -46,7 +46,7 @@ pub fn run_with_notes(
         let why_single = match (&lowered, cx.programs) {
             // Nobody asked for persistent programs, and they do not fit.
             (Err(CompileError::Refused(reason)), Programs::Persistent) if schedule.programs.is_none() => {
-                cx.why_single.take().or_else(|| Some(format!("refused one after the other: {reason}")))
+                cx.why_single.take().or_else(|| Some(format!("persistent ones are refused: {reason}")))
             }
             (Err(CompileError::Refused(_)), Programs::Persistent) => cx.why_single.take(),
             _ => None,
@@ -245,6 +245,45 @@ mod tests {
             of_stores.map(|ring| (ring.stages, k.buffers[ring.buffers[0]].layout.cols)).collect();
         stages.sort_unstable();
         assert_eq!(stages, [(1, 128), (2, 64)]);
+    }
+
+    /// A product of 128 rows and so many columns, with a residual.
+    fn with_residual(n: u32) -> Verified<atlas_dsl::Kernel> {
+        let text = include_str!("../../tests/cases/tile/gemm.tile").replace("256", &n.to_string());
+        let text = text.replace("%c: out", "%r: bf16[M, N] strides [?8, 1] align 16,\n%c: out").replace(
+            "%out = cast %acc",
+            &format!(
+                "%beside = load %r[%m : 128, %n : {n}] : bf16[128, {n}]\n%wide = cast %beside : f32[128, {n}]\n\
+                 %total = add %acc, %wide : f32[128, {n}]\n%out = cast %total"
+            ),
+        );
+        atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Registers leave no room for a second CTA, and a residual takes the shared memory of one.
+    #[test]
+    fn a_residual_counts_where_one_cta_fits() {
+        let is_persistent = |n: u32, schedule: &str| {
+            let config: atlas_dsl::Config = schedule.parse().unwrap();
+            let on: Platform = "sm_90a".parse().unwrap();
+            run(&with_residual(n), &config.schedule, on, |_, _| {}).unwrap().index_map.persistent
+        };
+        assert!(is_persistent(256, "stages=2 warps=8"));
+        // A second CTA has room, for the tile takes bytes of the ring once the loop is done.
+        assert!(!is_persistent(128, "stages=3 warps=4"));
+        assert!(!is_persistent(128, "stages=3 warps=8"));
+    }
+
+    /// Panels beside a residual and three stages do not fit. The notes say so, and name no store of persistent programs.
+    #[test]
+    fn why_programs_are_single_is_said() {
+        let (config, on): (atlas_dsl::Config, Platform) =
+            ("stages=3 warps=8".parse().unwrap(), "sm_90a".parse().unwrap());
+        let explained = crate::explain(&with_residual(256), &config.schedule, on).unwrap();
+        let said = explained.notes.iter().find(|note| note.subject == "programs").unwrap();
+        let because = "persistent ones are refused: the tiles need 245824 bytes of shared memory";
+        assert!(said.decision == "one for each CTA" && said.because.starts_with(because), "{explained}");
+        assert!(!explained.notes.iter().any(|note| note.because == "the copy engine stores from it"), "{explained}");
     }
 
     #[test]

@@ -18,7 +18,7 @@
 use super::{Home, Placement, Uses, is_place_known};
 use crate::error::CompileError;
 use crate::layout::{SharedLayout, words};
-use crate::limits::Limits;
+use crate::limits::{Limits, registers_of_tiles};
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
@@ -50,6 +50,11 @@ impl Bounds {
             bounds.shared_bytes = bounds.shared_bytes.max(bytes.sum::<u64>() * u64::from(stages));
         }
         bounds
+    }
+
+    /// True if a multiprocessor may have registers for two CTAs.
+    pub(crate) fn leaves_registers_for_two(&self, schedule: &Schedule) -> bool {
+        self.registers <= registers_of_tiles(schedule.warps * 32, 2)
     }
 
     /// Refuses a config that needs more than a machine has.

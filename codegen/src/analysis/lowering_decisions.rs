@@ -3,7 +3,8 @@
 //! *Persistent programs.* Where the schedule does not say, a CTA runs many programs if the copy engine fetches its tiles and these
 //! fill more than half of a multiprocessor's shared memory. Otherwise a second program is there, which computes while the first
 //! one begins and ends: on an H200, products of 128 x 256 take 0.97 of the time of single programs, kernels of smaller tiles up
-//! to 1.3.
+//! to 1.3. A tile beside the accumulator takes bytes of the loop's tiles in single programs, so that it counts only where
+//! registers leave no room for a second program.
 //!
 //! The order follows from what each decision needs: the available instructions, the uses of tiles, their homes and the warps
 //! that compute them, lower bounds on resources, who copies tiles, the order of programs. The passes follow these decisions.
@@ -59,7 +60,8 @@ impl LoweringDecisions {
         let is_fetched = |inst: Inst| paths.by_engine(inst);
         // Machines of one target get one text.
         let usual = Machine::from(target);
-        let fills_sm = bounds.shared_bytes * 2 > u64::from(usual.sm_shared_bytes);
+        let beside = if bounds.leaves_registers_for_two(schedule) { 0 } else { paths.bytes_beside() };
+        let fills_sm = (bounds.shared_bytes + beside) * 2 > u64::from(usual.sm_shared_bytes);
         let chosen = match fills_sm && kernel.insts.keys().any(is_fetched) {
             true => Programs::Persistent,
             false => Programs::Single,

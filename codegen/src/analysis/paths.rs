@@ -148,6 +148,11 @@ impl Paths {
         self.panels[v]
     }
 
+    /// Bytes of the tiles that the engine loads outside of loops.
+    pub fn bytes_beside(&self) -> u64 {
+        self.panels.values().flatten().map(|layout| u64::from(layout.bytes())).sum()
+    }
+
     /// The path of a load; `None` for one that is not kept in shared memory for a product or beside an accumulator.
     pub fn get(&self, load: Inst) -> Option<Path> {
         self.of[load]
