@@ -286,6 +286,22 @@ mod tests {
         assert!(!explained.notes.iter().any(|note| note.because == "the copy engine stores from it"), "{explained}");
     }
 
+    /// A tile beside the accumulator goes back to the engine behind its last reader, warpgroup by warpgroup.
+    #[test]
+    fn warpgroups_release_a_residual_apart() {
+        let (config, on): (atlas_dsl::Config, Platform) =
+            ("stages=2 warps=8".parse().unwrap(), "sm_90a".parse().unwrap());
+        let k = run(&with_residual(256), &config.schedule, on, |_, _| {}).unwrap().into_kernel();
+        let of = |block: gpu::Block| k.blocks[block].insts.iter().map(|&i| &k.insts[i]);
+        let turns = k.roles.values().flat_map(|role| of(role.body));
+        let turn = turns.filter_map(|op| if let gpu::Op::Loop { body, .. } = op { Some(*body) } else { None }).next();
+        let turn: Vec<&gpu::Op> = of(turn.unwrap()).collect();
+        assert!(!turn.contains(&&gpu::Op::Barrier), "{k}");
+        let release = turn.iter().position(|op| matches!(op, gpu::Op::Release(_))).unwrap();
+        assert_eq!(turn[release - 1], &gpu::Op::WarpgroupBarrier, "{k}");
+        assert!(matches!(turn[release - 2], gpu::Op::LoadShared(_)), "{k}");
+    }
+
     #[test]
     fn none_is_named_where_none_fits() {
         for warps in [4, 8] {

@@ -40,7 +40,8 @@
 //! A ring that the copy engine fills needs no barrier. Its mbarriers order the fill of a stage with all its readers, both ways,
 //! and reads of it stay in the state only for buffers that share its bytes. But one thread of a warpgroup releases a stage: the
 //! others have multiplied by then, since `wait.mma` waits for a warpgroup, but they may still read as threads. So all meet before
-//! the release of a stage that threads have read since the barrier before.
+//! the release of a stage that threads have read since the barrier before. Where warpgroups store apart from each other, only
+//! the threads of each warpgroup do: a stage is free once every warpgroup has released it.
 //!
 //! *Stores of the engine.* A copy to a tensor reads its stage until a `wait.stores` of the thread that started it, or the `drain`
 //! at the end. So at an `acquire` that an earlier store of the ring may precede, that thread waits for all of them but the
@@ -130,6 +131,7 @@ pub fn insert_barriers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
         found: BTreeMap::new(),
         by_proxy: read_by_proxy(k),
         read_by_threads: read_by_threads(k),
+        by_warpgroups: k.rings.values().any(|ring| ring.by_warpgroups),
         after_stores: BTreeSet::new(),
     };
     for &body in &bodies {
@@ -169,6 +171,8 @@ struct Known {
     by_proxy: BTreeSet<Buffer>,
     /// The tokens of stages that the engine fills and threads read.
     read_by_threads: BTreeSet<Value>,
+    /// True if warpgroups store apart from each other. Then they release stages apart, too.
+    by_warpgroups: bool,
     /// The acquires of stages that an earlier store of the engine may still read.
     after_stores: BTreeSet<Inst>,
 }
@@ -345,9 +349,14 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
             }
             Op::Release(token) => {
                 // One thread of a warpgroup gives the stage back, behind what all of them read.
-                if known.read_by_threads.contains(token) && state.open.iter().any(|a| a.held == Some(*token)) {
-                    barrier(k, known, state, &mut out, inst, write);
-                    missing += 1;
+                let is_read = |a: &UnorderedAccess| a.held == Some(*token);
+                if known.read_by_threads.contains(token) && state.open.iter().any(is_read) {
+                    if !known.by_warpgroups {
+                        barrier(k, known, state, &mut out, inst, write);
+                        missing += 1;
+                    } else if write {
+                        out.push(effect(k, Op::WarpgroupBarrier, inst));
+                    }
                 }
                 let open = std::mem::take(&mut state.open);
                 let free = |a: UnorderedAccess| UnorderedAccess { held: a.held.filter(|t| t != token), ..a };

@@ -24,6 +24,8 @@
 //! the program, or its places on data in memory, each program fills its own first stages. So it does, at run time, where T is
 //! less than the stages that are filled ahead.
 //!
+//! A stage that the engine fills once in a program is released behind its last reader, not at the end of the program.
+//!
 //! Stores of the engine go through panels of two stages ([`panels`]), for the bytes of the ring that is filled ahead are never
 //! free.
 //!
@@ -37,11 +39,12 @@ mod panels;
 use super::lower_programs::{CtaPrograms, ProgramCoordinates, replace};
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{Block, BlockData, Domain, Inst, Kernel, Mover, Op, Value};
+use crate::gpu::slices::visit_deep;
+use crate::gpu::{Block, BlockData, Domain, Inst, Kernel, Mover, Op, Type, Value};
 use atlas_dsl::config::Programs;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::BinaryOp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Makes the programs of a kernel persistent, if its schedule asks for it.
 pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
@@ -75,6 +78,7 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
         return Err(single(cx, "persistent programs that each fetch their own first tiles gain nothing"));
     }
     let values: BTreeMap<Value, Value> = coords.iter().copied().zip(own).collect();
+    release_after_readers(k, &mut insts);
     let end = k.new_inst(Op::Yield(vec![]), vec![], loc);
     k.blocks[turn.body].insts = head.into_iter().chain(insts).chain([end]).collect();
     let over = k.new_inst(turn.of_cta.to_loop(turn.body), vec![], loc);
@@ -89,6 +93,30 @@ pub fn persist_programs(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
         (format!("{order}one after the other by resident CTAs"), because.to_owned())
     });
     Ok(())
+}
+
+/// Moves each release of a stage behind the last instruction that reads the stage: the next program may fill it from there on.
+fn release_after_readers(k: &Kernel, insts: &mut Vec<Inst>) {
+    let releases: Vec<Inst> = insts.iter().copied().filter(|&i| matches!(k.insts[i], Op::Release(_))).collect();
+    for release in releases {
+        let Op::Release(token) = k.insts[release] else { continue };
+        let (mut held, mut last) = (BTreeSet::from([token]), None);
+        let others = insts.iter().copied().enumerate().filter(|&(_, i)| i != release);
+        for (at, inst) in others {
+            let mut reads = k.results[inst].contains(&token);
+            visit_deep(k, inst, &mut |v| reads |= held.contains(&v));
+            if reads {
+                last = Some(at);
+                // A product reads its operands until it is waited for.
+                let in_flight = |v: &Value| matches!(k.values[*v].ty, Type::InFlight { .. });
+                held.extend(k.results[inst].iter().copied().filter(in_flight));
+            }
+        }
+        if let (Some(last), Some(at)) = (last, insts.iter().position(|&i| i == release)) {
+            let moved = insts.remove(at);
+            insts.insert(last + usize::from(last < at), moved);
+        }
+    }
 }
 
 /// A refusal after which the kernel is lowered as one of single programs.
