@@ -134,7 +134,7 @@ impl ExactTrial<'_> {
         }
         let launch = Launch {
             program: &program,
-            grid: [programs(&image.grid, &self.dims) as u32, 1, 1],
+            grid: [image.ctas(programs(&image.grid, &self.dims), None) as u32, 1, 1],
             block: [image.threads, 1, 1],
             cluster: None,
             shared_bytes: image.shared_bytes,

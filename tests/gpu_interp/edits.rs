@@ -22,6 +22,11 @@ impl Site<'_> {
         &mut self.k.insts[self.inst]
     }
 
+    /// True if this holds of the instruction behind it.
+    fn next_is(&self, is: impl Fn(&Op) -> bool) -> bool {
+        self.k.blocks[self.block].insts.get(self.at + 1).is_some_and(|&i| is(&self.k.insts[i]))
+    }
+
     /// Removes the instruction.
     pub(crate) fn remove(&mut self) -> bool {
         self.k.blocks[self.block].insts.remove(self.at);
@@ -83,8 +88,16 @@ pub(crate) fn without_all(k: &Kernel, of: impl Fn(&Op) -> bool) -> Vec<Mutant> {
 /// A barrier less: before the wait of a ring, or elsewhere.
 pub(crate) fn without_barriers(k: &Kernel, before_a_wait: bool) -> Vec<Mutant> {
     at_each(k, |s| {
-        let waits = s.k.blocks[s.block].insts.get(s.at + 1).is_some_and(|&i| matches!(s.k.insts[i], Op::Wait(..)));
+        let waits = s.next_is(|op| matches!(op, Op::Wait(..)));
         *s.op() == Op::Barrier && waits == before_a_wait && s.remove()
+    })
+}
+
+/// A barrier of all threads, or of a warpgroup's, less before a stage is released.
+pub(crate) fn without_barriers_of_releases(k: &Kernel) -> Vec<Mutant> {
+    at_each(k, |s| {
+        let releases = s.next_is(|op| matches!(op, Op::Release(_)));
+        matches!(s.op(), Op::Barrier | Op::WarpgroupBarrier) && releases && s.remove()
     })
 }
 

@@ -9,7 +9,7 @@ use atlas_codegen::gpu::{
 };
 use atlas_codegen::notes::Notes;
 use atlas_codegen::{Platform, passes as page};
-use atlas_dsl::config::Copies;
+use atlas_dsl::config::{Copies, Programs};
 use atlas_dsl::diag::Code;
 use atlas_dsl::{Schedule, Verified};
 
@@ -43,10 +43,12 @@ struct Subject {
     schedule: (u32, u32),
     target: &'static str,
     copies: Option<Copies>,
+    stores: Option<Copies>,
+    programs: Option<Programs>,
 }
 
 const fn of(name: &'static str, case: (&'static str, &'static str), sizes: Sizes, schedule: (u32, u32)) -> Subject {
-    Subject { name, case, sizes, schedule, target: "sm_90", copies: None }
+    Subject { name, case, sizes, schedule, target: "sm_90", copies: None, stores: None, programs: None }
 }
 
 /// The same, whose products warpgroups make, of operands that threads copy.
@@ -56,7 +58,8 @@ const fn by_warpgroups(
     sizes: Sizes,
     schedule: (u32, u32),
 ) -> Subject {
-    Subject { target: "sm_90a", copies: Some(Copies::Threads), ..of(name, case, sizes, schedule) }
+    let by = Some(Copies::Threads);
+    Subject { target: "sm_90a", copies: by, stores: by, ..of(name, case, sizes, schedule) }
 }
 
 /// The same, whose operands the copy engine brings.
@@ -66,7 +69,19 @@ const fn by_engine(
     sizes: Sizes,
     schedule: (u32, u32),
 ) -> Subject {
-    Subject { copies: Some(Copies::Engine), ..by_warpgroups(name, case, sizes, schedule) }
+    let by = Some(Copies::Engine);
+    Subject { copies: by, stores: by, ..by_warpgroups(name, case, sizes, schedule) }
+}
+
+/// The same, of which a CTA runs several programs.
+const fn persistent(
+    name: &'static str,
+    case: (&'static str, &'static str),
+    sizes: Sizes,
+    (schedule, stores): ((u32, u32), Copies),
+) -> Subject {
+    let programs = Some(Programs::Persistent);
+    Subject { stores: Some(stores), programs, ..by_engine(name, case, sizes, schedule) }
 }
 
 impl Subject {
@@ -76,12 +91,13 @@ impl Subject {
 
     fn schedule(&self) -> Schedule {
         let (stages, warps) = self.schedule;
-        Schedule { stages, warps, copies: self.copies, stores: self.copies, ..Schedule::default() }
+        let Subject { copies, stores, programs, .. } = *self;
+        Schedule { stages, warps, copies, stores, programs, ..Schedule::default() }
     }
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 20] = [
+const SUBJECTS: [Subject; 22] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -101,8 +117,13 @@ const SUBJECTS: [Subject; 20] = [
     by_engine("stored", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (2, 8)),
     by_engine("stored in a loop", ("stored", "f32"), &[("G", 3), ("M", 70), ("N", 64)], (2, 4)),
     by_engine("residual", ("residual", "bf16"), &[("M", 128), ("N", 128), ("K", 136)], (3, 4)),
+    persistent("residuals", ("residual", "bf16"), SEVERAL, ((2, 8), Copies::Engine)),
+    persistent("residuals stored by threads", ("residual", "bf16"), SEVERAL, ((2, 8), Copies::Threads)),
     by_warpgroups("handed", ("handed", "bf16"), &[("M", 37), ("N", 64), ("K", 136)], (2, 4)),
 ];
+
+/// Six programs.
+const SEVERAL: Sizes = &[("M", 300), ("N", 256), ("K", 72)];
 
 type Names = &'static [&'static str];
 
@@ -122,6 +143,8 @@ const ENGINE: Names = &["engine"];
 const STORED: Names = &["stored", "stored in a loop"];
 /// With a tile beside an accumulator.
 const RESIDUAL: Names = &["residual"];
+/// With tiles beside accumulators of several programs of a CTA.
+const RESIDUALS: Names = &["residuals", "residuals stored by threads"];
 /// The subset that stores in a loop.
 const STORED_IN_A_LOOP: Names = &["stored in a loop"];
 /// With loops.
@@ -343,6 +366,9 @@ const ROWS: &[Row] = &[
     }),
     row("a barrier by a store left out", "insert_barriers", Notices::Simulator, STORED_IN_A_LOOP, |k| {
         edits::without_barriers(k, false)
+    }),
+    row("a barrier before a release left out", "insert_barriers", Notices::Simulator, RESIDUALS, |k| {
+        edits::without_barriers_of_releases(k)
     }),
     row("a vector too wide", "select_accesses", Notices::Verifier(445), LOOPS, edits::wider_vectors),
     row("matrices of what lies otherwise", "select_accesses", Notices::Verifier(445), &["sums", "state"], |k| {
