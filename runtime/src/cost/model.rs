@@ -25,8 +25,8 @@
 //! of the GPU, however few bytes it has. Stores of partial sectors and lines cost more than their bytes. Tiles that
 //! need more than 255 registers spill, which adds work.
 //!
-//! Programs of a persistent CTA after its first one leave out of `alone` their start and the arrival of the first loads of each
-//! loop whose loads run ahead: these were fetched in the program before.
+//! Programs of a persistent CTA after its first one leave out of `alone` their start, and the arrival of the first loads of each
+//! loop whose loads were fetched in the program before: the loads run ahead into the next program, by no more trips than there are.
 //!
 //! Programs whose units work on their own, the tensor cores by asynchronous products and the copy engine, take turns with
 //! little loss: one waits while the others use them. Warps that issue every instruction themselves get in each other's way. The
@@ -50,7 +50,7 @@ use atlas_dsl::ir::GridExtent;
 /// The version of the cost model. Records correct the model by its error, so cycles of another version are useless.
 /// Raise it with every change of the cycles here or of the counts behind them, then run `atlas tune --recount` to
 /// update the records.
-pub const MODEL: u32 = 6;
+pub const MODEL: u32 = 7;
 
 /// Rates of every generation, per clock, as real code reaches them: single precision, other instructions, the unit for
 /// special functions, bytes of shared memory, and bytes that an SM can receive.
@@ -188,7 +188,8 @@ impl Terms {
         };
         let samples = work.samples.len().max(1) as f64;
         let arrivals = |sample: &Sample| {
-            sample.prefetched.iter().map(|l| l.runs * (AHEAD_LATENCY + l.own.0 / PORT_BYTES)).sum::<f64>()
+            let fetched = sample.prefetched.iter().filter(|l| l.goes_on && l.trips >= l.runs * l.ahead);
+            fetched.map(|l| l.runs * (AHEAD_LATENCY + l.own.0 / PORT_BYTES)).sum::<f64>()
         };
         let begun = START + work.samples.iter().map(arrivals).sum::<f64>() / samples;
         let longest = work.samples.iter().map(&alone).fold(0.0, f64::max);
@@ -407,7 +408,8 @@ mod tests {
     fn loads_that_run_ahead_hide_behind_long_trips_only() {
         let with = |element_wise: f64| {
             let body = Counts { element_wise, ..Counts::default() };
-            let prefetched = vec![Prefetched { runs: 1.0, trips: 10.0, ahead: 1.0, goes_on: false, body, own: (0.0, 0.0) }];
+            let prefetched =
+                vec![Prefetched { runs: 1.0, trips: 10.0, ahead: 1.0, goes_on: false, body, own: (0.0, 0.0) }];
             let base = rows(100);
             let samples = vec![Sample { total: base.total, prefetched }];
             estimate(&Work { samples, ..base }, &hopper()).cycles
@@ -430,6 +432,22 @@ mod tests {
         assert!(with(1.0, 4.0, 3.0) < with(1.0, 4.0, 1.0));
         // Each run of a loop waits for its first loads.
         assert!(with(2.0, 32.0, 3.0) > with(1.0, 32.0, 3.0));
+    }
+
+    /// Programs after the first one leave out what the program before has fetched, and nothing else.
+    #[test]
+    fn only_loads_that_go_on_have_arrived_before() {
+        let begun = |persistent: bool, goes_on: bool, trips: f64| {
+            let (body, own) = (Counts::default(), (9400.0, 0.0));
+            let prefetched = vec![Prefetched { runs: 1.0, trips, ahead: 3.0, goes_on, body, own }];
+            let base = rows(10_000);
+            let samples = vec![Sample { total: base.total, prefetched }];
+            Terms::of(&Work { persistent, samples, ..base }, &hopper()).begun
+        };
+        assert_eq!(begun(false, false, 8.0), 0.0);
+        assert_eq!(begun(true, false, 8.0), START);
+        assert_eq!(begun(true, true, 2.0), START);
+        assert_eq!(begun(true, true, 3.0), START + AHEAD_LATENCY + 9400.0 / PORT_BYTES);
     }
 
     /// A few asynchronous products do not make the rest of a kernel overlap.
