@@ -122,7 +122,7 @@ impl Expected<'_> {
                 }
                 Op::Loop { lo, hi, body, .. } => {
                     self.loops.insert(*body, (*lo, *hi, depth));
-                    let deeper = u32::from(!self.counts_turns(*hi));
+                    let deeper = u32::from(!self.is_over_turns(*hi));
                     self.look_around(*body, axis, depth + deeper);
                 }
                 op => {
@@ -192,13 +192,14 @@ impl Expected<'_> {
     }
 
     /// True for the number of programs that a CTA runs. Work is that of one program, so it counts as 1.
-    fn counts_turns(&self, v: Value) -> bool {
-        let made_by = |v: Value| match self.k.values[v].def {
-            ValueDef::Result(inst, _) => Some(&self.k.insts[inst]),
-            _ => None,
-        };
-        let Some(&Op::Unsigned(UnsignedOp::Div, _, ctas)) = made_by(v) else { return false };
-        made_by(ctas) == Some(&Op::CtaCount)
+    fn counts_turns(&self, op: &Op) -> bool {
+        let Op::Unsigned(UnsignedOp::Div, _, ctas) = *op else { return false };
+        matches!(self.k.values[ctas].def, ValueDef::Result(inst, _) if self.k.insts[inst] == Op::CtaCount)
+    }
+
+    /// True for a loop over the programs of a CTA, by its end. The program that is counted is the first one.
+    fn is_over_turns(&self, hi: Value) -> bool {
+        matches!(self.k.values[hi].def, ValueDef::Result(inst, _) if self.counts_turns(&self.k.insts[inst]))
     }
 
     fn ask(&mut self, f: &mut Formulas, v: Value, ask: Ask) -> Option<Formula> {
@@ -244,7 +245,7 @@ impl Expected<'_> {
                     op.visit_operands(|x| operands.push(x));
                     Some(operands.into_iter().fold(0, |all, x| all | e.unknowns(x)))
                 }
-                _ if e.counts_turns(v) => Some(0),
+                op if e.counts_turns(op) => Some(0),
                 Op::CtaNumber | Op::CtaCount | Op::Unsigned(UnsignedOp::Div, ..) | Op::TableGet(..) => None,
                 Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
                 Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
@@ -281,7 +282,7 @@ impl Expected<'_> {
             // The index of a loop; what loops carry is not known.
             ValueDef::BlockParam(block, 0) => {
                 let &(lo, hi, depth) = self.loops.get(&block)?;
-                if self.counts_turns(hi) {
+                if self.is_over_turns(hi) {
                     return self.ask(f, lo, ask);
                 }
                 let (lo, hi) = self.bounds(f, lo, hi)?;
@@ -291,7 +292,7 @@ impl Expected<'_> {
         };
         let (dtype, layout) = self.k.values[v].ty.tile()?;
         match &self.k.insts[inst] {
-            _ if self.counts_turns(v) => Some(f.constant(1.0)),
+            op if self.counts_turns(op) => Some(f.constant(1.0)),
             Op::Const(x) => Some(f.constant(*x)),
             Op::Iota { axis, offset } => {
                 let last = layout.shape.get(usize::from(*axis)).map_or(0, |n| n.saturating_sub(1));

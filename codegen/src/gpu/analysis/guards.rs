@@ -55,11 +55,9 @@ pub(super) fn goes_on(k: &Kernel, body: Block, around: EnclosingLoop) -> bool {
     let waited = insts.iter().filter_map(|&i| if let Op::Wait(ring, _) = k.insts[i] { Some(ring) } else { None });
     let mut rings = waited.filter(|&ring| k.rings[ring].stages > 1).peekable();
     let is_ahead = |ring: Ring| {
-        insts.iter().any(|&i| match k.insts[i] {
-            Op::If(condition, fill, _) => {
-                Guard::of(k, condition, Some(around)).own.is_some() && acquires(k, fill, ring)
-            }
-            _ => false,
+        insts.iter().any(|&i| {
+            let Op::If(condition, fill, _) = k.insts[i] else { return false };
+            Guard::of(k, condition, Some(around)).own.is_some() && acquires(k, fill, ring)
         })
     };
     rings.peek().is_some() && rings.all(is_ahead)
@@ -67,9 +65,9 @@ pub(super) fn goes_on(k: &Kernel, body: Block, around: EnclosingLoop) -> bool {
 
 /// True if a block, or one in it, fills a stage of a ring.
 fn acquires(k: &Kernel, block: Block, ring: Ring) -> bool {
-    let fills = |&i: &Inst| match k.insts[i] {
-        Op::Acquire(r, _) => r == ring,
-        _ => k.insts[i].body().is_some_and(|body| acquires(k, body, ring)),
+    let fills = |&i: &Inst| {
+        let is_acquire = matches!(k.insts[i], Op::Acquire(r, _) if r == ring);
+        is_acquire || k.insts[i].body().is_some_and(|body| acquires(k, body, ring))
     };
     k.blocks[block].insts.iter().any(fills)
 }
