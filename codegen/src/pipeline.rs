@@ -269,7 +269,7 @@ mod tests {
             run(&with_residual(n), &config.schedule, on, |_, _| {}).unwrap().index_map.persistent
         };
         assert!(is_persistent(256, "stages=2 warps=8"));
-        // A second CTA has room, for the tile takes bytes of the ring once the loop is done.
+        // A second CTA has room, for the tile is loaded behind the loop into bytes of the ring.
         assert!(!is_persistent(128, "stages=3 warps=4"));
         assert!(!is_persistent(128, "stages=3 warps=8"));
     }

@@ -144,7 +144,7 @@ fn the_engine_loads_what_meets_an_accumulator() {
     let by = |config: &str| of(config, [256, 512, 512]);
     // Two operands before the loop, for all stages but one, and in it, and four panels. Two stages of 48 KiB leave room for them
     // before the loop; behind it they have the bytes of four.
-    assert_eq!(by("BM=128 BN=256 stages=2 warps=8"), (2 * 2 + 4, 0, 2 * 48 + 64));
+    assert_eq!(by("BM=128 BN=256 stages=2 warps=8 programs=single"), (2 * 2 + 4, 0, 2 * 48 + 64));
     assert_eq!(by("BM=128 BN=256 stages=4 warps=8"), (2 * 4 + 4, 0, 4 * 48));
     // Threads: by the config, and where the residual's pitch is no multiple of 16 bytes.
     assert!(by("BM=128 BN=64 stages=2 warps=8 copies=threads").1 > 0);

@@ -293,7 +293,7 @@ fn places_from_memory() {
 #[test]
 fn products_in_loops_have_single_programs_altogether() {
     let device = Device::sim("sm_90a").unwrap();
-    let [a, b] = [&[2, 128, 64][..], &[256, 64]].map(|shape| Tensor::zeros(&device, Bf16, shape.to_vec()).unwrap());
+    let [a, b] = [&[2, 128, 64][..], &[256, 64]].map(|shape| Tensor::zeros(&device, Bf16, shape).unwrap());
     let mut y = Tensor::zeros(&device, Bf16, [128, 2, 256]).unwrap();
     let mut image = |programs: &str| {
         let config = format!("BN=256 stages=3 warps=8 programs={programs}").parse().unwrap();

@@ -3,8 +3,8 @@
 //! *Persistent programs.* Where the schedule does not say, a CTA runs many programs if the copy engine fetches its tiles and these
 //! fill more than half of a multiprocessor's shared memory. Otherwise a second program is there, which computes while the first
 //! one begins and ends: on an H200, products of 128 x 256 take 0.97 of the time of single programs, kernels of smaller tiles up
-//! to 1.3. A tile beside the accumulator takes bytes of the loop's tiles in single programs, so that it counts only where
-//! registers leave no room for a second program.
+//! to 1.3. A tile beside the accumulator counts only where registers leave no room for a second program: otherwise `start_loads`
+//! leaves its load behind the loop, where it takes bytes of the loop's tiles.
 //!
 //! The order follows from what each decision needs: the available instructions, the uses of tiles, their homes and the warps
 //! that compute them, lower bounds on resources, who copies tiles, the order of programs. The passes follow these decisions.
