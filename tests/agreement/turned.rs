@@ -19,6 +19,23 @@ atlas_kernel! {
         }
     }
 
+    /// A sum that is stored on both sides of the diagonal, and multiplied by another one that an iteration transposes too.
+    kernel both_ways<T: Float>(x: &Tensor<T, [M, K]>, y: &mut Tensor<f32, [M, M]>, z: &mut Tensor<f32, [M, M]>)
+    tune { stages: [2, 3, 1], warps: [4, 2], products: [auto, warps] }
+    {
+        for (i, j) in grid(tiles(M, 64), tiles(M, 64)) {
+            let mut acc = zeros::<f32>([64, 64]);
+            let mut turned = zeros::<f32>([64, 64]);
+            for k in pipeline(tiles(K, 32)) {
+                let product = dot(load(x[i, k]).or(0.0), load(x[j, k]).or(0.0).t());
+                acc += product;
+                turned = turned.t() * 0.5 + product;
+            }
+            store(y[j, i], acc.t() + acc.t() * acc.t());
+            store(z[i, j], acc + turned.t());
+        }
+    }
+
     /// Products of batches, of tensors with three axes; the batch may be the last one in memory.
     kernel batches<T: Float>(a: &Tensor<T, [B, M, K]>, b: &Tensor<T, [B, K, N]>, y: &mut Tensor<f32, [B, M, N]>)
     tune { stages: [2], warps: [4] }
@@ -114,4 +131,13 @@ fn turned_operands_are_fast() {
     let image = launch.image().unwrap();
     assert!(image.ptx.contains("wgmma.mma_async"));
     assert_eq!(image.maps.iter().map(|m| m.axes[0].axis).collect::<Vec<_>>(), [0, 0]);
+}
+
+#[test]
+fn sums_are_transposed_behind_their_loop() {
+    for (m, k) in [(64, 128), (100, 72), (130, 0)] {
+        let given = [random(Bf16, &[m, k]), output(F32, &[m, m]), output(F32, &[m, m])];
+        agrees(&both_ways, &given, 3e-2);
+        agrees_on_hopper(&both_ways, &given, 3e-2);
+    }
 }

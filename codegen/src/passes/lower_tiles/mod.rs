@@ -15,6 +15,7 @@ mod dots;
 mod engine_copies;
 mod loops;
 mod memory;
+mod results;
 mod rows;
 mod stores;
 mod values;
@@ -29,6 +30,7 @@ use atlas_dsl::config::Programs;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};
 use cranelift_entity::SecondaryMap;
+use results::copies_of_results;
 use rows::rows_along_memory;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +71,7 @@ struct Lower<'a> {
 /// Lowers a kernel.
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
-    let tile = &*rows_along_memory(tile);
+    let tile = &*copies_of_results(rows_along_memory(tile));
     let LoweringDecisions { uses, placement, paths, extents, approximations, order, programs } =
         LoweringDecisions::choose(tile, schedule, cx.target, machine)?;
     cx.programs = programs;
