@@ -22,10 +22,15 @@ pub(crate) use shipped;
 mod tests {
     use atlas_runtime::records::{Record, Records, ShippedRecord, inventory};
 
-    /// The kernels that have a record.
-    fn kernels() -> Vec<&'static str> {
-        let of_gpu =
-            |r: &'static ShippedRecord| r.origin.strip_prefix("ops/records/nvidia-h200/")?.strip_suffix(".toml");
+    /// The GPUs that have records: their folders and names.
+    const GPUS: [(&str, &str); 2] =
+        [("nvidia-h100-80gb-hbm3", "NVIDIA H100 80GB HBM3"), ("nvidia-h200", "NVIDIA H200")];
+
+    /// The kernels that have a record of a GPU.
+    fn kernels(folder: &str) -> Vec<&'static str> {
+        let of_gpu = |r: &'static ShippedRecord| {
+            r.origin.strip_prefix("ops/records/")?.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".toml")
+        };
         let mut all: Vec<&str> = inventory::iter::<ShippedRecord>.into_iter().filter_map(of_gpu).collect();
         all.sort_unstable();
         all
@@ -33,25 +38,29 @@ mod tests {
 
     #[test]
     fn every_file_ships_and_is_a_record() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/records/nvidia-h200");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|file| file.unwrap().file_name().into_string().unwrap())
-            .filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned()))
-            .collect();
-        files.sort();
-        assert_eq!(files, kernels());
-        for name in files {
-            let text = std::fs::read_to_string(format!("{folder}/{name}.toml")).unwrap();
-            let record = Record::parse(&name, &text).unwrap();
-            assert_eq!((record.kernel, record.gpu.as_str()), (name, "NVIDIA H200"));
+        for (folder, gpu) in GPUS {
+            let path = format!("{}/records/{folder}", env!("CARGO_MANIFEST_DIR"));
+            let mut files: Vec<String> = std::fs::read_dir(&path)
+                .unwrap()
+                .map(|file| file.unwrap().file_name().into_string().unwrap())
+                .filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned()))
+                .collect();
+            files.sort();
+            assert_eq!(files, kernels(folder));
+            for name in files {
+                let text = std::fs::read_to_string(format!("{path}/{name}.toml")).unwrap();
+                let record = Record::parse(&name, &text).unwrap();
+                assert_eq!((record.kernel, record.gpu.as_str()), (name, gpu));
+            }
         }
     }
 
     #[test]
     fn they_are_part_of_the_program() {
-        let records = Records::of_gpu("NVIDIA H200");
-        assert!(records.problems().is_empty(), "{:?}", records.problems());
-        assert!(kernels().iter().all(|name| records.of_kernel(name).is_some()));
+        for (folder, gpu) in GPUS {
+            let records = Records::of_gpu(gpu);
+            assert!(records.problems().is_empty(), "{:?}", records.problems());
+            assert!(kernels(folder).iter().all(|name| records.of_kernel(name).is_some()));
+        }
     }
 }

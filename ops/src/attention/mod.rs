@@ -41,4 +41,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "attention" }
 crate::records::shipped! { "nvidia-h200": "attention" }

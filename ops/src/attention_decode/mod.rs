@@ -92,4 +92,5 @@ atlas_kernel! {
 pub static ATTENTION_DECODE: Chain =
     Chain { name: "attention_decode", kernels: &[&decode_parts, &decode_join], workspace: &["part", "totals", "tops"] };
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "decode_join" "decode_parts" }
 crate::records::shipped! { "nvidia-h200": "decode_join" "decode_parts" }

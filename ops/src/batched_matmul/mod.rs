@@ -34,4 +34,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "batched_matmul" }
 crate::records::shipped! { "nvidia-h200": "batched_matmul" }

@@ -64,4 +64,5 @@ atlas_kernel! {
 /// Elements of a block.
 pub const BLOCK: usize = 64;
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "block_attention" }
 crate::records::shipped! { "nvidia-h200": "block_attention" }

@@ -111,6 +111,10 @@ fuse! {
         >> group_norm(x = attention, w = wa) >> lerp_gate(m = memory);
 }
 
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "fused_forward" "group_norm" "lerp_forward" "lerp_gate" "mag_forward" "sigmoid_gate" "silu_gate"
+}
 crate::records::shipped! { "nvidia-h200":
     "fused_forward" "group_norm" "lerp_forward" "lerp_gate" "mag_forward" "sigmoid_gate" "silu_gate"
 }

@@ -147,6 +147,10 @@ atlas_kernel! {
 pub static MEMORY_GATED_GRAD: Chain =
     Chain { name: "memory_gated_grad", kernels: &[&memory_gated_errors, &memory_gated_grads], workspace: &["e"] };
 
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "memory_gated_errors" "memory_gated_grads" "memory_read_gated" "memory_read_normed"
+}
 crate::records::shipped! { "nvidia-h200":
     "memory_gated_errors" "memory_gated_grads" "memory_read_gated" "memory_read_normed"
 }

@@ -85,4 +85,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "inverse" }
 crate::records::shipped! { "nvidia-h200": "inverse" }

@@ -324,4 +324,8 @@ fn part_of(t: &Tensor, count: usize) -> Result<Tensor> {
     t.slice(1, 0..count)
 }
 
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "layer_combine" "layer_gate" "layer_norm" "omega_copy_tokens"
+}
 crate::records::shipped! { "nvidia-h200": "layer_combine" "layer_gate" "layer_norm" "omega_copy_gates" "omega_copy_tokens" }

@@ -33,4 +33,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "linear_gelu" }
 crate::records::shipped! { "nvidia-h200": "linear_gelu" }

@@ -61,3 +61,8 @@ linear_residual! {
     /// y = silu(x · wᵀ + b) + r
     linear_silu_residual, |z| crate::functions::silu(z)
 }
+
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "linear_gelu_residual" "linear_relu_residual" "linear_residual" "linear_silu_residual"
+}

@@ -34,4 +34,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "linear_row_scale" }
 crate::records::shipped! { "nvidia-h200": "linear_row_scale" }

@@ -36,4 +36,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "linear_square_sums" }
 crate::records::shipped! { "nvidia-h200": "linear_square_sums" }

@@ -35,4 +35,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "log_sum_exp" }
 crate::records::shipped! { "nvidia-h200": "log_sum_exp" }

@@ -45,4 +45,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "matmul_bf16x3" "matmul_tf32x3" "matmul_tf32" }
 crate::records::shipped! { "nvidia-h200": "matmul_tf32" }

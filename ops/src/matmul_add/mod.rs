@@ -39,4 +39,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "matmul_add" }
 crate::records::shipped! { "nvidia-h200": "matmul_add" }

@@ -122,4 +122,8 @@ pub static MEMORY_GRAD_WITH_INPUT: Chain = Chain {
     workspace: &["e"],
 };
 
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "memory_errors" "memory_input_grad" "memory_weight_grads"
+}
 crate::records::shipped! { "nvidia-h200": "memory_errors" "memory_input_grad" "memory_weight_grads" }

@@ -43,4 +43,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "memory_read" }
 crate::records::shipped! { "nvidia-h200": "memory_read" }

@@ -136,4 +136,5 @@ pub fn count(d: usize, degree: usize) -> usize {
     (1..=degree).fold(1, |all, i| all * (d + i) / i)
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "monomials2" "monomials3" "powers2" "powers3" }
 crate::records::shipped! { "nvidia-h200": "monomials2" "monomials3" "powers2" "powers3" }

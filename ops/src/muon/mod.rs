@@ -504,4 +504,8 @@ fn check_all_apart(list: &[MuonMatrix<'_>]) -> Result<()> {
     Ok(())
 }
 
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "muon_apply" "muon_momentum" "ns_apply" "ns_gram" "ns_normalise" "ns_product" "ns_squares"
+}
 crate::records::shipped! { "nvidia-h200": "muon_apply" "muon_momentum" "ns_apply" "ns_gram" "ns_normalise" "ns_product" "ns_squares" }

@@ -93,4 +93,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "newton_schulz_small" }
 crate::records::shipped! { "nvidia-h200": "newton_schulz_small" }

@@ -69,6 +69,11 @@ pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix
 pub static OMEGA_MUON_TOKENS: Chain =
     Chain { name: "omega_muon_tokens", kernels: &[&omega_muon_tokens], workspace: &["errors", "act", "delta"] };
 
+crate::records::shipped! {
+    "nvidia-h100-80gb-hbm3":
+    "fused_descent" "fused_optimization" "omega_linear" "omega_mlp" "omega_muon_tokens" "omega_pack_tokens"
+    "omega_unpack_tokens"
+}
 crate::records::shipped! { "nvidia-h200":
     "fused_descent" "fused_optimization" "omega_decay_gates" "omega_linear" "omega_mix" "omega_mlp"
     "omega_muon_tokens" "omega_pack_tokens" "omega_token_gates" "omega_unpack_gates" "omega_unpack_tokens"

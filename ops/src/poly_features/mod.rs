@@ -64,4 +64,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "poly3" }
 crate::records::shipped! { "nvidia-h200": "poly3" }

@@ -87,4 +87,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "favor_features" "fourier_features" "fourier_pairs" }
 crate::records::shipped! { "nvidia-h200": "favor_features" "fourier_features" "fourier_pairs" }

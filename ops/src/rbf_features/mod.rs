@@ -44,4 +44,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "rbf_features" }
 crate::records::shipped! { "nvidia-h200": "rbf_features" }

@@ -38,4 +38,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "rms_norm" }
 crate::records::shipped! { "nvidia-h200": "rms_norm" }

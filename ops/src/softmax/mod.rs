@@ -26,4 +26,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "softmax" }
 crate::records::shipped! { "nvidia-h200": "softmax" }

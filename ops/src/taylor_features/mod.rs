@@ -33,4 +33,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "taylor2_features" }
 crate::records::shipped! { "nvidia-h200": "taylor2_features" }

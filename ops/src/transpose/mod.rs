@@ -34,4 +34,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "swap_axes" "transpose" }
 crate::records::shipped! { "nvidia-h200": "swap_axes" "transpose" }

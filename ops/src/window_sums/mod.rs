@@ -169,4 +169,5 @@ pub fn sum_windows(stream: &Stream, x: &Tensor, y: &mut Tensor, window: i32) -> 
 pub static WINDOW_LOSS: Chain =
     Chain { name: "window_loss", kernels: &[&token_losses, &window_totals], workspace: &["l"] };
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "token_losses" "window_sum" "window_sum_eights" }
 crate::records::shipped! { "nvidia-h200": "token_losses" "window_sum" "window_sum_eights" "window_totals" }

@@ -87,4 +87,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "windowed_attention" }
 crate::records::shipped! { "nvidia-h200": "windowed_attention" }
