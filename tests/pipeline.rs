@@ -223,6 +223,9 @@ fn case_files_to_machine_code() {
     assert!(tally.compiled > tally.refused, "{tally:#?}");
 }
 
+/// Kernels with more configs are lowered with each of them for one target.
+const MANY_CONFIGS: usize = 64;
+
 /// Every config of every shipped kernel at the sizes that are used to verify it. Sizes of one specialization have one
 /// kernel, which is lowered once.
 #[test]
@@ -234,7 +237,12 @@ fn shipped_configs_through_the_passes() {
             if !seen.insert((kernel.to_string(), config.schedule)) {
                 continue;
             }
-            for target in Target::all() {
+            // A kernel of many configs is lowered for one target with each, in turn.
+            let targets = Target::all();
+            let one = jobs.len() % targets.len();
+            let many = p.kernel.configs().len() > MANY_CONFIGS;
+            let wanted = |(i, target)| (!many || i == one).then_some(target);
+            for target in targets.into_iter().enumerate().filter_map(wanted) {
                 let name = format!("{p} {config}");
                 jobs.push(Job { name, kernel: kernel.clone(), schedule: config.schedule, target });
             }
