@@ -557,7 +557,11 @@ fn a_stale_record_is_explained_as_such() {
     let told = says_with(&["explain", "softmax", "--gpu", "NVIDIA H20", "--arch", "sm_90"], &nowhere);
     has(
         &told,
-        &["no tuning records of `NVIDIA H20`; there are some of `NVIDIA H200`", "/nowhere", "no folder to read"],
+        &[
+            "no tuning records of `NVIDIA H20`; there are some of `NVIDIA H100 80GB HBM3`, `NVIDIA H200`",
+            "/nowhere",
+            "no folder to read",
+        ],
     );
     has(&prints_with(&["doctor"], &nowhere), &["tuning records: ", "/nowhere", "no folder to read"]);
     let kernels = text.lines().map(|l| if l.starts_with("ir = ") { "ir = \"0123\"" } else { l });

@@ -9,7 +9,7 @@ use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Access, DimSize, ParamKind};
 use atlas_dsl::{DType, Kernel, Schedule, Verified, registry};
 use atlas_ops::cases;
-use atlas_runtime::{BoundMap, programs};
+use atlas_runtime::{BoundMap, SimScratch, programs};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
 use atlas_sim::memory::{Global, Permission};
@@ -95,7 +95,7 @@ impl ExactTrial<'_> {
     /// The value of a parameter of the `.entry`.
     fn value(&self, image: &KernelImage, param: AbiParam, addresses: &[u64], dims: &[u64]) -> u64 {
         match param {
-            AbiParam::TensorMap(_) => 0,
+            AbiParam::TensorMap(_) | AbiParam::Arrivals | AbiParam::Partials => 0,
             AbiParam::Ptr(p) => addresses[p.as_u32() as usize],
             AbiParam::Scalar(p) => self.bits(p.as_u32() as usize),
             AbiParam::Dim(d) => dims[d.as_u32() as usize],
@@ -123,24 +123,32 @@ impl ExactTrial<'_> {
         let mut memory = Global::new();
         let addresses: Vec<u64> =
             self.args.iter().map(|bytes| memory.alloc(bytes.clone(), Permission::ReadWrite)).collect();
+        let ctas = programs(&image.grid, &self.dims) as u32 * image.splits;
+        let scratch = SimScratch::new(&mut memory, image, ctas).map_err(|e| e.to_string())?;
         let mut params = vec![0; program.param_bytes as usize];
         for (slot, &param) in program.params.iter().zip(&image.params) {
             if let AbiParam::TensorMap(n) = param {
                 params[slot.offset as usize..][..128].copy_from_slice(&self.map(image, n, &addresses));
                 continue;
             }
-            let bits = self.value(image, param, &addresses, dims).to_le_bytes();
+            let bits = match param {
+                AbiParam::Arrivals => scratch.addresses().arrivals,
+                AbiParam::Partials => scratch.addresses().partials,
+                _ => self.value(image, param, &addresses, dims),
+            };
+            let bits = bits.to_le_bytes();
             params[slot.offset as usize..][..slot.bytes as usize].copy_from_slice(&bits[..slot.bytes as usize]);
         }
         let launch = Launch {
             program: &program,
-            grid: [image.ctas(programs(&image.grid, &self.dims), None) as u32, 1, 1],
+            grid: [ctas, 1, 1],
             block: [image.threads, 1, 1],
             cluster: None,
             shared_bytes: image.shared_bytes,
             params: &params,
         };
         launch::run(&launch, &mut memory, &Options::default()).map_err(|e| e.to_string())?;
+        scratch.end(&mut memory).map_err(|e| e.to_string())?;
         let after = addresses.iter().zip(&self.args).map(|(&at, bytes)| memory.read(at, bytes.len() as u64));
         after.map(|bytes| bytes.map(<[u8]>::to_vec).map_err(|e| e.to_string())).collect()
     }

@@ -40,11 +40,7 @@ pub(super) fn on_device(device: &Device, count: usize, work: impl FnMut() -> Res
 /// [`on_device`], but before each run a kernel reads the L2 cache full. What a fill leaves in the cache must be written to
 /// memory before a run can put anything in its place, which takes part of the run's bandwidth. What was only read is dropped.
 /// `None` if the kernel that reads cannot be run here.
-pub(super) fn behind_reads(
-    device: &Device,
-    count: usize,
-    work: impl FnMut() -> Result<()>,
-) -> Result<Option<Timing>> {
+pub(super) fn behind_reads(device: &Device, count: usize, work: impl FnMut() -> Result<()>) -> Result<Option<Timing>> {
     let x = Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4 / READ_ROW, READ_ROW])?;
     let mut y = Tensor::zeros(device, DType::F32, [FLUSH_BYTES / 4 / READ_ROW])?;
     if log_sum_exp.launch(device, args!(x, &mut y)).is_err() {

@@ -203,6 +203,8 @@ fn emit_here(
         maps: gpu.maps.values().map(|map| map_of_argument(gpu, map)).collect(),
         grid: gpu.index_map.grid(),
         persistent: gpu.index_map.persistent,
+        splits: gpu.index_map.splits,
+        partial_bytes: llvm::partial_bytes(gpu),
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),
     };

@@ -22,6 +22,12 @@ pub enum AbiParam {
     GridCount(u8),
     /// The n-th tensor map, 128 bytes at a multiple of 64.
     TensorMap(u8),
+    /// Base address of the arrivals of a launch, 64 bits: a count of 32 bits for each program, which is zero before and after
+    /// the launch. Where several CTAs share a program.
+    Arrivals,
+    /// Base address of the partial tiles of a launch, 64 bits, a multiple of 16: [`KernelImage::partial_bytes`] for each program.
+    /// They hold anything before and after.
+    Partials,
 }
 
 /// A compiled kernel.
@@ -43,6 +49,10 @@ pub struct KernelImage {
     pub grid: Vec<GridExtent>,
     /// True if CTAs run any number of programs. Otherwise each runs one.
     pub persistent: bool,
+    /// The number of CTAs that share each program: 1 unless the schedule splits a reduction.
+    pub splits: u32,
+    /// Bytes that the CTAs of one program leave for each other in global memory: 0 if each has its own program.
+    pub partial_bytes: u64,
     /// Threads of one CTA.
     pub threads: u32,
     /// Dynamic shared memory of one CTA, in bytes.
@@ -58,7 +68,7 @@ impl KernelImage {
     /// simulated GPU.
     pub fn ctas(&self, programs: u64, resident: Option<u64>) -> u64 {
         match (self.persistent, resident) {
-            (false, _) => programs,
+            (false, _) => programs.saturating_mul(self.splits.into()),
             (true, Some(resident)) => programs.min(resident.max(1)),
             (true, None) => programs.div_ceil(SIMULATED_TURNS),
         }

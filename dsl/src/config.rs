@@ -30,6 +30,8 @@ pub struct Schedule {
     pub products: Option<Products>,
     /// How many programs a CTA runs.
     pub programs: Option<Programs>,
+    /// CTAs that share the iterations of each program's reduction and add their sums.
+    pub split_k: u32,
 }
 
 impl Default for Schedule {
@@ -44,6 +46,7 @@ impl Default for Schedule {
             stores: None,
             products: None,
             programs: None,
+            split_k: 1,
         }
     }
 }
@@ -72,6 +75,7 @@ impl Schedule {
             ("stores", Setting::Copies(stores)) => self.stores = stores,
             ("products", Setting::Products(products)) => self.products = products,
             ("programs", Setting::Programs(programs)) => self.programs = programs,
+            ("split_k", Setting::Number(n)) => self.split_k = n,
             _ => return false,
         }
         true
@@ -89,6 +93,7 @@ impl Schedule {
             "stores" => Setting::Copies(self.stores),
             "products" => Setting::Products(self.products),
             "programs" => Setting::Programs(self.programs),
+            "split_k" => Setting::Number(self.split_k),
             _ => return None,
         })
     }
@@ -112,13 +117,20 @@ impl Schedule {
     }
 
     fn contradiction(&self) -> Option<String> {
+        if self.split_k > 1 && self.programs == Some(Programs::Persistent) {
+            return Some(format!(
+                "split_k = {} and programs = persistent: CTAs that share a program run one each",
+                self.split_k
+            ));
+        }
         let grid = self.warp_grid.filter(|grid| grid.warps() != self.warps)?;
         Some(format!("warp_grid = {grid} has {} warps, but warps = {}", grid.warps(), self.warps))
     }
 
     /// Numbers that tell two schedules apart.
-    pub fn words(&self) -> [u64; 9] {
-        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, products, programs } = *self;
+    pub fn words(&self) -> [u64; 10] {
+        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, products, programs, split_k } =
+            *self;
         let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
         let order = match order {
             None => 0,
@@ -140,7 +152,18 @@ impl Schedule {
             Some(Programs::Single) => 1,
             Some(Programs::Persistent) => 2,
         };
-        [stages.into(), warps.into(), occupancy.into(), grid, order, by(copies), by(stores), products, programs]
+        [
+            stages.into(),
+            warps.into(),
+            occupancy.into(),
+            grid,
+            order,
+            by(copies),
+            by(stores),
+            products,
+            programs,
+            split_k.into(),
+        ]
     }
 }
 
@@ -300,6 +323,7 @@ mod tests {
             "products=warpgroups",
             "programs=single",
             "programs=persistent",
+            "split_k=4",
         ];
         let words = texts.map(|text| text.parse::<Config>().unwrap().schedule.words());
         let distinct: std::collections::BTreeSet<_> = words.iter().collect();

@@ -21,11 +21,15 @@ const BUDGET: u32 = 1 << 20;
 pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Option<Tensor>]) -> Result<(), Fault> {
     let programs = programs(k, &launch.dims);
     // CTAs that take several programs are two.
-    let count = if k.index_map.persistent { 2 } else { programs.len() };
+    let splits = k.index_map.splits as usize;
+    let count = if k.index_map.persistent { 2 } else { programs.len() * splits };
+    let mut partials = Vec::new();
     reorder(k, tensors, |order| order.to_vec());
     let outcome = (0..count).try_for_each(|number| {
-        let programs = programs.iter().skip(number).step_by(count).cloned().collect();
-        Cta::new(k, launch, manner, tensors, Share { number, count, programs }).run()
+        let programs = programs.iter().skip(number / splits).step_by(count).cloned().collect();
+        let share = Share { number, count, programs, partials: std::mem::take(&mut partials) };
+        partials = Cta::new(k, launch, manner, tensors, share).run()?;
+        Ok(())
     });
     // Back: the axis that is the n-th of the argument.
     reorder(k, tensors, |order| (0..order.len()).filter_map(|axis| order.iter().position(|&of| of == axis)).collect());
@@ -58,8 +62,8 @@ fn programs(k: &Kernel, dims: &[u64]) -> Vec<Vec<i64>> {
 }
 
 impl Cta<'_> {
-    /// Runs all roles to their end.
-    fn run(mut self) -> Result<(), Fault> {
+    /// Runs all roles to their end. Gives the partial tiles that the program's CTAs have left so far.
+    fn run(mut self) -> Result<Vec<Vec<Rc<Tile>>>, Fault> {
         let mut turn = 0;
         loop {
             let count = self.roles.len();
@@ -84,7 +88,7 @@ impl Cta<'_> {
             }
             match blocked {
                 _ if went_on => {}
-                None => return Ok(()),
+                None => return Ok(self.share.partials),
                 Some((r, inst, message)) => return Err(self.fault(r, inst, message)),
             }
         }
@@ -162,6 +166,7 @@ impl Cta<'_> {
                     self.enter_program(r, block, 0);
                 }
             }
+            Next::End => self.roles[r].frames.clear(),
             Next::Yield(values) => self.end_iterate(r, values)?,
         }
         Ok(())

@@ -110,6 +110,8 @@ pub(crate) struct Share {
     pub(crate) count: usize,
     /// The coordinates of its programs, if the kernel does not compute them.
     pub(crate) programs: Vec<Vec<i64>>,
+    /// What the CTAs before it that share its program have left to be added: the tiles of each.
+    pub(crate) partials: Vec<Vec<Rc<Tile>>>,
 }
 
 /// A CTA while it runs.

@@ -109,7 +109,7 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
             reduce(a, *op, &*tile(*value)?, axes, source, layout)?
         }
         // What needs more than operands, or has effects.
-        Op::CtaNumber | Op::CtaCount | Op::MaskInvalid { .. } => return Ok(None),
+        Op::CtaNumber | Op::CtaCount | Op::SplitNumber | Op::SplitCount | Op::MaskInvalid { .. } => return Ok(None),
         gpu_ops!(global shared products rings orders control) => return Ok(None),
     }))
 }

@@ -11,7 +11,8 @@ use atlas_codegen::gpu::{
 };
 use atlas_codegen::gpu_ops;
 use atlas_dsl::ir::ParamKind;
-use atlas_dsl::{Dim, Param};
+use atlas_dsl::op::BinaryOp;
+use atlas_dsl::{DType, Dim, Param};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -29,9 +30,28 @@ pub(crate) enum Next {
     },
     Programs(Block),
     Yield(Vec<Held>),
+    /// The program ends here.
+    End,
 }
 
 impl Cta<'_> {
+    /// CTAs run in the order of their numbers, so the last one of a program arrives last.
+    fn sum_splits(&mut self, r: usize, values: &[Value]) -> Result<Next, Stop> {
+        let own = values.iter().map(|&v| self.tile(r, v)).collect::<Result<Vec<_>, _>>()?;
+        self.share.partials.push(own);
+        if self.share.partials.len() < self.k.index_map.splits as usize {
+            return Ok(Next::End);
+        }
+        let mut parts = std::mem::take(&mut self.share.partials).into_iter();
+        let mut sums = parts.next().unwrap_or_default();
+        for part in parts {
+            let add = self.launch.arithmetic.binary(BinaryOp::Add, DType::F32)?;
+            let both = |(a, b): (Rc<Tile>, Rc<Tile>)| a.zip(&b, DType::F32, &add).map(Rc::new);
+            sums = sums.into_iter().zip(part).map(both).collect::<Result<_, _>>()?;
+        }
+        Ok(Next::On(sums.into_iter().map(Held::Tile).collect()))
+    }
+
     /// Executes an instruction.
     pub(crate) fn operation(&mut self, r: usize, inst: Inst) -> Result<Next, Stop> {
         let k = self.k;
@@ -53,6 +73,9 @@ impl Cta<'_> {
                 Ok(Next::Yield(values.iter().map(|&v| self.held(r, v).cloned()).collect::<Result<_, _>>()?))
             }
             Op::CtaNumber => one(Tile::int(self.share.number as i64)),
+            Op::SplitCount => one(Tile::int(i64::from(k.index_map.splits))),
+            Op::SplitNumber => one(Tile::int((self.share.number % k.index_map.splits as usize) as i64)),
+            Op::SumSplits(values) => self.sum_splits(r, values),
             Op::CtaCount => one(Tile::int(self.share.count as i64)),
             // Of one role's instructions the order is that of the text, in which shared memory changes here.
             Op::Barrier | Op::WarpgroupBarrier | Op::Fence(_) => none,
@@ -388,6 +411,7 @@ impl Cta<'_> {
             }
             Op::Barrier
             | Op::WarpgroupBarrier
+            | Op::SumSplits(_)
             | Op::Fence(_)
             | gpu_ops!(sources elementwise views fragments global shared products control) => {
                 return Err("no step of a ring's protocol".to_owned().into());

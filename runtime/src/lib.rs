@@ -52,9 +52,9 @@ pub use device::{Device, DeviceId, DeviceStats, Event, Stream};
 pub use error::SimFault;
 pub use error::{CompileFailure, DeviceError, DriverFailure, LaunchError, Result, RuntimeError, TensorError};
 pub use files::{standard_streams, toml_text};
-pub use gpu::{BoundMap, DeviceMemory, LaunchFacts};
+pub use gpu::{BoundMap, DeviceMemory, LaunchFacts, ScratchAddresses, ScratchBytes};
 #[cfg(feature = "sim")]
-pub use gpu::{SimAccess, SimOptions, SimRun};
+pub use gpu::{SimAccess, SimOptions, SimRun, SimScratch};
 #[cfg(feature = "sim")]
 pub use launch::FormPrograms;
 pub use launch::{

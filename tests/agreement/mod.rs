@@ -32,6 +32,7 @@ mod precisions;
 mod scalars;
 mod scales;
 mod signed_zeros;
+mod split;
 mod starts;
 mod sums;
 mod tile_numbers;

@@ -9,7 +9,7 @@ use atlas_codegen::{Machine, Target};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{Config, DType};
 use atlas_ops::{Comparison, Problem, cases};
-use atlas_runtime::{BoundArg, CompiledLaunch, Device, Tensor};
+use atlas_runtime::{BoundArg, CompiledLaunch, Device, SimScratch, Tensor};
 use atlas_runtime::{choose_for, specialize};
 use atlas_sim::alu::Arithmetic;
 use atlas_sim::launch::{Launch, Options};
@@ -190,15 +190,17 @@ impl SimulatedLaunch {
             memory.alloc(bytes.clone(), permission)
         };
         let addresses: Vec<u64> = self.buffers.iter().enumerate().map(place).collect();
+        let scratch = SimScratch::new(&mut memory, image, raw.grid)?;
         let launch = Launch {
             program: &self.program,
             grid: [raw.grid, 1, 1],
             block: [image.threads, 1, 1],
             cluster: None,
             shared_bytes: image.shared_bytes,
-            params: &self.compiled.simulated_params(&addresses),
+            params: &self.compiled.simulated_params(&addresses, scratch.addresses()),
         };
         launch::run(&launch, &mut memory, &Options::default())?;
+        scratch.end(&mut memory)?;
         Ok(memory.read(addresses[self.output.arg], self.buffers[self.output.arg].len() as u64)?.to_vec())
     }
 

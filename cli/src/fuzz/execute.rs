@@ -3,7 +3,7 @@
 use super::values::Argument;
 use atlas_codegen::{AbiParam, KernelImage};
 use atlas_dsl::{Kernel, Schedule, Verified};
-use atlas_runtime::{BoundMap, Device, TileArg, launch_tile_ir, programs};
+use atlas_runtime::{BoundMap, Device, ScratchAddresses, SimScratch, TileArg, launch_tile_ir, programs};
 use atlas_sim::alu::{Approximation, Arithmetic};
 use atlas_sim::fault::{Fault, FaultKind};
 use atlas_sim::launch::{Launch, Options, Policy};
@@ -74,13 +74,14 @@ impl<'a> DecodedLaunch<'a> {
         }
         let grid = self.image.ctas(programs(&self.image.grid, self.dims), None);
         if grid > 0 {
+            let scratch = SimScratch::new(&mut memory, self.image, grid as u32)?;
             let launch = Launch {
                 program: &self.program,
                 grid: [grid as u32, 1, 1],
                 block: [self.image.threads, 1, 1],
                 cluster: None,
                 shared_bytes: self.image.shared_bytes,
-                params: &self.params(&addresses),
+                params: &self.params(&addresses, scratch.addresses()),
             };
             let approximation = match policy {
                 Policy::RoundRobin => Approximation::Nearest,
@@ -90,6 +91,7 @@ impl<'a> DecodedLaunch<'a> {
             let budget = BUDGET.max(grid.saturating_mul(PROGRAM_BUDGET));
             let options = Options { policy, seed, approximation, budget, ..Options::default() };
             launch::run(&launch, &mut memory, &options)?;
+            scratch.end(&mut memory)?;
         }
         let read = |(argument, &at): (&Argument, &u64)| match argument {
             Argument::Scalar { .. } => Ok(Vec::new()),
@@ -102,7 +104,7 @@ impl<'a> DecodedLaunch<'a> {
     }
 
     /// The parameters in the memory layout of the entry.
-    fn params(&self, addresses: &[u64]) -> Vec<u8> {
+    fn params(&self, addresses: &[u64], scratch: ScratchAddresses) -> Vec<u8> {
         let mut block = vec![0; self.program.param_bytes as usize];
         for (slot, &param) in self.program.params.iter().zip(&self.image.params) {
             if let AbiParam::TensorMap(n) = param {
@@ -110,7 +112,12 @@ impl<'a> DecodedLaunch<'a> {
                 continue;
             }
             let bytes = (slot.bytes as usize).min(8);
-            let bits = self.value(param, addresses).to_le_bytes();
+            let bits = match param {
+                AbiParam::Arrivals => scratch.arrivals,
+                AbiParam::Partials => scratch.partials,
+                _ => self.value(param, addresses),
+            };
+            let bits = bits.to_le_bytes();
             block[slot.offset as usize..][..bytes].copy_from_slice(&bits[..bytes]);
         }
         block
@@ -129,7 +136,7 @@ impl<'a> DecodedLaunch<'a> {
         match param {
             AbiParam::Dim(d) => self.dims[d.as_u32() as usize],
             AbiParam::GridCount(axis) => self.image.grid[usize::from(axis)].count(self.dims),
-            AbiParam::TensorMap(_) => 0,
+            AbiParam::TensorMap(_) | AbiParam::Arrivals | AbiParam::Partials => 0,
             AbiParam::Ptr(p) => match argument(p) {
                 Argument::Tensor { placed, .. } => {
                     addresses[p.as_u32() as usize] + placed.offset * u64::from(placed.dtype.bytes())

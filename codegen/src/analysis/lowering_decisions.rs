@@ -66,6 +66,7 @@ impl LoweringDecisions {
             true => Programs::Persistent,
             false => Programs::Single,
         };
+        let chosen = if schedule.split_k > 1 { Programs::Single } else { chosen };
         let programs = schedule.programs.unwrap_or(chosen);
         if programs == Programs::Persistent && schedule.programs.is_none() {
             // Stores of persistent programs have another default.

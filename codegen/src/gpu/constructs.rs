@@ -60,6 +60,8 @@ constructs! {
     ENGINE_STORES: 19 = "engine-stores";
     /// Stages of rings that the engine fills by cursor, and `init` of their mbarriers; `once`.
     CURSORS: 20 = "cursors";
+    /// Programs that several CTAs share, and `sum.splits`.
+    SPLITS: 21 = "splits";
 }
 
 impl Constructs {

@@ -14,6 +14,8 @@ macro_rules! gpu_ops {
             | $crate::gpu::Op::DimTiles(..)
             | $crate::gpu::Op::CtaNumber
             | $crate::gpu::Op::CtaCount
+            | $crate::gpu::Op::SplitNumber
+            | $crate::gpu::Op::SplitCount
             | $crate::gpu::Op::Unsigned(..)
             | $crate::gpu::Op::Coordinate(..)
             | $crate::gpu::Op::ScalarParam(_)
@@ -69,6 +71,7 @@ macro_rules! gpu_ops {
             | $crate::gpu::Op::StoreWait(_)
             | $crate::gpu::Op::Barrier
             | $crate::gpu::Op::WarpgroupBarrier
+            | $crate::gpu::Op::SumSplits(_)
             | $crate::gpu::Op::Fence(_)
     };
     // Bodies and their ends.

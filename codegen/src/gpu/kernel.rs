@@ -178,7 +178,7 @@ pub enum Domain {
 /// How CTAs find their programs: what `lower_programs` computes. After it, how many CTAs there are.
 ///
 /// Programs are counted with the last axis fastest, unless they are in groups.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMap {
     /// The grid's axes, slowest first.
     pub axes: Vec<GridExtent>,
@@ -188,6 +188,14 @@ pub struct IndexMap {
     pub group: Option<u32>,
     /// False for one CTA for each program. True for as many CTAs as are resident: of n CTAs each takes every n-th program.
     pub persistent: bool,
+    /// CTAs that share each program, with consecutive numbers: each runs a part of the iterations of its loop.
+    pub splits: u32,
+}
+
+impl Default for IndexMap {
+    fn default() -> IndexMap {
+        IndexMap { axes: Vec::new(), domain: Domain::Box, group: None, persistent: false, splits: 1 }
+    }
 }
 
 impl IndexMap {

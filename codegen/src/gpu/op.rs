@@ -31,6 +31,10 @@ macro_rules! operation_table {
             CtaNumber = "cta" [] gives 1, Effects::NONE;
             /// CTAs of the launch: an i32 scalar.
             CtaCount = "ctas" [] gives 1, Effects::NONE;
+            /// The number of this CTA among those that share its program, from 0 on: an i32 scalar.
+            SplitNumber = "split" [] gives 1, Effects::NONE;
+            /// The number of CTAs that share a program: an i32 scalar.
+            SplitCount = "splits" [] gives 1, Effects::NONE;
             /// On two i32 scalars.
             Unsigned(op: UnsignedOp, a: Value, b: Value) = (op) [a ", " b] gives 1, Effects::NONE;
             /// The i32 scalar itself, which is known to be a coordinate of such an axis of a grid: at least 0 and less than the
@@ -181,6 +185,9 @@ macro_rules! operation_table {
             Barrier = "barrier" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
             /// The threads of each warpgroup meet; shared memory that they wrote before is visible to them after.
             WarpgroupBarrier = "barrier.warpgroup" [] gives 0, Effects::ORDERS.and(Effects::CONVERGENT);
+            /// Adds fragments of f32 over the CTAs that share a program, in the order of their numbers. The CTA that arrives last has
+            /// the sums and runs on; for all others the program ends here. All threads meet.
+            SumSplits(values: Vec<Value>) = "sum.splits " [values] gives values, Effects::ORDERS.and(Effects::CONVERGENT);
             /// A fence.
             Fence(kind: FenceKind) = "fence " [kind] gives 0, Effects::ORDERS;
             /// Runs the body for index in `lo..hi`.

@@ -232,14 +232,21 @@ impl<'s> Parser<'s> {
     /// `persistent triangular grouped(8) (tiles(M, 128), N)`.
     fn index_map(&mut self) -> Parsed<IndexMap> {
         let persistent = self.text.eat_word("persistent");
+        let mut splits = 1;
+        if self.text.eat_word("split") {
+            self.text.expect(T::LParen)?;
+            splits = self.text.int()?;
+            self.text.expect(T::RParen)?;
+        }
         let kind = self.text.expect(T::Ident)?;
         let (domain, grouped) = match kind.text {
             "linear" => (Domain::Box, false),
             "grouped" => (Domain::Box, true),
             "triangular" => (Domain::Triangle, self.text.eat_word("grouped")),
             _ => {
-                let message =
-                    format!("found {kind}, wanted `persistent`, or an order: `linear`, `grouped` or `triangular`");
+                let message = format!(
+                    "found {kind}, wanted `persistent`, `split`, or an order: `linear`, `grouped` or `triangular`"
+                );
                 return Err(Diagnostic::new(5, kind.loc, message));
             }
         };
@@ -250,7 +257,7 @@ impl<'s> Parser<'s> {
             self.text.expect(T::RParen)?;
         }
         let axes = self.kernel.head().read_extents(&mut self.text)?;
-        Ok(IndexMap { axes, domain, group, persistent })
+        Ok(IndexMap { axes, domain, group, persistent, splits })
     }
 
     /// `consumer scope warpgroup 1..2 registers 240 { .. }`.

@@ -183,6 +183,9 @@ impl Printer<'_> {
         if map.persistent {
             f.write_str("persistent ")?;
         }
+        if map.splits > 1 {
+            write!(f, "split({}) ", map.splits)?;
+        }
         match (map.domain, map.group) {
             (Domain::Box, None) => f.write_str("linear ")?,
             (Domain::Box, Some(width)) => write!(f, "grouped({width}) ")?,

@@ -12,6 +12,8 @@ pub(crate) fn is_plain(k: &Kernel, inst: Inst) -> bool {
             | Op::DimTiles(..)
             | Op::CtaNumber
             | Op::CtaCount
+            | Op::SplitNumber
+            | Op::SplitCount
             | Op::Unsigned(..)
             | Op::Coordinate(..)
             | Op::ScalarParam(_)

@@ -39,6 +39,7 @@ impl Phase for Placed {
         .with(Constructs::OPEN_ACCESSES)
         .with(Constructs::ENGINE)
         .with(Constructs::ENGINE_STORES)
+        .with(Constructs::SPLITS)
         .with(Constructs::HINTS);
 }
 
@@ -55,6 +56,7 @@ impl Phase for Lowered {
         .with(Constructs::ENGINE_STORES)
         .with(Constructs::CURSORS)
         .with(Constructs::GRIDS)
+        .with(Constructs::SPLITS)
         .with(Constructs::ACCESS_KINDS);
 }
 

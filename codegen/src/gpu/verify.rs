@@ -436,6 +436,10 @@ pub(super) fn index_map_error(map: &IndexMap, coords: usize) -> Option<String> {
             Some("a persistent map has its coordinates in `programs`".to_owned())
         }
         _ if coords != 0 && coords != axes => Some(format!("{coords} coordinates for {axes} grid axes")),
+        IndexMap { splits: 0, .. } => Some("programs that no CTA shares".to_owned()),
+        IndexMap { persistent: true, splits: 2.., .. } => {
+            Some("CTAs that share programs run one each, and a persistent map has many".to_owned())
+        }
         IndexMap { group: Some(0), .. } => Some("groups of width 0".to_owned()),
         IndexMap { group: Some(_), .. } if axes < 2 => Some("a grid in groups has two axes at least".to_owned()),
         IndexMap { domain: Domain::Triangle, .. } if axes < 2 => {

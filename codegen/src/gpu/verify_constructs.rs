@@ -93,6 +93,9 @@ fn declarations(k: &Kernel, found: Found<'_>) {
     if k.cluster != (1, 1) {
         found(Constructs::CLUSTERS, loc, "a cluster of CTAs");
     }
+    if k.index_map.splits > 1 {
+        found(Constructs::SPLITS, loc, "programs that several CTAs share");
+    }
     if k.index_map.persistent {
         found(Constructs::GRIDS, loc, "an index map with other than a CTA for each program of the grid");
     }
@@ -150,6 +153,7 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
         }
         Op::Barrier => (Constructs::BARRIERS, "`barrier`"),
         Op::WarpgroupBarrier => (Constructs::BARRIERS, "`barrier.warpgroup`"),
+        Op::SumSplits(_) => (Constructs::SPLITS, "`sum.splits`"),
         Op::CopyWait(_) => (Constructs::BARRIERS, "a wait for copies"),
         Op::StoreWait(_) => (Constructs::BARRIERS, "a wait for stores"),
         Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,

@@ -125,7 +125,9 @@ impl<'k> Verifier<'k> {
             }
             Op::Iota { .. } => None,
             Op::DimTiles(d, 0) => Some(format!("tiles of 0 elements of `{}`", k.dims[*d].name)),
-            Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => is_scalar(DType::I32),
+            Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount | Op::SplitNumber | Op::SplitCount => {
+                is_scalar(DType::I32)
+            }
             Op::Coordinate(_, GridExtent::Tiles { dim, size: 0 }) => {
                 Some(format!("tiles of 0 elements of `{}`", k.dims[*dim].name))
             }

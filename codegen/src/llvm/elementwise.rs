@@ -37,6 +37,8 @@ impl<'c> Emitter<'c, '_> {
             Op::DimSize(d) => Ok(vec![self.dim_size(*d)?.into()]),
             Op::DimTiles(d, size) => Ok(vec![self.dim_tiles(*d, *size)?.into()]),
             Op::CtaNumber => Ok(vec![self.call("llvm.nvvm.read.ptx.sreg.ctaid.x", self.i32_type().into(), &[])?]),
+            Op::SplitCount => Ok(vec![self.i32(i64::from(self.k.index_map.splits)).into()]),
+            Op::SplitNumber => Ok(vec![self.split_number()?.into()]),
             Op::CtaCount => Ok(vec![self.call("llvm.nvvm.read.ptx.sreg.nctaid.x", self.i32_type().into(), &[])?]),
             Op::Unsigned(op, a, b) => {
                 let (a, b) = (self.int(*a)?, self.int(*b)?);

@@ -14,6 +14,7 @@ mod matrix_load;
 mod mma;
 mod reduce;
 mod shared;
+mod splits;
 mod start;
 mod wgmma;
 
@@ -58,6 +59,8 @@ const GLOBAL: u16 = 1;
 const SHARED: u16 = 3;
 const CONSTANT: u16 = 4;
 
+pub(crate) use splits::partial_bytes;
+
 /// The registers of a value.
 type Regs<'c> = Vec<BasicValueEnum<'c>>;
 
@@ -78,6 +81,9 @@ struct Emitter<'c, 'k> {
     entry: BasicBlock<'c>,
     shared_base: PointerValue<'c>,
     coords: ThreadCoords<'c>,
+    /// Memory of the CTAs that share a program: their arrivals and their partial tiles.
+    arrivals: Option<PointerValue<'c>>,
+    partials: Option<PointerValue<'c>>,
     /// The L2 policies created so far.
     policies: Vec<(Cache, IntValue<'c>)>,
     lines: Option<Lines<'c>>,
@@ -95,7 +101,8 @@ struct Emitter<'c, 'k> {
 const MAP_BYTES: u32 = 128;
 const MAP_ALIGN: u64 = 64;
 
-/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides, and tensor maps.
+/// The calling convention of a kernel, in order: pointers, scalars, dynamic dims, dynamic strides, the memory of CTAs that share a
+/// program, and tensor maps.
 pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
     let mut out = Vec::new();
     for (p, data) in k.params.iter() {
@@ -118,6 +125,9 @@ pub(crate) fn abi(k: &Kernel) -> Vec<AbiParam> {
             }
         }
     }
+    if k.index_map.splits > 1 {
+        out.extend([AbiParam::Arrivals, AbiParam::Partials]);
+    }
     out.extend(k.maps.keys().map(|map| AbiParam::TensorMap(map.as_u32() as u8)));
     out
 }
@@ -136,7 +146,7 @@ pub(crate) fn emit<'c>(
     let types: Vec<BasicMetadataTypeEnum<'c>> = abi
         .iter()
         .map(|p| match *p {
-            AbiParam::Ptr(_) => ptr(GLOBAL).into(),
+            AbiParam::Ptr(_) | AbiParam::Arrivals | AbiParam::Partials => ptr(GLOBAL).into(),
             AbiParam::Scalar(s) => match k.params[s].kind {
                 ParamKind::Scalar { dtype } | ParamKind::Tensor { dtype, .. } => element(cx, dtype).into(),
             },
@@ -177,6 +187,8 @@ pub(crate) fn emit<'c>(
         entry,
         shared_base: shared.as_pointer_value(),
         coords: ThreadCoords::new(entry, tid),
+        arrivals: None,
+        partials: None,
         policies: Vec::new(),
         lines: source.map(|file| Lines::new(module, function, file)),
         is_convergent: Cell::new(false),
@@ -243,6 +255,11 @@ impl<'c> Emitter<'c, '_> {
                 self.strides.insert((p, axis), value.into_int_value());
             }
             AbiParam::GridCount(_) => {}
+            AbiParam::Arrivals => self.arrivals = Some(value.into_pointer_value()),
+            AbiParam::Partials => {
+                self.function.add_attribute(at, attribute("align", 16));
+                self.partials = Some(value.into_pointer_value());
+            }
             AbiParam::TensorMap(n) => {
                 // In the parameters themselves, where the engine reads it: without `grid_constant` LLVM copies it.
                 let bytes = self.cx.i8_type().array_type(MAP_BYTES);
@@ -390,6 +407,7 @@ impl<'c> Emitter<'c, '_> {
                 Some(ring) => return self.release_stage(ring, *token),
                 None => return Ok(()),
             },
+            Op::SumSplits(values) => return self.sum_splits(inst, values),
             Op::Barrier => return self.barrier(),
             Op::WarpgroupBarrier => return self.warpgroup_barrier(),
             Op::Fence(FenceKind::ProxyAsync) => {

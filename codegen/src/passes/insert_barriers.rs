@@ -365,7 +365,8 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
             Op::Barrier => state.open.clear(),
             // The protocol of its ring orders it.
             Op::StoreShared { to, .. } if k.ring_by_warpgroups(to.buffer).is_some() => {}
-            Op::WarpgroupBarrier => {}
+            // Threads meet in `sum.splits`, but nothing there fences what the engine reads next.
+            Op::WarpgroupBarrier | Op::SumSplits(_) => {}
             // Behind the last of them all threads meet, for each will wait at mbarriers that one has set up.
             Op::InitRing(_) => {
                 out.push(inst);

@@ -19,6 +19,7 @@ mod select_cache_hints;
 mod select_copy_atoms;
 mod select_swizzles;
 mod split_casts;
+mod split_reductions;
 mod split_tiles;
 mod start_loads;
 
@@ -45,6 +46,7 @@ pub use select_cache_hints::select_cache_hints;
 pub use select_copy_atoms::select_copy_atoms;
 pub use select_swizzles::select_swizzles;
 pub use split_casts::split_casts;
+pub use split_reductions::split_reductions;
 pub use split_tiles::split_tiles;
 pub use start_loads::start_loads;
 
@@ -91,6 +93,7 @@ pub const MADE: Constructs = Constructs::PROGRAMS
 
 /// The instructions that read each tile, and which tiles are kept.
 pub const PLACE: &[Pass] = &[
+    Pass { adds: Constructs::SPLITS, ..pass("split_reductions", split_reductions) },
     Pass { removes: Constructs::OPEN_COPIES, ..pass("select_copy_atoms", select_copy_atoms) },
     pass("split_tiles", split_tiles),
     Pass { adds: Constructs::HINTS, ..pass("split_casts", split_casts) },

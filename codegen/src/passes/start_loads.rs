@@ -56,7 +56,9 @@ pub fn start_loads(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> 
     let room = machine.cta_shared_bytes.saturating_sub(rings);
     let bodies: BTreeSet<Block> = k.insts.values().filter_map(body_of_loop).collect();
     for block in k.blocks.keys().collect::<Vec<_>>() {
-        let over_loops = if bodies.contains(&block) { Vec::new() } else { fills_over_loops(k, block, &machine) };
+        // A CTA that ends in `sum.splits` leaves no copies in flight.
+        let never = bodies.contains(&block) || k.index_map.splits > 1;
+        let over_loops = if never { Vec::new() } else { fills_over_loops(k, block, &machine) };
         let insts = std::mem::take(&mut k.blocks[block].insts);
         let insts = start(k, insts, bodies.contains(&block), room, &over_loops);
         k.blocks[block].insts = if bodies.contains(&block) { insts } else { wait_late(k, insts) };

@@ -73,7 +73,7 @@ impl Generator {
         let axes: Vec<GridExtent> = (0..self.below(3)).map(|_| self.extent()).collect();
         let domain = if self.coin() { Domain::Box } else { Domain::Triangle };
         let group = if self.coin() { Some(self.small()) } else { None };
-        self.k.index_map = IndexMap { axes, domain, group, persistent: self.coin() };
+        self.k.index_map = IndexMap { axes, domain, group, persistent: self.coin(), splits: 1 + self.small() };
         for _ in 0..=self.below(3) {
             let v = self.k.push_coord();
             self.k.values[v].ty = self.index_type();
@@ -271,9 +271,12 @@ impl Generator {
             1 => Op::Iota { axis: self.small() as u8, offset: self.int() },
             2 => Op::DimSize(self.dim()),
             3 if self.coin() => Op::DimTiles(self.dim(), self.int()),
-            3 => match self.below(4) {
+            3 => match self.below(7) {
                 0 => Op::CtaNumber,
                 1 => Op::CtaCount,
+                3 => Op::SplitNumber,
+                4 => Op::SplitCount,
+                5 => Op::SumSplits(vec![v, self.value()]),
                 2 => Op::Unsigned(self.pick(&UnsignedOp::ALL), v, self.value()),
                 _ => Op::Coordinate(v, self.extent()),
             },

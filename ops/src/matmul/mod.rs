@@ -20,7 +20,10 @@ use atlas_macros::atlas_kernel;
 atlas_kernel! {
     /// c = a · bᵀ
     pub kernel matmul<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, c: &mut Tensor<T, [M, N]>)
-    tune { BM: [128, 64, 256], BN: [128, 64, 256, 192, 32], BK: [64, 32, 128], stages: [3, 4, 5, 8], warps: [4, 8] }
+    tune {
+        BM: [128, 64, 256, 16], BN: [128, 64, 256, 192, 32], BK: [64, 32, 128], stages: [3, 4, 5, 8], warps: [4, 8],
+        split_k: [1, 2, 4, 8],
+    }
     {
         for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
             let mut acc = zeros::<f32>([BM, BN]);
@@ -32,4 +35,5 @@ atlas_kernel! {
     }
 }
 
+crate::records::shipped! { "nvidia-h100-80gb-hbm3": "matmul" }
 crate::records::shipped! { "nvidia-h200": "matmul" }

@@ -10,7 +10,7 @@ use std::fmt;
 
 const MAGIC: &[u8; 8] = b"ATLASKRN";
 /// Raised when the meaning of the fields changes. Files of another version are not read.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER: usize = MAGIC.len() + 4 + 32;
 
 /// Why bytes are not a compiled kernel.
@@ -53,6 +53,8 @@ struct ImageRecord {
     maps: Vec<MapRecord>,
     grid: Vec<GridRecord>,
     persistent: bool,
+    splits: u32,
+    partial_bytes: u64,
     threads: u32,
     shared_bytes: u32,
     ptx: String,
@@ -70,6 +72,8 @@ enum ParamRecord {
     Scalar(u32),
     GridCount(u8),
     TensorMap(u8),
+    Arrivals,
+    Partials,
 }
 
 /// A tensor map: the parameter, axes with the extents of a box, and the span.
@@ -113,6 +117,8 @@ fn encode_with(image: &KernelImage, key: Option<String>) -> Vec<u8> {
                 AbiParam::Scalar(p) => ParamRecord::Scalar(p.as_u32()),
                 AbiParam::GridCount(axis) => ParamRecord::GridCount(axis),
                 AbiParam::TensorMap(n) => ParamRecord::TensorMap(n),
+                AbiParam::Arrivals => ParamRecord::Arrivals,
+                AbiParam::Partials => ParamRecord::Partials,
             })
             .collect(),
         maps: image
@@ -134,6 +140,8 @@ fn encode_with(image: &KernelImage, key: Option<String>) -> Vec<u8> {
             })
             .collect(),
         persistent: image.persistent,
+        splits: image.splits,
+        partial_bytes: image.partial_bytes,
         threads: image.threads,
         shared_bytes: image.shared_bytes,
         ptx: image.ptx.clone(),
@@ -187,7 +195,20 @@ fn read(bytes: &[u8]) -> Result<ImageRecord, ImageFileError> {
 }
 
 impl ImageRecord {
+    /// True if the fields about CTAs that share a program fit each other.
+    fn splits_make_sense(&self) -> bool {
+        let mut params = self.params.iter();
+        match self.splits {
+            0 => false,
+            1 => self.partial_bytes == 0 && !params.any(|p| matches!(p, ParamRecord::Arrivals | ParamRecord::Partials)),
+            _ => !self.persistent && self.partial_bytes.is_multiple_of(16),
+        }
+    }
+
     fn image(self) -> Option<KernelImage> {
+        if !self.splits_make_sense() {
+            return None;
+        }
         let target = parse_target(&self.target)?;
         // The greatest `u32` stands for "no parameter" and "no dim".
         let known = |n: u32| Some(n).filter(|n| *n < u32::MAX);
@@ -201,6 +222,8 @@ impl ImageRecord {
                 ParamRecord::Scalar(p) => AbiParam::Scalar(param(p)?),
                 ParamRecord::GridCount(axis) => AbiParam::GridCount(axis),
                 ParamRecord::TensorMap(n) => AbiParam::TensorMap(n),
+                ParamRecord::Arrivals => AbiParam::Arrivals,
+                ParamRecord::Partials => AbiParam::Partials,
             })
         };
         let map = |m: MapRecord| {
@@ -223,6 +246,8 @@ impl ImageRecord {
             maps: self.maps.into_iter().map(map).collect::<Option<_>>()?,
             grid: self.grid.into_iter().map(extent).collect::<Option<_>>()?,
             persistent: self.persistent,
+            splits: self.splits,
+            partial_bytes: self.partial_bytes,
             threads: self.threads,
             shared_bytes: self.shared_bytes,
         })

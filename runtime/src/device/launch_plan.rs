@@ -70,4 +70,8 @@ pub(crate) enum LaunchParam {
     Number(usize, DType),
     /// The tensor map of this number, and the argument that it is of.
     Map(u8, usize),
+    /// The address of the arrivals of the launch.
+    Arrivals,
+    /// The address of its partial tiles.
+    Partials,
 }

@@ -31,7 +31,7 @@ use self::stats::DeviceCounters;
 use crate::bundle::{Bundle, Bundles};
 use crate::compile::{CacheDir, HAS_COMPILER, Store};
 use crate::error::Result;
-use crate::gpu::{Context, DeviceMemory, VirtualGpu};
+use crate::gpu::{Context, DeviceMemory, StreamScratch, VirtualGpu};
 use crate::records::Records;
 use atlas_codegen::{Machine, Target};
 use std::fmt;
@@ -55,6 +55,16 @@ struct Inner {
     bundles: RwLock<Arc<Bundles>>,
     policy: Policy,
     counters: DeviceCounters,
+    /// The scratch memory of the default stream.
+    scratch: StreamScratch,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Backend::Cuda(context) = &self.backend {
+            self.scratch.free(context, std::ptr::null_mut());
+        }
+    }
 }
 
 /// The backend that runs the kernels.
@@ -97,6 +107,7 @@ impl Device {
             store: Store::new(cache),
             plans: PlanCache::default(),
             counters: DeviceCounters::default(),
+            scratch: StreamScratch::default(),
         };
         Device { inner: Arc::new(inner) }
     }
@@ -239,7 +250,8 @@ impl Device {
         }
     }
 
-    /// Bytes of the tensors on the device now, and the most so far. Launches allocate nothing.
+    /// Bytes of the tensors on the device now, and the most so far. Launches allocate no tensors. [`Device::memory`] also counts the
+    /// scratch memory that streams keep for kernels whose programs are split.
     pub fn tensor_bytes(&self) -> (u64, u64) {
         let c = &self.inner.counters;
         (c.bytes.load(Ordering::Relaxed), c.most_bytes.load(Ordering::Relaxed))
@@ -257,14 +269,18 @@ impl Device {
     }
 
     /// Waits for the device, returns memory that no tensor uses to the system, and restarts the count of
-    /// [`DeviceMemory::most_used`]. Without this call, a GPU's memory is kept for later tensors.
+    /// [`DeviceMemory::most_used`]. Without this call, a GPU's memory is kept for later tensors. The scratch memory of the default
+    /// stream is returned too, that of other streams is not.
     ///
     /// # Errors
     /// `RuntimeError::Driver`, also for a fault of an earlier launch.
     pub fn release_memory(&self) -> Result<()> {
         match &self.inner.backend {
             Backend::Cpu | Backend::Virtual(_) => Ok(()),
-            Backend::Cuda(context) => context.release(),
+            Backend::Cuda(context) => {
+                self.inner.scratch.free(context, std::ptr::null_mut());
+                context.release()
+            }
         }
     }
 
@@ -289,6 +305,10 @@ impl Device {
 
     pub(crate) fn plans(&self) -> &PlanCache {
         &self.inner.plans
+    }
+
+    pub(crate) fn default_scratch(&self) -> &StreamScratch {
+        &self.inner.scratch
     }
 
     pub(crate) fn counters(&self) -> &DeviceCounters {

@@ -2,7 +2,7 @@
 
 use super::{Backend, Device};
 use crate::error::Result;
-use crate::gpu::Handle;
+use crate::gpu::{Context, Handle, Scratch, ScratchAddresses, ScratchBytes, StreamScratch, with_own_scratch};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -22,7 +22,9 @@ enum StreamKind {
     /// Made by this crate.
     Owned(Arc<OwnedStream>),
     /// The caller's.
-    Raw(RawHandle),
+    Raw(Arc<RawStream>),
+    /// Made by this crate to record a graph, whose scratch memory belongs to the graph.
+    Recording(Arc<GraphScratch>),
 }
 
 /// A driver handle that threads may share.
@@ -37,6 +39,7 @@ unsafe impl Sync for RawHandle {}
 struct OwnedStream {
     device: Device,
     handle: RawHandle,
+    scratch: StreamScratch,
 }
 
 impl Drop for OwnedStream {
@@ -44,8 +47,39 @@ impl Drop for OwnedStream {
         if let Backend::Cuda(context) = self.device.backend()
             && let Ok(api) = context.enter()
         {
+            self.scratch.free(context, self.handle.0);
             // SAFETY: the handle came from `cuStreamCreate` and is destroyed once; queued work still runs.
             unsafe { (api.stream_destroy)(self.handle.0) };
+        }
+    }
+}
+
+/// The caller's stream, as long as some value wraps it. Its handle may name another stream later, so what is kept for it goes with the
+/// last of these values.
+struct RawStream {
+    device: Device,
+    handle: RawHandle,
+    scratch: StreamScratch,
+}
+
+impl Drop for RawStream {
+    fn drop(&mut self) {
+        if let Backend::Cuda(context) = self.device.backend() {
+            self.scratch.free(context, self.handle.0);
+        }
+    }
+}
+
+/// The scratch memory of a graph, and the stream on which it runs.
+struct GraphScratch {
+    stream: Arc<OwnedStream>,
+    scratch: Scratch,
+}
+
+impl Drop for GraphScratch {
+    fn drop(&mut self) {
+        if let Backend::Cuda(context) = self.stream.device.backend() {
+            self.scratch.free(context, self.stream.handle.0);
         }
     }
 }
@@ -73,11 +107,14 @@ impl Stream {
         let mut handle = std::ptr::null_mut();
         // SAFETY: out-pointer to a live handle; flags 0 make a stream that is ordered with the default one.
         context.check("cuStreamCreate", unsafe { (api.stream_create)(&mut handle, 0) })?;
-        let owned = OwnedStream { device: device.clone(), handle: RawHandle(handle) };
+        let owned =
+            OwnedStream { device: device.clone(), handle: RawHandle(handle), scratch: StreamScratch::default() };
         Ok(Stream { device: device.clone(), kind: StreamKind::Owned(Arc::new(owned)) })
     }
 
     /// Wraps a stream that another library made: its `CUstream` (or `cudaStream_t`), such as PyTorch's current stream.
+    ///
+    /// Keep the value for several launches. It owns the scratch memory of kernels whose programs are split.
     ///
     /// # Safety
     /// The handle is a live stream of this device's primary context, and stays live as long as this value and its
@@ -85,7 +122,39 @@ impl Stream {
     /// default stream. So they are made, and [`Device::synchronize`] has returned, before the first launch on this
     /// stream, and they are dropped after the last launch has run.
     pub unsafe fn from_raw(device: &Device, handle: *mut c_void) -> Stream {
-        Stream { device: device.clone(), kind: StreamKind::Raw(RawHandle(handle)) }
+        let raw = RawStream { device: device.clone(), handle: RawHandle(handle), scratch: StreamScratch::default() };
+        Stream { device: device.clone(), kind: StreamKind::Raw(Arc::new(raw)) }
+    }
+
+    /// This stream with scratch memory for launches that a graph records, which must not use that of other launches. The graph has
+    /// to run on this stream, and the result to live as long as the graph.
+    pub(crate) fn to_record(&self, context: &Context, need: Option<ScratchBytes>) -> Result<Stream> {
+        let (StreamKind::Owned(stream), Some(need)) = (&self.kind, need) else { return Ok(self.clone()) };
+        let scratch = Scratch::alloc(context, stream.handle.0, need)?;
+        let kind = StreamKind::Recording(Arc::new(GraphScratch { stream: stream.clone(), scratch }));
+        Ok(Stream { device: self.device.clone(), kind })
+    }
+
+    /// Calls `launch`, which queues one launch on this stream, with scratch memory for it.
+    pub(crate) fn with_scratch(
+        &self,
+        context: &Context,
+        need: ScratchBytes,
+        launch: impl FnOnce(ScratchAddresses) -> Result<()>,
+    ) -> Result<()> {
+        let kept = match &self.kind {
+            StreamKind::Default => self.device.default_scratch(),
+            StreamKind::Owned(stream) => &stream.scratch,
+            StreamKind::Raw(stream) => &stream.scratch,
+            // Another config than the recorded one, because the driver refused that, may need more.
+            StreamKind::Recording(graph) => {
+                return match graph.scratch.addresses(need) {
+                    Some(addresses) => launch(addresses),
+                    None => with_own_scratch(context, self.as_raw(), need, launch),
+                };
+            }
+        };
+        kept.with(context, self.as_raw(), need, launch)
     }
 
     /// The driver's handle; null for the default stream and without a driver.
@@ -93,7 +162,8 @@ impl Stream {
         match &self.kind {
             StreamKind::Default => std::ptr::null_mut(),
             StreamKind::Owned(s) => s.handle.0,
-            StreamKind::Raw(h) => h.0,
+            StreamKind::Raw(s) => s.handle.0,
+            StreamKind::Recording(graph) => graph.stream.handle.0,
         }
     }
 

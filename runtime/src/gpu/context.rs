@@ -163,12 +163,21 @@ impl Context {
         self.synchronize(std::ptr::null_mut())
     }
 
-    /// Fills memory with zeros, ordered on the default stream.
-    pub(crate) fn zero(&self, address: u64, bytes: u64) -> Result<()> {
+    /// Fills memory with zeros, ordered on a stream.
+    pub(crate) fn zero(&self, address: u64, bytes: u64, stream: Handle) -> Result<()> {
         let api = self.enter()?;
-        // SAFETY: the caller owns `bytes` bytes at `address`.
-        let status = unsafe { (api.fill)(address, 0, bytes as usize, std::ptr::null_mut()) };
+        // SAFETY: the caller owns `bytes` bytes at `address`; the handle is the null stream or a live stream.
+        let status = unsafe { (api.fill)(address, 0, bytes as usize, stream) };
         self.check("cuMemsetD8Async", status)
+    }
+
+    /// Whether a stream records a graph, so that what is queued on it does not run.
+    pub(crate) fn is_recording(&self, stream: Handle) -> Result<bool> {
+        let api = self.enter()?;
+        let mut state = 0;
+        // SAFETY: out-pointer to a live integer; the handle is the null stream or a live stream of this context.
+        self.check("cuStreamIsCapturing", unsafe { (api.is_capturing)(stream, &mut state) })?;
+        Ok(state != 0)
     }
 
     /// Waits for the work of one stream.

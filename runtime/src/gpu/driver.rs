@@ -113,6 +113,7 @@ api! {
     event_destroy = "cuEventDestroy_v2"(Handle);
     capture_begin = "cuStreamBeginCapture_v2"(Handle, c_uint);
     capture_end = "cuStreamEndCapture"(Handle, *mut Handle);
+    is_capturing = "cuStreamIsCapturing"(Handle, *mut c_uint);
     graph_instantiate = "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
     graph_launch = "cuGraphLaunch"(Handle, Handle);
     graph_destroy = "cuGraphDestroy"(Handle);

@@ -269,6 +269,8 @@ impl LoadedKernel {
             grid: Vec::new(),
             threads: 128,
             persistent: false,
+            splits: 1,
+            partial_bytes: 0,
             shared_bytes: 0,
         };
         let code = LoadedCode::Virtual(Box::new(Idle));

@@ -1,6 +1,7 @@
 //! Memory of a GPU: allocation for tensors, and the driver's memory figures.
 
 use super::context::Context;
+use super::current::Handle;
 use crate::error::{Result, TensorError};
 use cudarc::driver::sys::CUmemPool_attribute as Attribute;
 use std::ffi::{c_int, c_void};
@@ -14,23 +15,24 @@ const OUT_OF_MEMORY: u32 = 2;
 pub struct DeviceMemory {
     /// Free on the device, for all processes.
     pub free: u64,
-    /// Reserved by this process for its tensors, including freed ones: the driver reserves large blocks.
+    /// Reserved by this process for its tensors and the scratch memory of its streams, including freed ones: the driver reserves
+    /// large blocks.
     pub reserved: u64,
-    /// In use by live tensors.
+    /// In use by live tensors, and by the scratch memory that streams keep for kernels whose programs are split.
     pub used: u64,
     /// The peak of `used` since the start, or since [`release_memory`](crate::Device::release_memory).
     pub most_used: u64,
 }
 
 impl Context {
-    /// Allocates bytes, ordered on the default stream. Returns the address.
-    pub(crate) fn alloc(&self, bytes: u64) -> Result<u64> {
+    /// Allocates bytes, ordered on a stream. Returns the address.
+    pub(crate) fn alloc(&self, bytes: u64, stream: Handle) -> Result<u64> {
         let api = self.enter()?;
         let mut address = 0;
-        // SAFETY: out-pointer to a live integer; the null stream is always valid.
+        // SAFETY: out-pointer to a live integer; the handle is the null stream or a live stream of this context.
         let (call, status) = unsafe {
             if self.pool.is_some() {
-                ("cuMemAllocAsync", (api.alloc_async)(&mut address, bytes as usize, std::ptr::null_mut()))
+                ("cuMemAllocAsync", (api.alloc_async)(&mut address, bytes as usize, stream))
             } else {
                 ("cuMemAlloc", (api.alloc)(&mut address, bytes as usize))
             }
@@ -42,13 +44,18 @@ impl Context {
         Ok(address)
     }
 
-    /// Frees memory from `alloc`, once the work already queued on the default stream and on blocking streams is done.
-    pub(crate) fn free(&self, address: u64) {
+    /// Frees memory from `alloc`, once the work already queued on a stream is done. For the default stream, that includes the work
+    /// of blocking streams.
+    pub(crate) fn free(&self, address: u64, stream: Handle) {
+        // Without pools the driver knows no order. It waits for blocking streams by itself.
+        if self.pool.is_none() && !stream.is_null() && self.synchronize(stream).is_err() {
+            return;
+        }
         if let Ok(api) = self.enter() {
-            // SAFETY: `address` came from `alloc` and is freed once. A failure here only leaks.
+            // SAFETY: `address` came from `alloc` and is freed once; the stream is as there. A failure here only leaks.
             unsafe {
                 if self.pool.is_some() {
-                    (api.free_async)(address, std::ptr::null_mut());
+                    (api.free_async)(address, stream);
                 } else {
                     (api.free)(address);
                 }

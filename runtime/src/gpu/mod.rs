@@ -11,6 +11,7 @@
 //! | `context`, `memory` | one GPU's context: its limits, and safe calls in it; its memory |
 //! | `loaded_kernel`, `ptx_version` | a loaded kernel; which PTX a driver accepts |
 //! | `tensor_map` | tensor maps of a launch |
+//! | `scratch` | what CTAs that share a program leave for each other |
 //! | `graph` | CUDA graphs |
 //! | `virtual_gpu` | the interface of a virtual GPU |
 //! | `simulator` | the simulator as a virtual GPU (feature `sim`) |
@@ -22,6 +23,7 @@ mod graph;
 mod loaded_kernel;
 mod memory;
 mod ptx_version;
+mod scratch;
 #[cfg(feature = "sim")]
 mod simulator;
 mod tensor_map;
@@ -34,10 +36,12 @@ pub(crate) use graph::ExecutableGraph;
 pub use loaded_kernel::LaunchFacts;
 pub(crate) use loaded_kernel::{DriverModule, LoadedCode, LoadedKernel, does_not_fit};
 pub use memory::DeviceMemory;
+pub(crate) use scratch::{Scratch, StreamScratch, with_own_scratch};
+pub use scratch::{ScratchAddresses, ScratchBytes};
 #[cfg(feature = "sim")]
 pub(crate) use simulator::Simulator;
 #[cfg(feature = "sim")]
-pub use simulator::{SimAccess, SimOptions, SimRun};
+pub use simulator::{SimAccess, SimOptions, SimRun, SimScratch};
 pub use tensor_map::BoundMap;
 pub(crate) use tensor_map::EncodedMap;
 pub(crate) use virtual_gpu::VirtualGpu;

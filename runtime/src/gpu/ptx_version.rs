@@ -69,6 +69,8 @@ mod tests {
             grid: Vec::new(),
             threads: 128,
             persistent: false,
+            splits: 1,
+            partial_bytes: 0,
             shared_bytes: 0,
         }
     }

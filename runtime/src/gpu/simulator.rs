@@ -3,14 +3,15 @@
 //! A launch executes the kernel's PTX on the host, strictly: a race, a missing wait or a stray address is an error of
 //! the launch, where a GPU might give the right numbers. A launch has finished when it returns.
 
+use super::scratch::{ScratchAddresses, ScratchBytes};
 use super::tensor_map::BoundMap;
 use super::virtual_gpu::{RecompileWithLines, VirtualGpu, VirtualKernel};
 use crate::error::{LaunchError, Result, SimFault};
 use atlas_codegen::{AbiParam, KernelImage};
 use atlas_sim::alu::{Approximation, Arithmetic};
-use atlas_sim::fault::Fault;
+use atlas_sim::fault::{Fault, FaultKind};
 use atlas_sim::launch::{Launch, Options, Policy, Report, run};
-use atlas_sim::memory::Global;
+use atlas_sim::memory::{Global, Permission};
 use atlas_sim::program::Program;
 use atlas_sim::stats::{GlobalCounts, InstructionClass, LineCounts, SharedCounts};
 use atlas_sim::{decode, syntax};
@@ -155,26 +156,22 @@ impl VirtualKernel for SimKernel {
 
     fn launch(&self, grid: u32, params: &[u64], maps: &[BoundMap], outputs: &[Range<u64>]) -> Result<()> {
         let (image, program) = (&self.image, &self.program);
-        let params = self.block(params, maps)?;
-        let launch = Launch {
-            program,
-            grid: [grid, 1, 1],
-            block: [image.threads, 1, 1],
-            cluster: None,
-            shared_bytes: image.shared_bytes,
-            params: &params,
-        };
         let mut state = lock(&self.state);
-        let SimOptions { policy, seed, approximation, budget } = state.options;
-        let options = Options { policy, seed, approximation, budget, ..Options::default() };
         let read_only = read_only(&state.memory, outputs);
-        state.memory.begin_launch(&read_only);
-        let outcome = run(&launch, &mut state.memory, &options);
+        let scratch = SimScratch::new(&mut state.memory, image, grid);
+        let outcome = match &scratch {
+            Ok(scratch) => {
+                let params = self.block(params, scratch.addresses(), maps);
+                params.map(|params| self.execute(&mut state, grid, &params, &read_only))
+            }
+            Err(fault) => Ok(Err(fault.clone())),
+        };
         // The variables of this kernel's module would be in the way of the next kernel's.
         for variable in &program.globals {
             state.memory.free(variable.address);
         }
-        match outcome {
+        let ended = scratch.map_or(Ok(()), |scratch| scratch.end(&mut state.memory));
+        match outcome?.and_then(|report| ended.map(|()| report)) {
             Ok(report) => {
                 state.latest = Some(Arc::new(SimRun { image: image.clone(), report }));
                 Ok(())
@@ -185,12 +182,35 @@ impl VirtualKernel for SimKernel {
 }
 
 impl SimKernel {
+    fn execute(
+        &self,
+        state: &mut SimState,
+        grid: u32,
+        params: &[u8],
+        read_only: &[(u64, u64)],
+    ) -> std::result::Result<Report, Fault> {
+        let launch = Launch {
+            program: &self.program,
+            grid: [grid, 1, 1],
+            block: [self.image.threads, 1, 1],
+            cluster: None,
+            shared_bytes: self.image.shared_bytes,
+            params,
+        };
+        let SimOptions { policy, seed, approximation, budget } = state.options;
+        let options = Options { policy, seed, approximation, budget, ..Options::default() };
+        state.memory.begin_launch(read_only);
+        run(&launch, &mut state.memory, &options)
+    }
+
     /// The parameters in the memory layout of the `.entry`.
-    fn block(&self, params: &[u64], maps: &[BoundMap]) -> Result<Vec<u8>> {
+    fn block(&self, params: &[u64], scratch: ScratchAddresses, maps: &[BoundMap]) -> Result<Vec<u8>> {
         let mut block = vec![0; self.program.param_bytes as usize];
         for ((&bits, place), param) in params.iter().zip(&self.program.params).zip(&self.image.params) {
             let bytes = match *param {
                 AbiParam::TensorMap(n) => maps.get(usize::from(n)).map(|map| map.simulated(bits).to_vec()),
+                AbiParam::Arrivals => Some(scratch.arrivals.to_le_bytes().to_vec()),
+                AbiParam::Partials => Some(scratch.partials.to_le_bytes().to_vec()),
                 _ => Some(bits.to_le_bytes().to_vec()),
             };
             let from = bytes.as_ref().and_then(|bytes| bytes.get(..place.bytes as usize));
@@ -211,6 +231,66 @@ impl SimKernel {
             Some(lined) => fault.with_source(&self.program, &lined),
             None => fault,
         }
+    }
+}
+
+/// The scratch memory of one simulated launch: two allocations, so that an access past the end of either is found. Nothing if each CTA
+/// has its own program.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SimScratch {
+    bytes: ScratchBytes,
+    addresses: ScratchAddresses,
+}
+
+impl SimScratch {
+    /// Allocates the scratch memory of a launch of this many CTAs. Arrivals are zero. Partial tiles are NaNs in every element type,
+    /// so that one which no CTA has stored is seen in the sum.
+    ///
+    /// # Errors
+    /// A fault if the host has not as much memory.
+    pub fn new(memory: &mut Global, image: &KernelImage, ctas: u32) -> std::result::Result<SimScratch, Fault> {
+        const NAN: u8 = 0xff;
+        let Some(bytes) = ScratchBytes::of(image, ctas) else { return Ok(SimScratch::default()) };
+        let filled = |bytes: u64, byte: u8| {
+            let (mut content, len) = (Vec::new(), usize::try_from(bytes).unwrap_or(usize::MAX));
+            if content.try_reserve_exact(len).is_err() {
+                return Err(Fault::new(FaultKind::Budget, format!("scratch memory of {bytes} bytes: too much")));
+            }
+            content.resize(len, byte);
+            Ok(content)
+        };
+        let (arrivals, partials) = (filled(bytes.arrivals, 0)?, filled(bytes.partials, NAN)?);
+        let addresses = ScratchAddresses {
+            arrivals: memory.alloc(arrivals, Permission::ReadWrite),
+            partials: memory.alloc(partials, Permission::ReadWrite),
+        };
+        Ok(SimScratch { bytes, addresses })
+    }
+
+    /// Where it is.
+    pub fn addresses(&self) -> ScratchAddresses {
+        self.addresses
+    }
+
+    /// Frees it after the launch.
+    ///
+    /// # Errors
+    /// A fault if some arrivals are not zero, as the next launch on a GPU needs them.
+    pub fn end(self, memory: &mut Global) -> std::result::Result<(), Fault> {
+        if self.bytes == ScratchBytes::default() {
+            return Ok(());
+        }
+        let arrivals = memory.read(self.addresses.arrivals, self.bytes.arrivals).unwrap_or_default();
+        let (counts, _) = arrivals.as_chunks::<4>();
+        let counted = counts.iter().map(|&count| u32::from_le_bytes(count)).enumerate().find(|(_, count)| *count != 0);
+        memory.free(self.addresses.arrivals);
+        memory.free(self.addresses.partials);
+        counted.map_or(Ok(()), |(program, count)| {
+            let message = format!(
+                "the arrivals of program {program} are {count} after the launch: they must be 0 for the next one"
+            );
+            Err(Fault::new(FaultKind::Phase, message))
+        })
     }
 }
 

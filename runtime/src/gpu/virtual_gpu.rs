@@ -35,7 +35,8 @@ pub(crate) trait VirtualKernel: Send + Sync {
     /// The bytes of local memory per thread that its PTX declares.
     fn local_bytes(&self) -> u32;
 
-    /// Runs the kernel with the values of its parameters, 64 bits each. That of a tensor map is the address of its tensor. It may
-    /// write to these address ranges, which are sorted, and to no others.
+    /// Runs the kernel with the values of its parameters, 64 bits each. That of a tensor map is the address of its tensor. Those of
+    /// scratch memory are ignored, because the GPU allocates it for each launch. Besides it, the kernel may write to these address
+    /// ranges, which are sorted, and to no others.
     fn launch(&self, grid: u32, params: &[u64], maps: &[BoundMap], outputs: &[Range<u64>]) -> Result<()>;
 }

@@ -9,10 +9,13 @@ use std::marker::PhantomData;
 
 /// Several launches of one kernel with the same arguments in a CUDA graph.
 ///
-/// It keeps the kernel loaded and borrows the arguments, so both are there whenever it runs.
+/// It keeps the kernel loaded and borrows the arguments, so both are there whenever it runs. The scratch memory of a kernel whose
+/// programs are split is its own.
 pub struct LaunchGraph<'a> {
     graph: ExecutableGraph,
     stream: Stream,
+    /// Keeps the scratch memory of the launches.
+    _recording: Stream,
     /// Keeps the kernel loaded.
     _launch: PreparedLaunch,
     _args: PhantomData<Arg<'a>>,
@@ -33,9 +36,11 @@ impl PreparedLaunch {
         };
         // The default stream cannot record.
         let stream = Stream::new(device)?;
-        let launch = || (0..count).try_for_each(|_| self.queue_checked(Some(&stream), args));
+        // Its launches follow each other, so they share scratch memory. It is allocated now, because the graph must not do it.
+        let recording = stream.to_record(context, self.scratch())?;
+        let launch = || (0..count).try_for_each(|_| self.queue_checked(Some(&recording), args));
         let graph = ExecutableGraph::record(context, stream.as_raw(), launch)?;
-        Ok(LaunchGraph { graph, stream, _launch: self.clone(), _args: PhantomData })
+        Ok(LaunchGraph { graph, stream, _recording: recording, _launch: self.clone(), _args: PhantomData })
     }
 }
 
@@ -50,7 +55,7 @@ impl LaunchGraph<'_> {
     /// # Errors
     /// Driver errors.
     pub fn launch(&mut self) -> Result<()> {
-        // SAFETY: the stream lives in this value, as does the kernel. The arguments are borrowed as long as this value lives, and it
+        // SAFETY: the stream lives in this value, as do the kernel and its scratch memory. The arguments are borrowed as long as this value lives, and it
         // waits for its stream before it goes.
         unsafe { self.graph.launch(self.stream.as_raw()) }
     }

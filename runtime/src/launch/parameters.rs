@@ -9,7 +9,7 @@ use super::problem::launch_strides;
 use crate::cost::programs;
 use crate::device::{Device, LaunchBody, LaunchParam};
 use crate::error::{LaunchError, Result};
-use crate::gpu::{BoundMap, LoadedKernel};
+use crate::gpu::{BoundMap, LoadedKernel, ScratchAddresses};
 use atlas_codegen::{AbiParam, KernelImage, TensorMapData};
 use atlas_dsl::KernelDef;
 use std::sync::Arc;
@@ -34,9 +34,12 @@ pub(crate) fn grid_size(
     resident: Option<u64>,
 ) -> std::result::Result<u32, LaunchError> {
     let programs = programs(&image.grid, bound.dims());
-    let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs };
-    i32::try_from(programs).map_err(too_many)?;
-    i32::try_from(image.ctas(programs, resident)).map(i32::unsigned_abs).map_err(too_many)
+    let grid = |ctas: u64| {
+        let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs: ctas };
+        i32::try_from(ctas).map(i32::unsigned_abs).map_err(too_many)
+    };
+    grid(programs)?;
+    grid(image.ctas(programs, resident))
 }
 
 /// The parameters of the `.entry` for one problem, as a plan keeps them.
@@ -69,6 +72,9 @@ pub(crate) fn launch_params(
             let map = image.maps.get(usize::from(n)).ok_or_else(wrong)?;
             Ok(LaunchParam::Map(n, map.param.as_u32() as usize))
         }
+        AbiParam::Arrivals if image.splits > 1 => Ok(LaunchParam::Arrivals),
+        AbiParam::Partials if image.splits > 1 => Ok(LaunchParam::Partials),
+        AbiParam::Arrivals | AbiParam::Partials => Err(wrong()),
     };
     image.params.iter().map(param).collect()
 }
@@ -86,17 +92,20 @@ pub(crate) fn launch_maps(bound: &BoundLaunch, image: &KernelImage) -> std::resu
     image.maps.iter().map(map).collect()
 }
 
-/// The value of a parameter for the arguments of one launch: of a tensor map, the address of its tensor.
+/// The value of a parameter for the arguments and the scratch memory of one launch: of a tensor map, the address of its tensor.
 pub(crate) fn param_bits(
     def: &'static KernelDef,
     param: LaunchParam,
     args: &[Arg<'_>],
+    scratch: ScratchAddresses,
 ) -> std::result::Result<u64, LaunchError> {
     match param {
         LaunchParam::Bits(bits) => Ok(bits),
         LaunchParam::Address(i) | LaunchParam::Map(_, i) => {
             args[i].tensor().map(|t| t.address()).ok_or(LaunchError::NotPrepared { kernel: def.name })
         }
+        LaunchParam::Arrivals => Ok(scratch.arrivals),
+        LaunchParam::Partials => Ok(scratch.partials),
         LaunchParam::Number(i, dtype) => scalar_bits(def.name, def.params[i].name(), dtype, &args[i]),
     }
 }
@@ -145,6 +154,8 @@ mod tests {
             grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
             threads: 128,
             persistent: false,
+            splits: 1,
+            partial_bytes: 0,
             shared_bytes: 0,
         }
     }
@@ -157,6 +168,11 @@ mod tests {
         let persistent = KernelImage { persistent: true, ..image(&[]) };
         let ctas = [Some(4), Some(264), None].map(|resident| grid_size(&bound(3, 33), &persistent, resident));
         assert_eq!(ctas, [Ok(4), Ok(9), Ok(3)]);
+        // Several CTAs share each program.
+        let split = |splits| KernelImage { splits, ..image(&[]) };
+        assert_eq!(grid_size(&bound(3, 33), &split(4), None), Ok(36));
+        let error = grid_size(&bound(3, 33), &split(1 << 30), None).unwrap_err();
+        assert_eq!(error, LaunchError::GridTooLarge { kernel: "row", programs: 9 << 30 });
         let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[]), None).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -170,6 +186,12 @@ mod tests {
         let (x, a) = (Param::from_u32(0), Param::from_u32(1));
         let fits = [AbiParam::Ptr(x), AbiParam::Scalar(a), AbiParam::Dim(Dim::from_u32(1)), AbiParam::Stride(x, 1)];
         assert_eq!(launch_params(&bound(3, 5), &image(&fits)).unwrap().len(), 4);
+        let split = KernelImage { splits: 2, ..image(&[AbiParam::Partials, AbiParam::Arrivals]) };
+        let params = launch_params(&bound(3, 5), &split).unwrap();
+        assert_eq!(params, [LaunchParam::Partials, LaunchParam::Arrivals]);
+        let scratch = ScratchAddresses { arrivals: 16, partials: 256 };
+        let bits = params.iter().map(|&param| param_bits(&ROW, param, &[], scratch));
+        assert_eq!(bits.collect::<Vec<_>>(), [Ok(256), Ok(16)]);
         for wrong in [
             AbiParam::Ptr(a),
             AbiParam::Scalar(x),
@@ -179,6 +201,8 @@ mod tests {
             AbiParam::Ptr(Param::from_u32(2)),
             AbiParam::GridCount(2),
             AbiParam::TensorMap(0),
+            AbiParam::Arrivals,
+            AbiParam::Partials,
         ] {
             let Err(error) = launch_params(&bound(3, 5), &image(&[wrong])) else { panic!("{wrong:?} is accepted") };
             let want = "error[ATL619]: the compiled kernel `row` does not fit its signature; this is a bug of Atlas";

@@ -4,7 +4,7 @@ use super::args::Arg;
 use super::request::{LaunchRequest, PlanFound};
 use crate::device::{Device, LaunchBody, LaunchPlan, Stream};
 use crate::error::{LaunchError, Result};
-use crate::gpu::{LaunchFacts, LoadedCode, LoadedKernel};
+use crate::gpu::{LaunchFacts, LoadedCode, LoadedKernel, ScratchBytes};
 use crate::select::ConfigSource;
 use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, KernelDef};
@@ -117,6 +117,14 @@ impl PreparedLaunch {
     /// The compiled kernel; `None` on the CPU and for an empty launch.
     pub fn image(&self) -> Option<&KernelImage> {
         self.loaded().map(|k| &*k.image)
+    }
+
+    /// The scratch memory that a launch needs, if its programs are split.
+    pub(super) fn scratch(&self) -> Option<ScratchBytes> {
+        match &self.plan.body {
+            LaunchBody::Gpu { kernel, grid, .. } => ScratchBytes::of(&kernel.image, *grid),
+            LaunchBody::Cpu { .. } | LaunchBody::Empty => None,
+        }
     }
 
     fn loaded(&self) -> Option<&LoadedKernel> {

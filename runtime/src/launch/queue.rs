@@ -7,7 +7,9 @@ use super::interpreter::{run_native, run_on_host};
 use super::parameters::param_bits;
 use crate::device::{Backend, Device, LaunchBody, LaunchParam, LaunchPlan, Stream};
 use crate::error::{DeviceError, Result};
-use crate::gpu::{BoundMap, Context, DriverModule, EncodedMap, LoadedCode, LoadedKernel};
+use crate::gpu::{
+    BoundMap, Context, DriverModule, EncodedMap, LoadedCode, LoadedKernel, ScratchAddresses, ScratchBytes,
+};
 use atlas_codegen::KernelImage;
 use atlas_dsl::KernelDef;
 use std::ffi::c_void;
@@ -33,12 +35,24 @@ pub(super) fn run(
         (LaunchBody::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
         (LaunchBody::Gpu { kernel, grid, params, maps }, backend) => match (&kernel.code, backend) {
             (LoadedCode::Driver(module), Backend::Cuda(context)) => {
-                let stream = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
-                launch_cuda(def, context, (&kernel.image, module), *grid, (params, maps), args, stream)
+                let (image, handle) = (&kernel.image, stream.map_or(std::ptr::null_mut(), Stream::as_raw));
+                let launch =
+                    CudaLaunch { def, context, image, module, grid: *grid, params, maps, args, stream: handle };
+                match ScratchBytes::of(image, *grid) {
+                    None => launch.queue(ScratchAddresses::default()),
+                    Some(need) => {
+                        let queue = |scratch| launch.queue(scratch);
+                        match stream {
+                            Some(stream) => stream.with_scratch(context, need, queue),
+                            None => device.default_stream().with_scratch(context, need, queue),
+                        }
+                    }
+                }
             }
             (LoadedCode::Virtual(kernel), Backend::Virtual(_)) => {
-                let params: Vec<u64> =
-                    params.iter().map(|&param| param_bits(def, param, args)).collect::<std::result::Result<_, _>>()?;
+                // The GPU allocates scratch memory itself.
+                let bits = |&param: &LaunchParam| param_bits(def, param, args, ScratchAddresses::default());
+                let params: Vec<u64> = params.iter().map(bits).collect::<std::result::Result<_, _>>()?;
                 kernel.launch(*grid, &params, maps, &outputs(def, args))
             }
             _ => Ok(()),
@@ -62,67 +76,76 @@ const INLINE_PARAMS: usize = 64;
 /// The most tensor maps of a launch that are encoded on the stack.
 const INLINE_MAPS: usize = 4;
 
-fn launch_cuda(
+/// A launch on a GPU of the driver.
+struct CudaLaunch<'a> {
     def: &'static KernelDef,
-    context: &Context,
-    (image, module): (&KernelImage, &DriverModule),
+    context: &'a Context,
+    image: &'a KernelImage,
+    module: &'a DriverModule,
     grid: u32,
-    (params, maps): (&[LaunchParam], &[BoundMap]),
-    args: &[Arg<'_>],
+    params: &'a [LaunchParam],
+    maps: &'a [BoundMap],
+    args: &'a [Arg<'a>],
     stream: *mut c_void,
-) -> Result<()> {
-    let mut inline = ([0_u64; INLINE_PARAMS], [std::ptr::null_mut::<c_void>(); INLINE_PARAMS]);
-    let mut heap = (Vec::new(), Vec::new());
-    let (values, pointers) = if params.len() <= INLINE_PARAMS {
-        (&mut inline.0[..params.len()], &mut inline.1[..params.len()])
-    } else {
-        heap.0.resize(params.len(), 0);
-        heap.1.resize(params.len(), std::ptr::null_mut());
-        (&mut heap.0[..], &mut heap.1[..])
-    };
-    for (value, &param) in values.iter_mut().zip(params) {
-        *value = param_bits(def, param, args)?;
-    }
-    for (pointer, value) in pointers.iter_mut().zip(values.iter_mut()) {
-        *pointer = std::ptr::from_mut(value).cast();
-    }
-    let api = context.enter()?;
-    let mut encoded = ([EncodedMap::EMPTY; INLINE_MAPS], Vec::new());
-    let encoded = if maps.len() <= INLINE_MAPS {
-        &mut encoded.0[..maps.len()]
-    } else {
-        encoded.1.resize(maps.len(), EncodedMap::EMPTY);
-        &mut encoded.1[..]
-    };
-    for ((&param, &address), pointer) in params.iter().zip(values.iter()).zip(pointers.iter_mut()) {
-        if let LaunchParam::Map(n, _) = param {
-            let place = &mut encoded[usize::from(n)];
-            *place = maps[usize::from(n)].encode(context, &api, address)?;
-            *pointer = std::ptr::from_mut(place).cast();
+}
+
+impl CudaLaunch<'_> {
+    /// Packs the parameters and queues the launch.
+    fn queue(&self, scratch: ScratchAddresses) -> Result<()> {
+        let &CudaLaunch { def, context, params, maps, args, .. } = self;
+        let mut inline = ([0_u64; INLINE_PARAMS], [std::ptr::null_mut::<c_void>(); INLINE_PARAMS]);
+        let mut heap = (Vec::new(), Vec::new());
+        let (values, pointers) = if params.len() <= INLINE_PARAMS {
+            (&mut inline.0[..params.len()], &mut inline.1[..params.len()])
+        } else {
+            heap.0.resize(params.len(), 0);
+            heap.1.resize(params.len(), std::ptr::null_mut());
+            (&mut heap.0[..], &mut heap.1[..])
+        };
+        for (value, &param) in values.iter_mut().zip(params) {
+            *value = param_bits(def, param, args, scratch)?;
         }
+        for (pointer, value) in pointers.iter_mut().zip(values.iter_mut()) {
+            *pointer = std::ptr::from_mut(value).cast();
+        }
+        let api = context.enter()?;
+        let mut encoded = ([EncodedMap::EMPTY; INLINE_MAPS], Vec::new());
+        let encoded = if maps.len() <= INLINE_MAPS {
+            &mut encoded.0[..maps.len()]
+        } else {
+            encoded.1.resize(maps.len(), EncodedMap::EMPTY);
+            &mut encoded.1[..]
+        };
+        for ((&param, &address), pointer) in params.iter().zip(values.iter()).zip(pointers.iter_mut()) {
+            if let LaunchParam::Map(n, _) = param {
+                let place = &mut encoded[usize::from(n)];
+                *place = maps[usize::from(n)].encode(context, &api, address)?;
+                *pointer = std::ptr::from_mut(place).cast();
+            }
+        }
+        let (threads, shared) = (self.image.threads, self.image.shared_bytes);
+        // SAFETY: the function is loaded in this context and the stream is live in it. `params` follow the image's own
+        // parameter list: each is one 64-bit little-endian value, of which the driver reads as many bytes as the parameter
+        // has, or a tensor map of 128 bytes. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
+        // on this device, and written tensors overlap nothing else. Their memory is freed in stream order (see
+        // `Stream::from_raw` for the caller's streams), and so is scratch memory.
+        let status = unsafe {
+            (api.launch)(
+                self.module.function,
+                self.grid,
+                1,
+                1,
+                threads,
+                1,
+                1,
+                shared,
+                self.stream,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
+            )
+        };
+        context.check("cuLaunchKernel", status)
     }
-    let (threads, shared) = (image.threads, image.shared_bytes);
-    // SAFETY: the function is loaded in this context and the stream is live in it. `params` follow the image's own
-    // parameter list: each is one 64-bit little-endian value, of which the driver reads as many bytes as the parameter
-    // has, or a tensor map of 128 bytes. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
-    // on this device, and written tensors overlap nothing else. Their memory is freed in stream order (see
-    // `Stream::from_raw` for the caller's streams).
-    let status = unsafe {
-        (api.launch)(
-            module.function,
-            grid,
-            1,
-            1,
-            threads,
-            1,
-            1,
-            shared,
-            stream,
-            pointers.as_mut_ptr(),
-            std::ptr::null_mut(),
-        )
-    };
-    context.check("cuLaunchKernel", status)
 }
 
 /// Queues a launch on the default stream, with the parameters as one block of bytes.

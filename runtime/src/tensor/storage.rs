@@ -34,7 +34,7 @@ impl Storage {
                 let address = data.as_ptr() as u64;
                 (StorageMemory::Host(RwLock::new(data)), address)
             }
-            Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room)?),
+            Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room, std::ptr::null_mut())?),
             // Exactly as long as requested, so that a byte past the end is out of bounds. The virtual GPU stores its
             // marks elsewhere.
             Backend::Virtual(gpu) => {
@@ -66,7 +66,9 @@ impl Storage {
     /// Fills with zeros.
     pub(crate) fn zero(&self) -> Result<()> {
         match (&self.memory, self.device.backend()) {
-            (StorageMemory::Device, Backend::Cuda(context)) => context.zero(self.address, self.bytes),
+            (StorageMemory::Device, Backend::Cuda(context)) => {
+                context.zero(self.address, self.bytes, std::ptr::null_mut())
+            }
             (_, Backend::Virtual(_)) if self.bytes == 0 => Ok(()),
             (_, Backend::Virtual(gpu)) => {
                 const ZEROS: &[u8] = &[0; 1 << 16];
@@ -163,7 +165,7 @@ impl Drop for Storage {
         self.device.counters().bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         match self.device.backend() {
             Backend::Cpu => {}
-            Backend::Cuda(context) => context.free(self.address),
+            Backend::Cuda(context) => context.free(self.address, std::ptr::null_mut()),
             Backend::Virtual(gpu) => gpu.free(self.address),
         }
     }

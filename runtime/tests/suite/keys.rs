@@ -19,6 +19,7 @@ const PARTS: KeyParts<'static> = KeyParts {
         stores: None,
         products: None,
         programs: None,
+        split_k: 1,
     },
     target: Target { sm: 90, specific: false },
     ptx_version: (7, 8),

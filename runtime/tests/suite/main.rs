@@ -6,6 +6,7 @@ mod failures;
 #[cfg(unix)]
 mod forked;
 mod gpu;
+mod gpu_split;
 mod kernels;
 mod keys;
 mod launching;
@@ -16,5 +17,6 @@ mod selection;
 #[cfg(feature = "sim")]
 mod sim;
 mod sizes;
+mod split;
 mod storing;
 mod views;

@@ -73,6 +73,8 @@ pub(crate) fn image(device: &Device, ptx: &str, shared_bytes: u32) -> KernelImag
         grid: vec![GridExtent::Tiles { dim: Dim::from_u32(0), size: 16 }],
         threads: 128,
         persistent: false,
+        splits: 1,
+        partial_bytes: 0,
         shared_bytes,
     }
 }

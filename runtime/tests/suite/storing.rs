@@ -31,6 +31,8 @@ fn image() -> KernelImage {
         grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 64 }],
         threads: 128,
         persistent: false,
+        splits: 1,
+        partial_bytes: 0,
         shared_bytes: 50_000,
     }
 }
@@ -47,11 +49,43 @@ fn an_image_survives_its_file() {
     assert_eq!(decode_entry(&KernelKey([8; 32]), &entry).unwrap_err(), ImageFileError::OtherKernel);
 }
 
+/// The payload of an image file, with an edit of its text.
+fn edited(good: &[u8], from: &str, to: &str) -> Vec<u8> {
+    let text = std::str::from_utf8(&good[44..]).unwrap();
+    assert!(text.contains(from), "{text}");
+    let payload = text.replacen(from, to, 1).into_bytes();
+    [&good[..12], &Sha256::digest(&payload)[..], &payload].concat()
+}
+
+#[test]
+fn a_split_of_programs_makes_sense() {
+    let mut split = KernelImage { splits: 3, partial_bytes: 1536, ..image() };
+    split.params.extend([AbiParam::Arrivals, AbiParam::Partials]);
+    let good = encode(&split);
+    assert_eq!(decode(&good).unwrap(), split);
+    for (from, to) in [
+        ("\"splits\":3", "\"splits\":0"),
+        ("\"splits\":3,\"partial_bytes\":1536", "\"splits\":1,\"partial_bytes\":0"),
+        ("\"persistent\":false", "\"persistent\":true"),
+        ("\"partial_bytes\":1536", "\"partial_bytes\":1544"),
+    ] {
+        assert_eq!(decode(&edited(&good, from, to)).unwrap_err(), ImageFileError::Undecodable, "{to}");
+    }
+    let whole = encode(&image());
+    for (from, to) in [
+        ("\"splits\":1", "\"splits\":0"),
+        ("\"partial_bytes\":0", "\"partial_bytes\":16"),
+        ("{\"grid_count\":1}", "\"arrivals\""),
+        ("{\"grid_count\":1}", "\"partials\""),
+    ] {
+        assert_eq!(decode(&edited(&whole, from, to)).unwrap_err(), ImageFileError::Undecodable, "{to}");
+    }
+}
+
 /// The greatest number stands for no parameter and no dim.
 #[test]
 fn a_number_that_names_nothing_is_refused() {
     let good = encode(&image());
-    let text = std::str::from_utf8(&good[44..]).unwrap();
     for (from, to) in [
         ("{\"ptr\":0}", "{\"ptr\":4294967295}"),
         ("{\"dim\":1}", "{\"dim\":4294967295}"),
@@ -60,10 +94,7 @@ fn a_number_that_names_nothing_is_refused() {
         ("{\"points\":0}", "{\"points\":4294967295}"),
         ("{\"tiles\":[1,64]}", "{\"tiles\":[4294967295,64]}"),
     ] {
-        assert!(text.contains(from), "{text}");
-        let payload = text.replacen(from, to, 1).into_bytes();
-        let bytes = [&good[..12], &Sha256::digest(&payload)[..], &payload].concat();
-        assert_eq!(decode(&bytes).unwrap_err(), ImageFileError::Undecodable, "{to}");
+        assert_eq!(decode(&edited(&good, from, to)).unwrap_err(), ImageFileError::Undecodable, "{to}");
     }
 }
 
@@ -76,7 +107,7 @@ fn a_file_says_what_is_wrong_with_it() {
         decode(&bytes).unwrap_err()
     };
     assert_eq!(damaged(0), ImageFileError::NotAnImage);
-    assert_eq!(damaged(8), ImageFileError::OtherVersion(2));
+    assert_eq!(damaged(8), ImageFileError::OtherVersion(5));
     assert_eq!(damaged(20), ImageFileError::Damaged);
     assert_eq!(damaged(good.len() - 1), ImageFileError::Damaged);
     assert_eq!(decode(&good[..30]).unwrap_err(), ImageFileError::NotAnImage);

@@ -157,6 +157,7 @@ pub(crate) const BASES: &[Base] = &[
     Base::written("written_operand", 10240, hopper::written_operand),
     Base::written("written_map", 1032, hopper::written_map),
     Base::written("flag", 0, hopper::flag),
+    Base::written("split_sum", 0, hopper::split_sum),
 ];
 
 /// A failure, and the schedule that led to it.

@@ -140,6 +140,27 @@ const HARMLESS: &[Plant] = &[
         &[],
     ),
     Plant(
+        "fences around an arrival without an order",
+        "split_sum",
+        &[swap(
+            "@%leader atom.acq_rel.gpu.global.inc.u32 %before, [%arrivals], 2;",
+            "fence.acq_rel.gpu;\n\t@%leader atom.relaxed.gpu.global.inc.u32 %before, [%arrivals], 2;\n\tfence.acq_rel.gpu;",
+        )],
+        &[],
+    ),
+    Plant(
+        "a fence behind an arrival that orders",
+        "split_sum",
+        &[swap("setp.eq.u32 %mine,", "fence.acq_rel.gpu;\n\tsetp.eq.u32 %mine,")],
+        &[],
+    ),
+    Plant(
+        "the same barrier in LLVM's words",
+        "split_sum",
+        &[swap("barrier.cta.red.or.pred.aligned", "bar.red.or.pred")],
+        &[],
+    ),
+    Plant(
         "fences of the whole system",
         "last_block",
         &[

@@ -86,3 +86,19 @@ pub(crate) fn flag() -> Setup {
         .output("sums", 4 * x.len(), close(F32, &sums, &bound))
         .update("flags", words([0; 3]), Expect::Exact(words([1; 3])))
 }
+
+pub(crate) fn split_sum() -> Setup {
+    let (programs, splits, threads) = (2, 3, 64);
+    let x = Data::new(75).reals(programs * splits * threads, F32);
+    let (mut sums, mut bound) = (Vec::new(), Vec::new());
+    for i in 0..programs * threads {
+        let terms = || x[i / threads * splits * threads + i % threads..].iter().step_by(threads).take(splits);
+        sums.push(terms().sum());
+        bound.push(terms().map(|v| v.abs()).sum::<f64>() * 4.0 * F32.epsilon());
+    }
+    Setup::new("split_sum", [(programs * splits) as u32, 1, 1])
+        .input("x", F32, &x)
+        .update("arrivals", words([0; 2]), Expect::Exact(words([0; 2])))
+        .scratch("parts", 4 * x.len())
+        .close("sums", F32, &sums, &bound)
+}

@@ -5,6 +5,7 @@ use atlas_sim::fault::FaultKind::*;
 
 const ACQUIRE: &str = "ld.acquire.gpu.global.b32";
 const RELEASE: &str = "st.release.gpu.global.b32";
+const ARRIVE: &str = "@%leader atom.acq_rel.gpu.global.inc.u32";
 
 const ORDER: &[Plant] = &[
     Plant("a flag is read without acquiring", "flag", &[swap(ACQUIRE, "ld.relaxed.gpu.global.b32")], &[Race]),
@@ -43,6 +44,59 @@ const ORDER: &[Plant] = &[
         "last_block",
         &[swap("atom.global.inc.u32", "atom.global.cta.inc.u32")],
         &[Race],
+    ),
+    Plant(
+        "the CTAs of a program arrive without an order",
+        "split_sum",
+        &[swap(ARRIVE, "@%leader atom.relaxed.gpu.global.inc.u32")],
+        &[Race],
+    ),
+    Plant(
+        "they arrive without saying of an order",
+        "split_sum",
+        &[swap(ARRIVE, "@%leader atom.global.inc.u32")],
+        &[Race],
+    ),
+    Plant(
+        "they arrive without releasing",
+        "split_sum",
+        &[swap(ARRIVE, "@%leader atom.acquire.gpu.global.inc.u32")],
+        &[Race],
+    ),
+    Plant(
+        "they arrive without acquiring",
+        "split_sum",
+        &[swap(ARRIVE, "@%leader atom.release.gpu.global.inc.u32")],
+        &[Race],
+    ),
+    Plant(
+        "they arrive in the order of a CTA",
+        "split_sum",
+        &[swap(ARRIVE, "@%leader atom.acq_rel.cta.global.inc.u32")],
+        &[Race],
+    ),
+    Plant(
+        "only a fence after a relaxed arrival",
+        "split_sum",
+        &[
+            swap(ARRIVE, "@%leader atom.relaxed.gpu.global.inc.u32"),
+            swap("setp.eq.u32 %mine,", "fence.acq_rel.gpu;\n\tsetp.eq.u32 %mine,"),
+        ],
+        &[Race],
+    ),
+    Plant("a CTA arrives before all have stored", "split_sum", &[drop("bar.sync 0;")], &[Race]),
+    Plant("a CTA that is not the last adds", "split_sum", &[drop("@!%last bra $end;")], &[Race, UninitializedRead]),
+    Plant(
+        "only the thread that counts knows",
+        "split_sum",
+        &[swap("@!%last bra", "@!%mine bra"), swap("barrier.cta.red.or.pred.aligned %last, 0, %mine;", "")],
+        &[],
+    ),
+    Plant(
+        "the count wraps one arrival too late",
+        "split_sum",
+        &[swap("%before, [%arrivals], 2;", "%before, [%arrivals], 3;")],
+        &[],
     ),
     Plant(
         "CTAs add with atomics of a CTA",

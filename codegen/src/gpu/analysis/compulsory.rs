@@ -419,7 +419,7 @@ impl CompulsoryCounter<'_> {
                 Some(Spread::Some { count, step: 1.0 })
             }
             Op::Const(_) | Op::Iota { .. } | Op::ScalarParam(_) | Op::TableGet(..) => None,
-            Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) => None,
+            Op::CtaNumber | Op::CtaCount | Op::SplitNumber | Op::SplitCount | Op::Unsigned(..) => None,
             Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) => None,
             Op::Transpose(_) | Op::ExtractSlice { .. } => None,
             gpu_ops!(fragments global shared products rings orders control) => None,

@@ -174,7 +174,13 @@ impl Expected<'_> {
             Op::DimTiles(_, size) | Op::Coordinate(_, GridExtent::Tiles { size, .. }) => Some(f64::from(size)),
             Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Rematerialize(_) => None,
             Op::Transpose(_) | Op::ExtractSlice { .. } => None,
-            Op::Const(_) | Op::Iota { .. } | Op::DimSize(_) | Op::CtaNumber | Op::CtaCount => None,
+            Op::Const(_)
+            | Op::Iota { .. }
+            | Op::DimSize(_)
+            | Op::CtaNumber
+            | Op::CtaCount
+            | Op::SplitNumber
+            | Op::SplitCount => None,
             Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
             gpu_ops!(fragments global shared products rings orders control) => None,
         }
@@ -228,6 +234,7 @@ impl Expected<'_> {
             };
             match &e.k.insts[inst] {
                 Op::Const(_) | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::Coordinate(..) => Some(0),
+                Op::SplitNumber | Op::SplitCount => Some(0),
                 Op::ScalarParam(param) => Some(1 << (param.as_u32() % 64)),
                 Op::LoadShared(from) => e.stored(*from).map(|x| e.unknowns(x)),
                 op @ (Op::Cast(_)
@@ -294,6 +301,11 @@ impl Expected<'_> {
         match &self.k.insts[inst] {
             op if self.counts_turns(op) => Some(f.constant(1.0)),
             Op::Const(x) => Some(f.constant(*x)),
+            // The first part of the iterations, which is no shorter than the others. What is certain is counted for the program as a
+            // whole.
+            Op::SplitNumber => Some(f.constant(0.0)),
+            Op::SplitCount if self.certain => Some(f.constant(1.0)),
+            Op::SplitCount => Some(f.constant(f64::from(self.k.index_map.splits))),
             Op::Iota { axis, offset } => {
                 let last = layout.shape.get(usize::from(*axis)).map_or(0, |n| n.saturating_sub(1));
                 Some(f.constant(f64::from(offset + if ask.element == End::Greatest { last } else { 0 })))

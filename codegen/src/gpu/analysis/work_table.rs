@@ -30,6 +30,7 @@ pub struct WorkTable {
 #[derive(Clone, Debug)]
 struct KernelRow {
     grid: usize,
+    splits: u32,
     threads: u32,
     shared_bytes: u32,
     registers: u32,
@@ -71,6 +72,7 @@ impl WorkTable {
         }
         self.kernels.push(KernelRow {
             grid,
+            splits: work.splits,
             threads: work.threads,
             shared_bytes: work.shared_bytes,
             registers: work.registers,
@@ -158,9 +160,9 @@ impl WorkAt<'_> {
     pub fn of(&mut self, kernel: usize) -> &Work {
         let WorkAt { table, samples, programs, work } = self;
         let row = &table.kernels[kernel];
-        work.programs = programs[row.grid];
+        work.programs = programs[row.grid].saturating_mul(row.splits.into());
         (work.threads, work.shared_bytes, work.registers) = (row.threads, row.shared_bytes, row.registers);
-        work.persistent = row.persistent;
+        (work.splits, work.persistent) = (row.splits, row.persistent);
         work.written = 0.0;
         work.total = Counts::default();
         work.samples.resize_with(samples.len(), Sample::default);

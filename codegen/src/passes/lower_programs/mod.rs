@@ -8,7 +8,7 @@
 //!
 //! # Argument
 //! Programs are numbered. In a persistent map, CTA c of n runs the programs c, c + n, .. in a loop of `udiv(programs - c + n -
-//! 1, n)` iterations. In any other map, it runs the program with its own number. Quotients and remainders by the extents of the
+//! 1, n)` iterations. In any other map, it runs the program with its own number, or, if S CTAs share each program, with that number divided by S. Quotients and remainders by the extents of the
 //! axes, last axis first, give each number its own coordinates.
 //!
 //! *Groups.* A group is `width` rows, starting at a multiple of `width`, or the remaining rows. It has the same numbers as its
@@ -111,7 +111,7 @@ struct ProgramLowering<'k> {
 impl ProgramLowering<'_> {
     fn role(&mut self, insts: Vec<Inst>, coords: &[Value]) {
         if !coords.is_empty() {
-            let number = self.at.int(Op::CtaNumber);
+            let number = self.own_program();
             self.stand_in(coords, number);
         }
         for inst in insts {
@@ -119,6 +119,18 @@ impl ProgramLowering<'_> {
                 self.programs(inst, body);
             } else {
                 self.at.out.push(inst);
+            }
+        }
+    }
+
+    /// The number of the program of a CTA that has only one.
+    fn own_program(&mut self) -> Value {
+        let number = self.at.int(Op::CtaNumber);
+        match self.at.k.index_map.splits {
+            1 => number,
+            splits => {
+                let splits = self.at.constant(splits);
+                self.at.unsigned(UnsignedOp::Div, number, splits)
             }
         }
     }
@@ -135,7 +147,7 @@ impl ProgramLowering<'_> {
         let (coords, turn) = params.split_at(self.at.k.index_map.axes.len().min(params.len()));
         let insts = std::mem::take(&mut self.at.k.blocks[body].insts);
         if !self.at.k.index_map.persistent {
-            let number = self.at.int(Op::CtaNumber);
+            let number = self.own_program();
             self.stand_in(coords, number);
             let first = self.at.constant(0);
             self.values.extend(turn.iter().map(|&v| (v, first)));

@@ -57,7 +57,13 @@ fn offset(k: &Kernel, loops: &[Index], v: Value, deepest: u32) -> Option<Offset>
         }
         // The iterations of the programs before, in a loop over programs: the base of the ring is past them.
         Op::Binary(BinaryOp::Mul, _, turn, _) if loops.iter().any(|l| l.index == turn) => Some((None, 0)),
-        Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles(..) | Op::CtaNumber | Op::CtaCount => None,
+        Op::Iota { .. }
+        | Op::DimSize(_)
+        | Op::DimTiles(..)
+        | Op::CtaNumber
+        | Op::CtaCount
+        | Op::SplitNumber
+        | Op::SplitCount => None,
         Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
         gpu_ops!(elementwise views fragments global shared products rings orders control) => None,
     }

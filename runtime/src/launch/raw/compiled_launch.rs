@@ -3,11 +3,11 @@
 //! A launch is safe because the PTX always comes from the code generator, never from the caller, and accesses only
 //! buffers that are checked to be long enough.
 
-use super::{RawBuffer, RawKernel, RawLaunch, RawParam, encode_map};
+use super::{RawBuffer, RawKernel, RawLaunch, RawParam, RawScratch, encode_map};
 use crate::compile::{CompileProblem, build_kernel, compile};
 use crate::device::Device;
 use crate::error::{CompileFailure, LaunchError, Result, TensorError};
-use crate::gpu::BoundMap;
+use crate::gpu::{BoundMap, ScratchAddresses};
 use crate::launch::bind::{BoundArg, BoundLaunch};
 use crate::launch::problem::specialize;
 use atlas_codegen::{AbiParam, KernelImage, Machine};
@@ -45,7 +45,7 @@ impl CompiledLaunch {
         })?;
         let raw = RawLaunch::new(bound, &image)?;
         let size = |param: &AbiParam| match *param {
-            AbiParam::Ptr(_) | AbiParam::Stride(..) => 8,
+            AbiParam::Ptr(_) | AbiParam::Stride(..) | AbiParam::Arrivals | AbiParam::Partials => 8,
             AbiParam::Dim(_) | AbiParam::GridCount(_) => 4,
             AbiParam::TensorMap(_) => MAP_ALIGN,
             AbiParam::Scalar(p) => match bound.args().get(p.as_u32() as usize) {
@@ -75,11 +75,16 @@ impl CompiledLaunch {
     }
 
     /// The parameters in the memory layout of the `.entry`, each at a multiple of its size, for these addresses of the
-    /// arguments. `encode` gives the bytes of a tensor map of a tensor at an address.
+    /// arguments and of the scratch memory. `encode` gives the bytes of a tensor map of a tensor at an address.
     ///
     /// # Errors
     /// Those of `encode`.
-    fn params(&self, addresses: &[u64], encode: impl Fn(&BoundMap, u64) -> Result<[u8; 128]>) -> Result<Vec<u8>> {
+    fn params(
+        &self,
+        addresses: &[u64],
+        scratch: ScratchAddresses,
+        encode: impl Fn(&BoundMap, u64) -> Result<[u8; 128]>,
+    ) -> Result<Vec<u8>> {
         let address = |arg: usize| addresses.get(arg).copied().unwrap_or_default();
         let mut block = Vec::new();
         for (param, &size) in self.raw.params.iter().zip(&self.sizes) {
@@ -87,6 +92,8 @@ impl CompiledLaunch {
             match *param {
                 RawParam::Address(arg) => block.extend_from_slice(&address(arg).to_le_bytes()[..size.min(8)]),
                 RawParam::Bits(bits) => block.extend_from_slice(&bits.to_le_bytes()[..size.min(8)]),
+                RawParam::Arrivals => block.extend_from_slice(&scratch.arrivals.to_le_bytes()),
+                RawParam::Partials => block.extend_from_slice(&scratch.partials.to_le_bytes()),
                 RawParam::Map(n) => {
                     let map = &self.raw.maps[usize::from(n)];
                     block.extend_from_slice(&encode(map, address(map.argument))?);
@@ -98,8 +105,8 @@ impl CompiledLaunch {
 
     /// The same parameters for the simulator.
     #[cfg(feature = "sim")]
-    pub fn simulated_params(&self, addresses: &[u64]) -> Vec<u8> {
-        self.params(addresses, |map, at| Ok(map.simulated(at))).unwrap_or_default()
+    pub fn simulated_params(&self, addresses: &[u64], scratch: ScratchAddresses) -> Vec<u8> {
+        self.params(addresses, scratch, |map, at| Ok(map.simulated(at))).unwrap_or_default()
     }
 
     /// Runs the kernel on a GPU with one buffer per argument, whose first byte is the argument's first element, and
@@ -118,10 +125,12 @@ impl CompiledLaunch {
         let buffers: Vec<RawBuffer> = buffers.iter().map(|b| RawBuffer::new(device, b)).collect::<Result<_>>()?;
         let addresses: Vec<u64> = buffers.iter().map(RawBuffer::address).collect();
         let (grid, threads) = ([self.raw.grid, 1, 1], [self.image.threads, 1, 1]);
-        let params = self.params(&addresses, |map, at| encode_map(device, map, at))?;
+        let scratch = RawScratch::new(device, &self.image, self.raw.grid)?;
+        let params = self.params(&addresses, scratch.addresses(), |map, at| encode_map(device, map, at))?;
         // SAFETY: the code generator made this PTX for this problem from a verified kernel. The parameters follow its
         // own list, with the sizes and strides of the bound tensors, and each buffer was checked to hold the bytes that
-        // such a tensor spans. Buffers do not overlap, are aligned to 256 bytes, and live until they have been read.
+        // such a tensor spans. Buffers do not overlap, are aligned to 256 bytes, and live until they have been read. The
+        // scratch memory is as large as the image says, and is freed in stream order.
         unsafe { kernel.launch(grid, threads, &params) }?;
         buffers.iter().map(RawBuffer::read).collect()
     }
@@ -143,16 +152,21 @@ mod tests {
             grid: Vec::new(),
             threads: 32,
             persistent: false,
+            splits: 1,
+            partial_bytes: 0,
             shared_bytes: 0,
         };
-        let params = vec![RawParam::Bits(7), RawParam::Address(0), RawParam::Bits(u64::from(1.0_f32.to_bits()))];
-        let raw = RawLaunch { grid: 1, params, maps: Vec::new() };
-        let launch = CompiledLaunch { image, raw, sizes: vec![4, 8, 4], spans: vec![16, 0] };
+        let one = RawParam::Bits(u64::from(1.0_f32.to_bits()));
+        let params = vec![RawParam::Bits(7), RawParam::Address(0), one, RawParam::Partials];
+        let raw = RawLaunch { grid: 1, params, maps: Vec::new(), scratch: None };
+        let launch = CompiledLaunch { image, raw, sizes: vec![4, 8, 4, 8], spans: vec![16, 0] };
         let code = |buffers: &[Vec<u8>]| launch.run(&Device::cpu(), buffers).unwrap_err().code().to_string();
         assert_eq!(code(&[vec![0; 16]]), "ATL619");
         assert_eq!(code(&[vec![0; 15], Vec::new()]), "ATL630");
         assert_eq!(code(&[vec![0; 16], Vec::new()]), "ATL628");
-        let block = [7, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x3f];
-        assert_eq!(launch.params(&[16], |_, _| Ok([0; 128])).unwrap(), block);
+        let words = [7, 0, 0x10, 0, 0x3f80_0000, 0, 0x300, 0_u32];
+        let block: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let scratch = ScratchAddresses { arrivals: 0x200, partials: 0x300 };
+        assert_eq!(launch.params(&[16], scratch, |_, _| Ok([0; 128])).unwrap(), block);
     }
 }

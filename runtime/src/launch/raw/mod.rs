@@ -25,7 +25,7 @@ use super::queue::launch_raw;
 use crate::compile::KernelKey;
 use crate::device::{Backend, Device, LaunchParam};
 use crate::error::{DeviceError, Result};
-use crate::gpu::{BoundMap, LaunchFacts, LoadedKernel};
+use crate::gpu::{BoundMap, LaunchFacts, LoadedKernel, ScratchAddresses, ScratchBytes};
 use crate::tensor::Storage;
 use atlas_codegen::{KernelImage, Target};
 use std::sync::Arc;
@@ -63,6 +63,30 @@ impl RawBuffer {
     }
 }
 
+/// The scratch memory of one launch, if its programs are split.
+pub(crate) struct RawScratch {
+    addresses: ScratchAddresses,
+    /// Keeps the memory.
+    _storage: Option<Storage>,
+}
+
+impl RawScratch {
+    /// Allocates the scratch memory of a launch of this many CTAs on the default stream.
+    pub(crate) fn new(device: &Device, image: &KernelImage, ctas: u32) -> Result<RawScratch> {
+        let Some(bytes) = ScratchBytes::of(image, ctas) else {
+            return Ok(RawScratch { addresses: ScratchAddresses::default(), _storage: None });
+        };
+        let storage = Storage::empty(device, bytes.total())?;
+        storage.zero()?;
+        Ok(RawScratch { addresses: bytes.at(storage.address()), _storage: Some(storage) })
+    }
+
+    /// Where it is.
+    pub(crate) fn addresses(&self) -> ScratchAddresses {
+        self.addresses
+    }
+}
+
 /// An entry of a PTX module, loaded on a GPU.
 pub struct RawKernel {
     kernel: LoadedKernel,
@@ -86,6 +110,8 @@ impl RawKernel {
             grid: Vec::new(),
             threads: 0,
             persistent: false,
+            splits: 1,
+            partial_bytes: 0,
             shared_bytes,
         };
         Ok(RawKernel { kernel: LoadedKernel::load(context, KernelKey([0; 32]), Arc::new(image), None)? })
@@ -137,6 +163,10 @@ pub enum RawParam {
     Bits(u64),
     /// The tensor map of this number.
     Map(u8),
+    /// The address of the arrivals of the launch.
+    Arrivals,
+    /// The address of its partial tiles.
+    Partials,
 }
 
 /// A bound launch of a compiled kernel as plain values, for launchers other than this crate.
@@ -148,6 +178,8 @@ pub struct RawLaunch {
     pub params: Vec<RawParam>,
     /// Its tensor maps.
     pub maps: Vec<BoundMap>,
+    /// The scratch memory that it needs, if its programs are split.
+    pub scratch: Option<ScratchBytes>,
 }
 
 impl RawLaunch {
@@ -160,13 +192,16 @@ impl RawLaunch {
             LaunchParam::Bits(bits) => RawParam::Bits(bits),
             LaunchParam::Address(i) => RawParam::Address(i),
             LaunchParam::Map(n, _) => RawParam::Map(n),
+            LaunchParam::Arrivals => RawParam::Arrivals,
+            LaunchParam::Partials => RawParam::Partials,
             LaunchParam::Number(i, _) => match &bound.args()[i] {
                 BoundArg::Scalar { bits, .. } => RawParam::Bits(*bits),
                 BoundArg::Tensor { .. } => RawParam::Address(i),
             },
         };
         let params = launch_params(bound, image)?.into_iter().map(value).collect();
-        Ok(RawLaunch { grid: grid_size(bound, image, None)?, params, maps: launch_maps(bound, image)? })
+        let grid = grid_size(bound, image, None)?;
+        Ok(RawLaunch { grid, params, maps: launch_maps(bound, image)?, scratch: ScratchBytes::of(image, grid) })
     }
 }
 

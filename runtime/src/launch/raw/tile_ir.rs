@@ -4,12 +4,12 @@
 //! and also that each tensor lies in its bytes. The kernel then accesses nothing else.
 
 use super::compiled_launch::MAP_ALIGN;
-use super::{RawBuffer, RawKernel, encode_map};
+use super::{RawBuffer, RawKernel, RawScratch, encode_map};
 use crate::compile::{CompileProblem, compile};
 use crate::cost::programs;
 use crate::device::Device;
 use crate::error::{CompileFailure, LaunchError, Result};
-use crate::gpu::BoundMap;
+use crate::gpu::{BoundMap, ScratchAddresses};
 use atlas_codegen::{AbiParam, KernelImage, Machine, TensorMapData};
 use atlas_dsl::ir::{DimSize, ParamKind, Stride};
 use atlas_dsl::{DType, Dim, Kernel, Param, Schedule, Verified};
@@ -58,10 +58,11 @@ pub fn launch_tile_ir(
     };
     let raw = RawKernel::load(device, &image.ptx, &image.entry, image.shared_bytes)?;
     let buffers: Vec<RawBuffer> = args.iter().map(|a| RawBuffer::new(device, &bytes(a))).collect::<Result<_>>()?;
-    let params = block(device, kernel, &image, dims, args, &buffers)?;
+    let scratch = RawScratch::new(device, &image, grid)?;
+    let params = block(device, kernel, &image, dims, args, (&buffers, scratch.addresses()))?;
     // SAFETY: the code generator made this PTX from a verified kernel. `check` has found that its dims, strides and
     // alignments match the kernel and that every tensor lies in its bytes. Buffers do not overlap, are aligned to 256
-    // bytes, and live until they have been read.
+    // bytes, and live until they have been read. The scratch memory is as large as the image says, and is freed in stream order.
     unsafe { raw.launch([grid, 1, 1], [image.threads, 1, 1], &params) }?;
     buffers.iter().map(RawBuffer::read).collect()
 }
@@ -138,7 +139,7 @@ fn block(
     image: &KernelImage,
     dims: &[u64],
     args: &[TileArg<'_>],
-    buffers: &[RawBuffer],
+    (buffers, scratch): (&[RawBuffer], ScratchAddresses),
 ) -> Result<Vec<u8>> {
     let index = |p: Param| p.as_u32() as usize;
     let dtype = |p: Param| match kernel.params[p].kind {
@@ -160,6 +161,8 @@ fn block(
         }
         let (bits, size) = match *param {
             AbiParam::Ptr(p) => (address(p), DType::I64.bytes()),
+            AbiParam::Arrivals => (scratch.arrivals, 8),
+            AbiParam::Partials => (scratch.partials, 8),
             AbiParam::TensorMap(_) => continue,
             AbiParam::Scalar(p) => match args[index(p)] {
                 TileArg::Number(bits) => (bits, dtype(p).bytes()),

@@ -82,6 +82,7 @@ fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
         AbiParam::Dim(d) => kernel.dims.is_valid(d),
         AbiParam::GridCount(axis) => usize::from(axis) < image.grid.len(),
         AbiParam::TensorMap(n) => usize::from(n) < image.maps.len(),
+        AbiParam::Arrivals | AbiParam::Partials => image.splits > 1,
     };
     let is_map = |map: &TensorMapData| {
         let axes: BTreeSet<u8> =

@@ -1,0 +1,244 @@
+//! `split_reductions`: several CTAs share the iterations of a program's loop, and add their sums.
+//!
+//! Needs: whole loops, as `lower_tiles` makes them. Establishes: if the schedule says so, a loop over this CTA's part of the
+//! iterations, and a `sum.splits` of what the loop carries behind it. Never: changes a kernel whose schedule does not ask for it.
+//! Refuses: a kernel whose loop carries something other than sums in f32. Constructs: removes nothing; adds splits.
+//!
+//! A product of few tiles and a long K leaves most multiprocessors idle if each tile has one CTA.
+//!
+//! # Promise
+//! Each iteration is run once, by one of the CTAs of the program. What the program stores is computed from the sum over all of
+//! them, added in the order of the CTAs' numbers, and is stored once.
+//!
+//! # Argument
+//! CTA s of S runs the iterations `lo + s c .. lo + (s + 1) c`, cut off at `hi`, where c = ceil((hi - lo) / S). Each carried value
+//! is its initial value plus terms that do not depend on it, so the sum over the iterations is the sum of the parts' sums. The first
+//! CTA begins with the initial value, and the others with a zero. A tile that iterations hand on in shared memory is refused. Behind `sum.splits` only the CTA that arrives last runs on. All
+//! others have read whatever they read before they arrive, so it may overwrite tensors that the loop reads. `start_loads` starts no
+//! copy before the sum that is waited for behind it, for a CTA must not end while copies into its shared memory are in flight.
+//!
+//! # Breaks it
+//! - Fewer iterations than CTAs, none, and a carried value that begins as a tile: tests/agreement/split.rs.
+//! - A carried value that is no sum: the refusals in tests/agreement/split.rs.
+
+use crate::context::Cx;
+use crate::error::CompileError;
+use crate::gpu::{At, Block, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::passes::lower_rings::scalars::{binary, int, push};
+use atlas_dsl::DType;
+use atlas_dsl::op::{BinaryOp, Predicate};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Splits the loop of a kernel whose schedule asks for it.
+pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let splits = cx.schedule.split_k;
+    if splits == 1 {
+        return Ok(());
+    }
+    let refused = |why: &str| CompileError::refusal(format!("split_k={splits}: {why}"));
+    let Some(body) = k.roles.values().map(|r| r.body).next() else { return Ok(()) };
+    let at = the_loop(k, body).map_err(refused)?;
+    let inst = k.blocks[body].insts[at];
+    let Op::Loop { lo, hi, ref inits, body: iteration, .. } = k.insts[inst] else { return Ok(()) };
+    let index = k.blocks[iteration].params[0];
+    let inits = inits.clone();
+    if (0..inits.len()).any(|n| !is_sum(k, iteration, n)) {
+        return Err(refused(
+            "what the loop carries is not a sum in f32, such as `acc += ..`, that nothing else in the loop reads",
+        ));
+    }
+    let loc = k.locs[inst];
+    let mut head = Vec::new();
+    let out = &mut head;
+    let (zero, one) = (int(k, 0, inst, out), int(k, 1, inst, out));
+    let [int_type, bool] = [DType::I32, DType::Bool].map(|dtype| k.scalar_type(dtype));
+    let number = push(k, Op::SplitNumber, int_type.clone(), inst, out);
+    let count = push(k, Op::SplitCount, int_type.clone(), inst, out);
+    // The difference of far ends overflows where there is no iteration.
+    let any = push(k, Op::Compare(Predicate::Lt, lo, hi), bool, inst, out);
+    let all = binary(k, BinaryOp::Sub, hi, lo, inst, out);
+    let all = push(k, Op::Select(any, all, zero), int_type, inst, out);
+    let most = binary(k, BinaryOp::Sub, count, one, inst, out);
+    let up = binary(k, BinaryOp::Add, all, most, inst, out);
+    let part = binary(k, BinaryOp::Div, up, count, inst, out);
+    let next = binary(k, BinaryOp::Add, number, one, inst, out);
+    let [first, end] = [number, next].map(|n| {
+        let before = binary(k, BinaryOp::Mul, n, part, inst, out);
+        let before = binary(k, BinaryOp::Min, before, all, inst, out);
+        binary(k, BinaryOp::Add, lo, before, inst, out)
+    });
+    let inits: Vec<Value> = inits.into_iter().map(|v| of_first(k, v, (number, zero), inst, out)).collect();
+    number_stages(k, iteration, (index, lo), first);
+    if let Op::Loop { lo, hi, inits: own, .. } = &mut k.insts[inst] {
+        (*lo, *hi, *own) = (first, end, inits);
+    }
+    let partial = k.results[inst].clone();
+    let types = partial.iter().map(|&v| k.values[v].ty.clone()).collect();
+    let sum = k.new_inst(Op::SumSplits(partial.clone()), types, loc);
+    let sums: BTreeMap<Value, Value> = partial.into_iter().zip(k.results[sum].clone()).collect();
+    let behind = k.blocks[body].insts.split_off(at + 1);
+    k.blocks[body].insts.truncate(at);
+    k.blocks[body].insts.extend(head.into_iter().chain([inst, sum]).chain(behind.iter().copied()));
+    for inst in behind {
+        replace_deep(k, inst, &sums);
+    }
+    k.index_map.splits = splits;
+    cx.notes.push("split", loc, || {
+        (
+            format!("{splits} CTAs share the iterations"),
+            "the config; the last one adds their sums and stores".to_owned(),
+        )
+    });
+    Ok(())
+}
+
+/// Numbers the stages of rings by the iterations of this CTA: `index - first`, where it was `index - lo`.
+fn number_stages(k: &mut Kernel, iteration: Block, (index, lo): (Value, Value), first: Value) {
+    let is_number = |k: &Kernel, v: Value| match k.values[v].def {
+        ValueDef::Result(inst, _) => k.insts[inst] == Op::binary(BinaryOp::Sub, index, lo),
+        _ => false,
+    };
+    let mut steps = Vec::new();
+    k.blocks[iteration].insts.iter().for_each(|&i| ring_steps(k, i, &mut steps));
+    let numbered = |i: &Inst| matches!(k.insts[*i], Op::Acquire(_, At::Iteration(n)) | Op::Wait(_, At::Iteration(n)) if is_number(k, n));
+    steps.retain(numbered);
+    let Some(&like) = steps.first() else { return };
+    let mut head = Vec::new();
+    let own = binary(k, BinaryOp::Sub, index, first, like, &mut head);
+    for step in steps {
+        if let Op::Acquire(_, at) | Op::Wait(_, at) = &mut k.insts[step] {
+            *at = At::Iteration(own);
+        }
+    }
+    let insts = std::mem::take(&mut k.blocks[iteration].insts);
+    let is_read = |inst: Inst| {
+        let numbers = k.results[inst].iter().any(|&v| is_number(k, v));
+        !numbers || insts.iter().any(|&i| k.results[inst].iter().any(|&v| reads(k, i, v) > 0))
+    };
+    let kept: Vec<Inst> = insts.iter().copied().filter(|&i| is_read(i)).collect();
+    k.blocks[iteration].insts = head.into_iter().chain(kept).collect();
+}
+
+/// The steps of rings of an instruction, with its body.
+fn ring_steps(k: &Kernel, inst: Inst, steps: &mut Vec<Inst>) {
+    match &k.insts[inst] {
+        Op::Acquire(..) | Op::Wait(..) => steps.push(inst),
+        op => {
+            if let Some(body) = op.body() {
+                k.blocks[body].insts.iter().for_each(|&i| ring_steps(k, i, steps));
+            }
+        }
+    }
+}
+
+/// The place of the only loop that carries values, in the body of a kernel.
+fn the_loop(k: &Kernel, body: Block) -> Result<usize, &'static str> {
+    let insts = &k.blocks[body].insts;
+    let mut loops = insts.iter().enumerate().filter(|&(_, &i)| matches!(k.insts[i], Op::Loop { .. }));
+    let (Some((at, &inst)), None) = (loops.next(), loops.next()) else {
+        return Err("the program is not one loop and what follows from it");
+    };
+    if carries_in_shared(k, body, at) {
+        return Err("the loop carries a tile in shared memory, for a product or a transpose reads it there");
+    }
+    if k.results[inst].is_empty() {
+        return Err("the loop carries no sum");
+    }
+    if insts[..=at].iter().any(|&i| stores(k, i)) {
+        return Err("the program stores before the loop's end");
+    }
+    Ok(at)
+}
+
+/// True if a loop writes shared memory that is used outside of it too, as that of a tile is which iterations hand on.
+fn carries_in_shared(k: &Kernel, body: Block, at: usize) -> bool {
+    let insts = &k.blocks[body].insts;
+    let (mut written, mut outside) = (BTreeSet::new(), BTreeSet::new());
+    visit_ops(k, insts[at], &mut |op| written.extend(op.buffers().1));
+    for &inst in insts[..at].iter().chain(&insts[at + 1..]) {
+        visit_ops(k, inst, &mut |op| {
+            let (read, written) = op.buffers();
+            outside.extend(read.into_iter().chain(written));
+        });
+    }
+    written.intersection(&outside).next().is_some()
+}
+
+/// An operation and those in its body.
+fn visit_ops(k: &Kernel, inst: Inst, visit: &mut dyn FnMut(&Op)) {
+    visit(&k.insts[inst]);
+    if let Some(body) = k.insts[inst].body() {
+        k.blocks[body].insts.iter().for_each(|&i| visit_ops(k, i, visit));
+    }
+}
+
+/// True if an instruction, or one in its body, writes a tensor.
+fn stores(k: &Kernel, inst: Inst) -> bool {
+    let op = &k.insts[inst];
+    let is_store = matches!(op, Op::StoreGlobal { .. }) || matches!(op, Op::Copy { atom, .. } if atom.is_store());
+    is_store || op.body().is_some_and(|b| k.blocks[b].insts.iter().any(|&i| stores(k, i)))
+}
+
+/// True if the n-th value that a loop carries is a tile of f32 to which each iteration adds terms, and which nothing else reads.
+fn is_sum(k: &Kernel, iteration: Block, n: usize) -> bool {
+    let insts = &k.blocks[iteration].insts;
+    let Some(Op::Yield(yielded)) = insts.last().map(|&i| &k.insts[i]) else { return false };
+    let (Some(&param), Some(&last)) = (k.blocks[iteration].params.get(n + 1), yielded.get(n)) else { return false };
+    if k.values[param].ty.tile().is_none_or(|(dtype, _)| dtype != DType::F32) {
+        return false;
+    }
+    let mut sum = param;
+    while sum != last {
+        let mut readers = insts.iter().copied().filter(|&i| reads(k, i, sum) > 0);
+        let (Some(reader), None) = (readers.next(), readers.next()) else { return false };
+        let op = &k.insts[reader];
+        let adds = matches!(*op, Op::Mma { acc: Some(acc), .. } if acc == sum)
+            || matches!(*op, Op::Binary(BinaryOp::Sub, _, a, _) if a == sum)
+            || matches!(
+                op,
+                Op::Binary(BinaryOp::Add, ..) | Op::WaitMma(..) | Op::ConvertLayout(_) | Op::Rematerialize(_)
+            );
+        if !adds || reads(k, reader, sum) != 1 {
+            return false;
+        }
+        sum = k.results[reader][0];
+    }
+    insts.iter().map(|&i| reads(k, i, last)).sum::<usize>() == 1
+}
+
+/// How often an instruction reads a value, with its body.
+fn reads(k: &Kernel, inst: Inst, value: Value) -> usize {
+    let mut times = 0;
+    k.insts[inst].visit_operands(|v| times += usize::from(v == value));
+    let body = k.insts[inst].body();
+    times + body.map_or(0, |b| k.blocks[b].insts.iter().map(|&i| reads(k, i, value)).sum())
+}
+
+/// A value in the first CTA of a program, and zero in the others.
+fn of_first(k: &mut Kernel, value: Value, (number, none): (Value, Value), like: Inst, out: &mut Vec<Inst>) -> Value {
+    let is_zero = |op: &Op| matches!(op, Op::Const(x) if *x == 0.0);
+    if let ValueDef::Result(inst, _) = k.values[value].def
+        && is_zero(&k.insts[inst])
+    {
+        return value;
+    }
+    let ty = k.values[value].ty.clone();
+    let Some((_, layout)) = ty.tile() else { return value };
+    let of_all = Type::Fragment { dtype: DType::Bool, layout: layout.clone() };
+    let bool = k.scalar_type(DType::Bool);
+    let is_first = push(k, Op::Compare(Predicate::Eq, number, none), bool, like, out);
+    // What changes no number that it is added to, not even the sign of a zero.
+    let zero = push(k, Op::Const(-0.0), ty.clone(), like, out);
+    let is_first = push(k, Op::Broadcast(is_first), of_all, like, out);
+    push(k, Op::Select(is_first, value, zero), ty, like, out)
+}
+
+/// Replaces operands, also in the bodies of an instruction.
+fn replace_deep(k: &mut Kernel, inst: Inst, values: &BTreeMap<Value, Value>) {
+    k.insts[inst].replace_operands(|v| values.get(&v).copied().unwrap_or(v));
+    if let Some(body) = k.insts[inst].body() {
+        for inst in k.blocks[body].insts.clone() {
+            replace_deep(k, inst, values);
+        }
+    }
+}
