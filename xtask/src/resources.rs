@@ -37,28 +37,43 @@ type Numbers = [u32; 4];
 
 const COLUMNS: [&str; 4] = ["registers", "stack", "shared", "barriers"];
 
+/// What is known of a kernel without faults: its resources, and a digest of what they were found with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    numbers: Numbers,
+    /// Of the PTX, the shared memory that the launch requests, and the tools.
+    digest: String,
+}
+
 /// One kernel and its resources.
 pub(crate) struct Row {
     key: Key,
-    numbers: Numbers,
+    known: Known,
 }
 
 impl Row {
     /// A row from ptxas's report and the shared memory that the launch requests.
-    pub(crate) fn new(key: Key, report: &Report, dynamic_shared: u32) -> Row {
-        Row { key, numbers: [report.registers, report.stack, report.shared + dynamic_shared, report.barriers] }
+    pub(crate) fn new(key: Key, report: &Report, dynamic_shared: u32, digest: String) -> Row {
+        let numbers = [report.registers, report.stack, report.shared + dynamic_shared, report.barriers];
+        Row { key, known: Known { numbers, digest } }
     }
 }
 
 /// Rows by key.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Table(BTreeMap<Key, Numbers>);
+pub(crate) struct Table(BTreeMap<Key, Known>);
 
-const HEADER: [&str; 8] = ["kernel", "arch", "dtype", "config", "registers", "stack", "shared", "barriers"];
+const HEADER: [&str; 9] = ["kernel", "arch", "dtype", "config", "registers", "stack", "shared", "barriers", "digest"];
 
 impl Table {
     pub(crate) fn new(rows: Vec<Row>) -> Table {
-        Table(rows.into_iter().map(|r| (r.key, r.numbers)).collect())
+        Table(rows.into_iter().map(|r| (r.key, r.known)).collect())
+    }
+
+    /// The row of a kernel, if it was found with the same.
+    pub(crate) fn row(&self, key: &Key, digest: &str) -> Option<Row> {
+        let known = self.0.get(key).filter(|known| known.digest == digest)?;
+        Some(Row { key: key.clone(), known: known.clone() })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -70,7 +85,7 @@ impl Table {
         let mut rows = BTreeMap::new();
         for (n, line) in text.lines().enumerate().skip(1).filter(|(_, l)| !l.trim().is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let [kernel, arch, dtype, config, numbers @ ..] = &words[..] else {
+            let [kernel, arch, dtype, config, numbers @ .., digest] = &words[..] else {
                 bail!("line {}: too few columns", n + 1);
             };
             let numbers: Vec<u32> = numbers
@@ -86,7 +101,7 @@ impl Table {
                 dtype: (*dtype).into(),
                 config: (*config).into(),
             };
-            if rows.insert(key, numbers).is_some() {
+            if rows.insert(key, Known { numbers, digest: (*digest).to_owned() }).is_some() {
                 bail!("line {}: a second row for the same kernel", n + 1);
             }
         }
@@ -96,10 +111,12 @@ impl Table {
     /// The differences of `found` from this table.
     pub(crate) fn compare(&self, found: &Table) -> Vec<Verdict> {
         let mut out = Vec::new();
-        for (key, &new) in &found.0 {
+        for (key, new) in &found.0 {
             match self.0.get(key) {
                 None => out.push(Verdict::New(key.clone())),
-                Some(&old) if old != new => out.push(Verdict::Changed(key.clone(), old, new)),
+                Some(old) if old.numbers != new.numbers => {
+                    out.push(Verdict::Changed(key.clone(), old.numbers, new.numbers));
+                }
                 Some(_) => {}
             }
         }
@@ -111,11 +128,11 @@ impl Table {
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = HEADER.map(str::to_owned);
-        let cells = |(k, n): (&Key, &Numbers)| {
-            let [a, b, c, d] = n.map(|v| v.to_string());
-            [k.kernel.clone(), k.arch.clone(), k.dtype.clone(), k.config.clone(), a, b, c, d]
+        let cells = |(k, known): (&Key, &Known)| {
+            let [a, b, c, d] = known.numbers.map(|v| v.to_string());
+            [k.kernel.clone(), k.arch.clone(), k.dtype.clone(), k.config.clone(), a, b, c, d, known.digest.clone()]
         };
-        let lines: Vec<[String; 8]> = std::iter::once(header).chain(self.0.iter().map(cells)).collect();
+        let lines: Vec<[String; 9]> = std::iter::once(header).chain(self.0.iter().map(cells)).collect();
         let width = |column: usize| lines.iter().map(|l| l[column].len()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
         for line in &lines {
@@ -166,7 +183,17 @@ mod tests {
 
     fn row(kernel: &str, registers: u32, shared: u32) -> Row {
         let key = Key::from_file_name(&format!("{kernel}.bf16.BN64-warps4.sm_80.ptx")).unwrap();
-        Row::new(key, &Report { registers, shared, barriers: 1, ..Report::default() }, 0)
+        let report = Report { registers, shared, barriers: 1, ..Report::default() };
+        Row::new(key, &report, 0, format!("{registers:04x}"))
+    }
+
+    #[test]
+    fn a_row_is_known_by_what_it_was_found_with() {
+        let table = Table::new(vec![row("softmax", 40, 0)]);
+        let key = row("softmax", 40, 0).key;
+        assert_eq!(table.row(&key, "0028").map(|r| r.known.numbers), Some([40, 0, 0, 1]));
+        assert!(table.row(&key, "0029").is_none());
+        assert!(table.row(&row("matmul", 40, 0).key, "0028").is_none());
     }
 
     #[test]
@@ -202,7 +229,9 @@ mod tests {
 
     #[test]
     fn broken_tables_and_names_are_refused() {
-        for text in ["h\na b c", "h\na b c d 1 2 3", "h\na b c d 1 2 3 x", "h\na b c d 1 2 3 4\na b c d 1 2 3 4"] {
+        for text in
+            ["h\na b c", "h\na b c d 1 2 3 e", "h\na b c d 1 2 3 x e", "h\na b c d 1 2 3 4 e\na b c d 1 2 3 4 e"]
+        {
             assert!(Table::parse(text).is_err(), "{text}");
         }
         for name in ["a.b.c.ptx", "a.b.c.d", "a.b.c.d.e.ptx"] {

@@ -1,14 +1,17 @@
 //! `cargo xtask validate`: assembles every shipped kernel with ptxas, and compares the resources with the committed
 //! table.
 //!
-//! Spills and serialisation advice always fail, and so does what [`sass`] finds in machine code for Hopper. The table may only improve: more registers, stack or shared memory than
-//! recorded is a failure, and so is an outdated table.
+//! Spills and serialisation advice always fail, and so does what [`sass`] finds in machine code for Hopper. The table may only
+//! improve: more registers, stack or shared memory than recorded is a failure, and so is an outdated table.
+//!
+//! A kernel that is recorded with the same PTX and the same tools is not assembled again, unless `--afresh` is given.
 
 mod sass;
 
 use crate::resources::{Key, Row, Table, Verdict};
 use crate::{command, ptxas, setup};
 use anyhow::{Context, Result, bail};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,6 +30,9 @@ pub(crate) struct ValidateArgs {
     /// Check the PTX in this folder (one folder per arch, each with an index.json) instead of compiling it.
     #[arg(long, value_name = "DIR")]
     ptx: Option<PathBuf>,
+    /// Assemble kernels too that are recorded with the same PTX.
+    #[arg(long)]
+    afresh: bool,
 }
 
 /// The targets for which kernels ship: those whose code later GPUs run too, and that of Hopper alone.
@@ -36,6 +42,11 @@ const HOPPER: &str = "sm_90a";
 const WARPGROUP_PRODUCT: &str = "wgmma";
 
 const TABLE: &str = "snapshots/resources.txt";
+
+/// The number of the rules for faults. A kernel without faults by other rules is assembled again.
+const RULES: u32 = 1;
+/// Bytes of a digest in the table.
+const DIGEST_BYTES: usize = 6;
 
 /// A kernel to assemble.
 struct Job {
@@ -70,15 +81,16 @@ pub(crate) fn run(root: &Path, args: &ValidateArgs) -> Result<()> {
         }
         jobs.extend(of_arch);
     }
-    let (rows, mut failures) = assemble(&tools, &jobs);
-    println!("validate: {} kernels assembled with ptxas {}", rows.len(), ptxas::Tool::PTXAS.version);
-    let found = Table::new(rows);
     let path = root.join(TABLE);
     let recorded = match std::fs::read_to_string(&path) {
         Ok(text) => Table::parse(&text).with_context(|| format!("cannot read {TABLE}"))?,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Table::default(),
         Err(e) => return Err(e).with_context(|| format!("cannot read {TABLE}")),
     };
+    let known = if args.afresh { &Table::default() } else { &recorded };
+    let (rows, mut failures, assembled) = assemble(&tools, &jobs, known);
+    println!("validate: {assembled} of {} kernels assembled with ptxas {}", jobs.len(), ptxas::Tool::PTXAS.version);
+    let found = Table::new(rows);
     let verdicts = recorded.compare(&found);
     if args.bless {
         let worse = verdicts.iter().any(Verdict::is_worse);
@@ -197,8 +209,18 @@ struct Tools {
 }
 
 impl Tools {
+    /// A digest of what the resources and the faults of a kernel follow from.
+    fn digest(&self, job: &Job) -> Result<String> {
+        let ptx = std::fs::read(&job.path).with_context(|| format!("cannot read {}", job.path.display()))?;
+        let mut digest = Sha256::new();
+        let disassembler = self.nvdisasm.as_ref().map_or("none", |_| ptxas::Tool::NVDISASM.version);
+        digest.update(format!("{} {disassembler} {RULES} {}", ptxas::Tool::PTXAS.version, job.dynamic_shared));
+        digest.update(ptx);
+        Ok(digest.finalize().iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect())
+    }
+
     /// Assembles a kernel: its row, and its faults.
-    fn check(&self, job: &Job) -> Result<(Row, Vec<String>)> {
+    fn check(&self, job: &Job, digest: String) -> Result<(Row, Vec<String>)> {
         let cubin = job.path.with_extension("cubin");
         let reader = self.nvdisasm.as_ref().filter(|_| job.key.arch == HOPPER);
         let report = ptxas::assemble(&self.assembler, &job.path, &job.key.arch, reader.map(|_| cubin.as_path()))?;
@@ -214,20 +236,28 @@ impl Tools {
             }
             std::fs::remove_file(&cubin).with_context(|| format!("cannot remove {}", cubin.display()))?;
         }
-        Ok((Row::new(job.key.clone(), &report, job.dynamic_shared), faults))
+        Ok((Row::new(job.key.clone(), &report, job.dynamic_shared, digest), faults))
     }
 }
 
-/// Assembles on every core: the rows, and what failed.
-fn assemble(tools: &Tools, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
-    let next = AtomicUsize::new(0);
+/// Assembles on every core what is not known: the rows, what failed, and how many kernels were assembled.
+fn assemble(tools: &Tools, jobs: &[Job], known: &Table) -> (Vec<Row>, Vec<String>, usize) {
+    let (next, assembled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let check = |job: &Job| {
+        let digest = tools.digest(job)?;
+        if let Some(row) = known.row(&job.key, &digest) {
+            return Ok((row, Vec::new()));
+        }
+        assembled.fetch_add(1, Ordering::Relaxed);
+        tools.check(job, digest)
+    };
     let done = Mutex::new((Vec::new(), Vec::new()));
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(jobs.len().max(1));
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let checked = tools.check(job);
+                    let checked: Result<_> = check(job);
                     let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     match checked {
                         Ok((row, faults)) => {
@@ -242,7 +272,7 @@ fn assemble(tools: &Tools, jobs: &[Job]) -> (Vec<Row>, Vec<String>) {
     });
     let (rows, mut failures) = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     failures.sort();
-    (rows, failures)
+    (rows, failures, assembled.into_inner())
 }
 
 /// Faults that no entry in the table can excuse.
