@@ -123,7 +123,7 @@ impl ExactTrial<'_> {
         let mut memory = Global::new();
         let addresses: Vec<u64> =
             self.args.iter().map(|bytes| memory.alloc(bytes.clone(), Permission::ReadWrite)).collect();
-        let ctas = programs(&image.grid, &self.dims) as u32 * image.splits;
+        let ctas = image.ctas(programs(&image.grid, &self.dims), None) as u32;
         let scratch = SimScratch::new(&mut memory, image, ctas).map_err(|e| e.to_string())?;
         let mut params = vec![0; program.param_bytes as usize];
         for (slot, &param) in program.params.iter().zip(&image.params) {
