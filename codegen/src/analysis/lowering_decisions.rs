@@ -62,11 +62,10 @@ impl LoweringDecisions {
         let usual = Machine::from(target);
         let beside = if bounds.leaves_registers_for_two(schedule) { 0 } else { paths.bytes_beside() };
         let fills_sm = (bounds.shared_bytes + beside) * 2 > u64::from(usual.sm_shared_bytes);
-        let chosen = match fills_sm && kernel.insts.keys().any(is_fetched) {
+        let chosen = match fills_sm && schedule.split_k == 1 && kernel.insts.keys().any(is_fetched) {
             true => Programs::Persistent,
             false => Programs::Single,
         };
-        let chosen = if schedule.split_k > 1 { Programs::Single } else { chosen };
         let programs = schedule.programs.unwrap_or(chosen);
         if programs == Programs::Persistent && schedule.programs.is_none() {
             // Stores of persistent programs have another default.

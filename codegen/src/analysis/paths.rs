@@ -210,8 +210,8 @@ fn why_threads_beside(
     why_not_by_engine(kernel, schedule, target, load, &of_use, (rows, panels_of(kernel, v).is_some()))
 }
 
-/// Why the engine does not make a load, if so: what its use asks, then what the engine asks of the tensor and of a tile of so many
-/// rows, which is a box or is not.
+/// Why the copy engine cannot do a load; `None` if it can. The conditions of the load's use come first, then those of the tensor and
+/// the tile. `rows` are the rows of the tile, and `is_box` says whether the engine takes it as boxes.
 fn why_not_by_engine(
     kernel: &Kernel,
     schedule: &Schedule,

@@ -90,6 +90,18 @@ pub(crate) fn copy(k: &mut Kernel, inst: Inst, values: &mut BTreeMap<Value, Valu
     made
 }
 
+/// Instructions, each followed by those in its body.
+pub(crate) fn with_bodies(k: &Kernel, insts: &[Inst]) -> Vec<Inst> {
+    let mut all = Vec::new();
+    for &inst in insts {
+        all.push(inst);
+        if let Some(body) = k.insts[inst].body() {
+            all.extend(with_bodies(k, &k.blocks[body].insts));
+        }
+    }
+    all
+}
+
 /// Takes out of a block what nothing reads, of the operations that may go.
 pub(crate) fn remove_unread(k: &mut Kernel, block: Block, may_go: impl Fn(&Kernel, Inst) -> bool) {
     let mut read = BTreeSet::new();

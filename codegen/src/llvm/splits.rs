@@ -9,14 +9,13 @@ use inkwell::{AddressSpace, InlineAsmDialect, IntPredicate};
 
 /// Registers of a thread that it stores and loads at once.
 const REGISTERS_AT_ONCE: u32 = 4;
-/// Bytes of one of them, and what the address of all is a multiple of.
-const REGISTER_BYTES: u32 = 4;
-const STEP_ALIGN: u32 = REGISTERS_AT_ONCE * REGISTER_BYTES;
+/// Their bytes, of which the address is a multiple.
+const STEP_BYTES: u32 = 4 * REGISTERS_AT_ONCE;
 
 /// Bytes that the CTAs of one program leave for each other: 0 if each has its own program.
 pub(crate) fn partial_bytes(k: &Kernel) -> u64 {
     let sums = k.insts.values().filter_map(|op| if let Op::SumSplits(values) = op { Some(values) } else { None });
-    let bytes = |values: &Vec<Value>| u64::from(steps(k, values) * k.threads * REGISTERS_AT_ONCE * REGISTER_BYTES);
+    let bytes = |values: &Vec<Value>| u64::from(steps(k, values) * k.threads * STEP_BYTES);
     u64::from(k.index_map.splits) * sums.map(bytes).sum::<u64>()
 }
 
@@ -54,7 +53,7 @@ impl<'c> Emitter<'c, '_> {
         for &v in values {
             own.extend(self.regs(v)?.iter().map(|r| r.into_float_value()));
         }
-        let place = self.place_of_partials(values)?;
+        let place = self.place_of_partials()?;
         let steps = steps(self.k, values);
         own.resize((steps * REGISTERS_AT_ONCE) as usize, self.cx.f32_type().const_zero());
         let i64t = self.cx.i64_type();
@@ -67,7 +66,7 @@ impl<'c> Emitter<'c, '_> {
                 vector = self.b.build_insert_element(vector, x, self.i32(i), "")?;
             }
             let store = self.b.build_store(self.at_step(mine, step)?, vector)?;
-            store.set_alignment(STEP_ALIGN).map_err(|e| CompileError::bug(e.to_string()))?;
+            store.set_alignment(STEP_BYTES).map_err(|e| CompileError::bug(e.to_string()))?;
         }
         self.barrier()?;
         self.go_on_if_last(place.arrivals)?;
@@ -77,7 +76,7 @@ impl<'c> Emitter<'c, '_> {
             for split in 0..self.k.index_map.splits {
                 let load = self.b.build_load(self.fours(), self.at_step(place.partials, split * steps + step)?, "")?;
                 if let Some(load) = load.as_instruction_value() {
-                    load.set_alignment(STEP_ALIGN).map_err(|e| CompileError::bug(e.to_string()))?;
+                    load.set_alignment(STEP_BYTES).map_err(|e| CompileError::bug(e.to_string()))?;
                 }
                 let part = load.into_vector_value();
                 sum = Some(match sum {
@@ -105,7 +104,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// Bytes that all threads store at once.
     fn step_bytes(&self) -> u32 {
-        self.k.threads * REGISTERS_AT_ONCE * REGISTER_BYTES
+        self.k.threads * STEP_BYTES
     }
 
     /// The address of a thread's n-th step.
@@ -114,7 +113,7 @@ impl<'c> Emitter<'c, '_> {
         self.offset(from, self.cx.i64_type().const_int(bytes, false))
     }
 
-    fn place_of_partials(&mut self, values: &[Value]) -> R<Place<'c>> {
+    fn place_of_partials(&mut self) -> R<Place<'c>> {
         let (Some(arrivals), Some(partials)) = (self.arrivals, self.partials) else {
             return Err(CompileError::bug("a sum over CTAs without their memory"));
         };
@@ -124,10 +123,9 @@ impl<'c> Emitter<'c, '_> {
         let program = self.b.build_int_unsigned_div(cta, self.i32(i64::from(splits)), "")?;
         let number = self.split_number()?;
         let program = self.b.build_int_z_extend(program, i64t, "")?;
-        let per_program = u64::from(splits) * u64::from(steps(self.k, values) * self.step_bytes());
-        let before = self.b.build_int_mul(program, i64t.const_int(per_program, false), "")?;
+        let before = self.b.build_int_mul(program, i64t.const_int(partial_bytes(self.k), false), "")?;
         let tid = self.b.build_int_z_extend(self.coords.tid, i64t, "")?;
-        let each = i64t.const_int(u64::from(REGISTERS_AT_ONCE * REGISTER_BYTES), false);
+        let each = i64t.const_int(STEP_BYTES.into(), false);
         let own = self.b.build_int_mul(tid, each, "")?;
         let offset = self.b.build_int_add(before, own, "")?;
         let arrivals = self.offset(arrivals, self.b.build_int_mul(program, i64t.const_int(4, false), "")?)?;

@@ -13,9 +13,11 @@
 //! # Argument
 //! CTA s of S runs the iterations `lo + s c .. lo + (s + 1) c`, cut off at `hi`, where c = ceil((hi - lo) / S). Each carried value
 //! is its initial value plus terms that do not depend on it, so the sum over the iterations is the sum of the parts' sums. The first
-//! CTA begins with the initial value, and the others with a zero. A tile that iterations hand on in shared memory is refused. Behind `sum.splits` only the CTA that arrives last runs on. All
-//! others have read whatever they read before they arrive, so it may overwrite tensors that the loop reads. `start_loads` starts no
-//! copy before the sum that is waited for behind it, for a CTA must not end while copies into its shared memory are in flight.
+//! CTA begins with the initial value, and the others with a zero. A tile that iterations hand on in shared memory is refused.
+//!
+//! Behind `sum.splits` only the CTA that arrives last runs on. All others have read whatever they read before they arrive, so it may
+//! overwrite tensors that the loop reads. `start_loads` starts no copy before the sum that is waited for behind it, for a CTA must
+//! not end while copies into its shared memory are in flight.
 //!
 //! # Breaks it
 //! - Fewer iterations than CTAs, none, and a carried value that begins as a tile: tests/agreement/split.rs.
@@ -23,7 +25,9 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{At, Block, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::gpu::slices::{remove_unread, visit_deep, with_bodies};
+use crate::gpu::{At, Block, Buffer, Effects, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::passes::lower_programs::replace;
 use crate::passes::lower_rings::scalars::{binary, int, push};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
@@ -77,11 +81,10 @@ pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     let sum = k.new_inst(Op::SumSplits(partial.clone()), types, loc);
     let sums: BTreeMap<Value, Value> = partial.into_iter().zip(k.results[sum].clone()).collect();
     let behind = k.blocks[body].insts.split_off(at + 1);
-    k.blocks[body].insts.truncate(at);
-    k.blocks[body].insts.extend(head.into_iter().chain([inst, sum]).chain(behind.iter().copied()));
-    for inst in behind {
-        replace_deep(k, inst, &sums);
-    }
+    let before = std::mem::replace(&mut k.blocks[body].insts, behind);
+    replace(k, body, &sums);
+    let split = before[..at].iter().copied().chain(head).chain([inst, sum]);
+    k.blocks[body].insts.splice(..0, split);
     k.index_map.splits = splits;
     cx.notes.push("split", loc, || {
         (
@@ -98,10 +101,11 @@ fn number_stages(k: &mut Kernel, iteration: Block, (index, lo): (Value, Value), 
         ValueDef::Result(inst, _) => k.insts[inst] == Op::binary(BinaryOp::Sub, index, lo),
         _ => false,
     };
-    let mut steps = Vec::new();
-    k.blocks[iteration].insts.iter().for_each(|&i| ring_steps(k, i, &mut steps));
-    let numbered = |i: &Inst| matches!(k.insts[*i], Op::Acquire(_, At::Iteration(n)) | Op::Wait(_, At::Iteration(n)) if is_number(k, n));
-    steps.retain(numbered);
+    let mut steps = with_bodies(k, &k.blocks[iteration].insts);
+    steps.retain(|&i| {
+        let numbered = |n: Value| is_number(k, n);
+        matches!(k.insts[i], Op::Acquire(_, At::Iteration(n)) | Op::Wait(_, At::Iteration(n)) if numbered(n))
+    });
     let Some(&like) = steps.first() else { return };
     let mut head = Vec::new();
     let own = binary(k, BinaryOp::Sub, index, first, like, &mut head);
@@ -110,25 +114,8 @@ fn number_stages(k: &mut Kernel, iteration: Block, (index, lo): (Value, Value), 
             *at = At::Iteration(own);
         }
     }
-    let insts = std::mem::take(&mut k.blocks[iteration].insts);
-    let is_read = |inst: Inst| {
-        let numbers = k.results[inst].iter().any(|&v| is_number(k, v));
-        !numbers || insts.iter().any(|&i| k.results[inst].iter().any(|&v| reads(k, i, v) > 0))
-    };
-    let kept: Vec<Inst> = insts.iter().copied().filter(|&i| is_read(i)).collect();
-    k.blocks[iteration].insts = head.into_iter().chain(kept).collect();
-}
-
-/// The steps of rings of an instruction, with its body.
-fn ring_steps(k: &Kernel, inst: Inst, steps: &mut Vec<Inst>) {
-    match &k.insts[inst] {
-        Op::Acquire(..) | Op::Wait(..) => steps.push(inst),
-        op => {
-            if let Some(body) = op.body() {
-                k.blocks[body].insts.iter().for_each(|&i| ring_steps(k, i, steps));
-            }
-        }
-    }
+    k.blocks[iteration].insts.splice(..0, head);
+    remove_unread(k, iteration, |k, inst| k.results[inst].iter().any(|&v| is_number(k, v)));
 }
 
 /// The place of the only loop that carries values, in the body of a kernel.
@@ -144,7 +131,7 @@ fn the_loop(k: &Kernel, body: Block) -> Result<usize, &'static str> {
     if k.results[inst].is_empty() {
         return Err("the loop carries no sum");
     }
-    if insts[..=at].iter().any(|&i| stores(k, i)) {
+    if with_bodies(k, &insts[..=at]).iter().any(|&i| k.insts[i].effects().any(Effects::WRITES_GLOBAL)) {
         return Err("the program stores before the loop's end");
     }
     Ok(at)
@@ -153,30 +140,10 @@ fn the_loop(k: &Kernel, body: Block) -> Result<usize, &'static str> {
 /// True if a loop writes shared memory that is used outside of it too, as that of a tile is which iterations hand on.
 fn carries_in_shared(k: &Kernel, body: Block, at: usize) -> bool {
     let insts = &k.blocks[body].insts;
-    let (mut written, mut outside) = (BTreeSet::new(), BTreeSet::new());
-    visit_ops(k, insts[at], &mut |op| written.extend(op.buffers().1));
-    for &inst in insts[..at].iter().chain(&insts[at + 1..]) {
-        visit_ops(k, inst, &mut |op| {
-            let (read, written) = op.buffers();
-            outside.extend(read.into_iter().chain(written));
-        });
-    }
-    written.intersection(&outside).next().is_some()
-}
-
-/// An operation and those in its body.
-fn visit_ops(k: &Kernel, inst: Inst, visit: &mut dyn FnMut(&Op)) {
-    visit(&k.insts[inst]);
-    if let Some(body) = k.insts[inst].body() {
-        k.blocks[body].insts.iter().for_each(|&i| visit_ops(k, i, visit));
-    }
-}
-
-/// True if an instruction, or one in its body, writes a tensor.
-fn stores(k: &Kernel, inst: Inst) -> bool {
-    let op = &k.insts[inst];
-    let is_store = matches!(op, Op::StoreGlobal { .. }) || matches!(op, Op::Copy { atom, .. } if atom.is_store());
-    is_store || op.body().is_some_and(|b| k.blocks[b].insts.iter().any(|&i| stores(k, i)))
+    let buffers = |insts: &[Inst]| with_bodies(k, insts).into_iter().map(|i| k.insts[i].buffers()).collect::<Vec<_>>();
+    let written: BTreeSet<Buffer> = buffers(&insts[at..=at]).into_iter().flat_map(|(_, written)| written).collect();
+    let outside = buffers(&[&insts[..at], &insts[at + 1..]].concat());
+    outside.iter().any(|(read, wrote)| read.iter().chain(wrote).any(|b| written.contains(b)))
 }
 
 /// True if the n-th value that a loop carries is a tile of f32 to which each iteration adds terms, and which nothing else reads.
@@ -209,9 +176,8 @@ fn is_sum(k: &Kernel, iteration: Block, n: usize) -> bool {
 /// How often an instruction reads a value, with its body.
 fn reads(k: &Kernel, inst: Inst, value: Value) -> usize {
     let mut times = 0;
-    k.insts[inst].visit_operands(|v| times += usize::from(v == value));
-    let body = k.insts[inst].body();
-    times + body.map_or(0, |b| k.blocks[b].insts.iter().map(|&i| reads(k, i, value)).sum())
+    visit_deep(k, inst, &mut |v| times += usize::from(v == value));
+    times
 }
 
 /// A value in the first CTA of a program, and zero in the others.
@@ -231,14 +197,4 @@ fn of_first(k: &mut Kernel, value: Value, (number, none): (Value, Value), like: 
     let zero = push(k, Op::Const(-0.0), ty.clone(), like, out);
     let is_first = push(k, Op::Broadcast(is_first), of_all, like, out);
     push(k, Op::Select(is_first, value, zero), ty, like, out)
-}
-
-/// Replaces operands, also in the bodies of an instruction.
-fn replace_deep(k: &mut Kernel, inst: Inst, values: &BTreeMap<Value, Value>) {
-    k.insts[inst].replace_operands(|v| values.get(&v).copied().unwrap_or(v));
-    if let Some(body) = k.insts[inst].body() {
-        for inst in k.blocks[body].insts.clone() {
-            replace_deep(k, inst, values);
-        }
-    }
 }

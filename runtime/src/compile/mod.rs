@@ -100,3 +100,22 @@ pub(crate) fn compile(
 ) -> std::result::Result<KernelImage, CompileProblem> {
     Err(CompileProblem::NoCompiler)
 }
+
+/// An image of nothing, for tests: 128 threads, for sm_80. They set the fields that they are about.
+#[cfg(test)]
+pub(crate) fn empty_image() -> KernelImage {
+    KernelImage {
+        entry: "axpy".to_owned(),
+        ptx: String::new(),
+        ptx_version: (7, 1),
+        target: Target { sm: 80, specific: false },
+        params: Vec::new(),
+        maps: Vec::new(),
+        grid: Vec::new(),
+        persistent: false,
+        splits: 1,
+        partial_bytes: 0,
+        threads: 128,
+        shared_bytes: 0,
+    }
+}

@@ -305,23 +305,9 @@ fn folders(root: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atlas_codegen::Target;
 
     fn image(bytes: usize) -> Arc<KernelImage> {
-        Arc::new(KernelImage {
-            entry: "axpy".to_owned(),
-            ptx: "x".repeat(bytes),
-            ptx_version: (7, 8),
-            target: Target { sm: 90, specific: false },
-            params: Vec::new(),
-            maps: Vec::new(),
-            grid: Vec::new(),
-            threads: 128,
-            persistent: false,
-            splits: 1,
-            partial_bytes: 0,
-            shared_bytes: 0,
-        })
+        Arc::new(KernelImage { ptx: "x".repeat(bytes), ..crate::compile::empty_image() })
     }
 
     #[test]

@@ -259,20 +259,7 @@ impl LoadedKernel {
             }
         }
         let facts = LaunchFacts { registers: 0, local_bytes: 0, shared_bytes: 0, threads: 128, resident_ctas: None };
-        let image = KernelImage {
-            entry: "axpy".to_owned(),
-            ptx: String::new(),
-            ptx_version: (7, 1),
-            target: atlas_codegen::Target { sm: 80, specific: false },
-            params: Vec::new(),
-            maps: Vec::new(),
-            grid: Vec::new(),
-            threads: 128,
-            persistent: false,
-            splits: 1,
-            partial_bytes: 0,
-            shared_bytes: 0,
-        };
+        let image = crate::compile::empty_image();
         let code = LoadedCode::Virtual(Box::new(Idle));
         LoadedKernel { key, image: Arc::new(image), facts, code, launched: AtomicU64::new(0) }
     }

@@ -59,20 +59,7 @@ mod tests {
     use super::*;
 
     fn image(ptx_version: (u32, u32)) -> KernelImage {
-        KernelImage {
-            entry: "axpy".to_owned(),
-            ptx: String::new(),
-            ptx_version,
-            target: atlas_codegen::Target { sm: 80, specific: false },
-            params: Vec::new(),
-            maps: Vec::new(),
-            grid: Vec::new(),
-            threads: 128,
-            persistent: false,
-            splits: 1,
-            partial_bytes: 0,
-            shared_bytes: 0,
-        }
+        KernelImage { ptx_version, ..crate::compile::empty_image() }
     }
 
     #[test]

@@ -169,20 +169,7 @@ mod tests {
     use super::*;
 
     fn image(splits: u32, partial_bytes: u64) -> KernelImage {
-        KernelImage {
-            entry: "split".to_owned(),
-            ptx: String::new(),
-            ptx_version: (7, 1),
-            target: atlas_codegen::Target { sm: 80, specific: false },
-            params: Vec::new(),
-            maps: Vec::new(),
-            grid: Vec::new(),
-            persistent: false,
-            splits,
-            partial_bytes,
-            threads: 128,
-            shared_bytes: 0,
-        }
+        KernelImage { splits, partial_bytes, ..crate::compile::empty_image() }
     }
 
     #[test]

@@ -115,7 +115,6 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::tensor::Tensor;
-    use atlas_codegen::Target;
     use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
     use atlas_dsl::ir::{Access, GridExtent};
     use atlas_dsl::{DType, Diagnostics, Dim, Param};
@@ -146,17 +145,9 @@ mod tests {
     fn image(params: &[AbiParam]) -> KernelImage {
         KernelImage {
             entry: "row".to_owned(),
-            ptx: String::new(),
-            ptx_version: (7, 1),
-            target: Target { sm: 80, specific: false },
             params: params.to_vec(),
-            maps: Vec::new(),
             grid: vec![GridExtent::Points(Dim::from_u32(0)), GridExtent::Tiles { dim: Dim::from_u32(1), size: 16 }],
-            threads: 128,
-            persistent: false,
-            splits: 1,
-            partial_bytes: 0,
-            shared_bytes: 0,
+            ..crate::compile::empty_image()
         }
     }
 

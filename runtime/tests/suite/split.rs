@@ -1,7 +1,6 @@
 //! Launches whose programs are split: several CTAs share a program, and the last one adds their partial tiles.
 
 use atlas_codegen::{AbiParam, KernelImage};
-use atlas_dsl::ir::GridExtent;
 use atlas_dsl::{Dim, Param};
 use atlas_runtime::Device;
 
@@ -74,10 +73,7 @@ done:
 pub(crate) fn image(device: &Device, ptx: &str) -> KernelImage {
     let param = Param::from_u32;
     KernelImage {
-        entry: "scale".to_owned(),
-        ptx: ptx.to_owned(),
         ptx_version: (8, 0),
-        target: device.target().unwrap(),
         params: vec![
             AbiParam::Ptr(param(0)),
             AbiParam::Ptr(param(1)),
@@ -87,13 +83,9 @@ pub(crate) fn image(device: &Device, ptx: &str) -> KernelImage {
             AbiParam::Arrivals,
             AbiParam::Partials,
         ],
-        maps: Vec::new(),
-        grid: vec![GridExtent::Tiles { dim: Dim::from_u32(0), size: 16 }],
-        persistent: false,
         splits: 3,
         partial_bytes: 3 * 512,
-        threads: 128,
-        shared_bytes: 0,
+        ..super::ptx::image(device, ptx, 0)
     }
 }
 

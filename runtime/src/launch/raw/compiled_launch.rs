@@ -142,20 +142,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_is_too_short_never_reaches_a_gpu() {
-        let image = KernelImage {
-            entry: "f".to_owned(),
-            ptx: String::new(),
-            ptx_version: (7, 1),
-            target: atlas_codegen::Target { sm: 80, specific: false },
-            params: Vec::new(),
-            maps: Vec::new(),
-            grid: Vec::new(),
-            threads: 32,
-            persistent: false,
-            splits: 1,
-            partial_bytes: 0,
-            shared_bytes: 0,
-        };
+        let image = crate::compile::empty_image();
         let one = RawParam::Bits(u64::from(1.0_f32.to_bits()));
         let params = vec![RawParam::Bits(7), RawParam::Address(0), one, RawParam::Partials];
         let raw = RawLaunch { grid: 1, params, maps: Vec::new(), scratch: None };
