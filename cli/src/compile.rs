@@ -80,6 +80,16 @@ pub(super) fn run(args: &CompileArgs) -> Result<bool> {
     Ok(true)
 }
 
+/// Appends the texts of the kernels that pack operands, stage by stage.
+fn with_packers(texts: &mut Texts, packers: Vec<Texts>) {
+    for packer in packers {
+        for ((_, all), (_, text)) in texts.iter_mut().zip(packer) {
+            all.push_str("\n// ---- before it, to pack an operand\n");
+            all.push_str(&text);
+        }
+    }
+}
+
 /// The stages of a kernel from its name or its file, the stem of output files, and the config.
 fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Result<(String, Config, Texts)> {
     let path = Path::new(name);
@@ -88,7 +98,9 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
             bail!("--dims does not apply to a .tile file: its dims are written in it");
         }
         let config = input::file_config(problem)?;
-        let texts = stages::texts(&stages::read(path)?, &config.schedule, on, want)?;
+        let kernel = stages::read(path)?;
+        let mut texts = stages::texts(&kernel, &config.schedule, on, want)?;
+        with_packers(&mut texts, stages::packers(kernel.into_inner(), &config.schedule, on, want)?);
         let stem = path.file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
         return Ok((stem, config, texts));
     }
@@ -99,7 +111,11 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     let spec = input::specialization_of(def, &dims, &types)?;
     sizes::runs(def, &dims)?;
     let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref(), &Records::default())?;
-    let (config, texts) = chosen.first(|c| stages::print((def.build)(&spec, c)?, &c.schedule, on, want))?;
+    let (config, texts) = chosen.first(|c| {
+        let mut texts = stages::print((def.build)(&spec, c)?, &c.schedule, on, want)?;
+        with_packers(&mut texts, stages::packers((def.build)(&spec, c)?, &c.schedule, on, want)?);
+        Ok(texts)
+    })?;
     let types = types.values().map(ToString::to_string).collect::<BTreeSet<String>>();
     let stem = std::iter::once(name.to_owned()).chain(types).collect::<Vec<_>>().join(".");
     Ok((stem, config, texts))

@@ -1,7 +1,7 @@
 //! The only module that calls the code generator.
 
 use anyhow::{Context, Result, anyhow};
-use atlas_codegen::{Explained, KernelImage, Platform};
+use atlas_codegen::{Explained, KernelImage, Platform, packing};
 use atlas_dsl::diag::render;
 use atlas_dsl::{Diagnostics, Kernel, Schedule, Verified};
 use atlas_runtime::{LoopInterval, loop_intervals};
@@ -70,9 +70,17 @@ pub(super) fn read(path: &Path) -> Result<Verified<Kernel>> {
     atlas_dsl::verify(kernel).map_err(rendered)
 }
 
-/// The requested stages of a verified kernel, in the requested order.
+/// The requested stages of the kernels that pack operands of a kernel, if the schedule says so, in the requested order.
+pub(super) fn packers(kernel: Kernel, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Vec<Texts>> {
+    let packed = packing::of_schedule(&atlas_dsl::verify(kernel)?, schedule, on.target)?;
+    let packers = packed.into_iter().flat_map(|packed| packed.packers);
+    packers.map(|packer| texts(&packer, &packing::packer_schedule(), on, want)).collect()
+}
+
+/// The requested stages of a verified kernel, in the requested order. With packed operands, those of the kernel that reads them.
 pub(super) fn texts(verified: &Verified<Kernel>, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
-    let tile = verified.to_string();
+    let packed = packing::of_schedule(verified, schedule, on.target)?;
+    let tile = packed.map_or_else(|| verified.to_string(), |packed| packed.kernel.to_string());
     let rest: Vec<Stage> = want.iter().copied().filter(|&s| s != Stage::Tile).collect();
     let mut texts = if rest.is_empty() { Vec::new() } else { lower(verified, schedule, on, &rest)? };
     texts.push((Stage::Tile, tile));
@@ -144,6 +152,8 @@ pub(super) fn loops(
 ) -> Result<Vec<LoopInterval>> {
     let sizes: Option<Vec<u64>> = kernel.dims.values().map(|d| dims.get(&d.name).copied()).collect();
     let Some(sizes) = sizes else { return Ok(Vec::new()) };
+    let packed = packing::of_schedule(kernel, schedule, on.target)?;
+    let kernel = packed.as_ref().map_or(kernel, |packed| &packed.kernel);
     let lowered = atlas_codegen::pipeline::run(kernel, schedule, on, |_, _| {})?;
     Ok(loop_intervals(&lowered, &sizes, &on.machine))
 }

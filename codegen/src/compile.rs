@@ -6,7 +6,7 @@ use crate::gpu::{self, Lowered, VerifiedKernel};
 use crate::image::{AbiParam, KernelImage};
 use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::mutation::carried;
-use crate::{llvm, pipeline, ptx};
+use crate::{llvm, packing, pipeline, ptx};
 use atlas_dsl::{Kernel, Schedule, Verified};
 use inkwell::context::Context;
 use std::time::{Duration, Instant};
@@ -67,7 +67,8 @@ pub fn compile_with_lines(
     Ok(compile_with(kernel, schedule, on.into(), &[], true)?.image)
 }
 
-/// Compiles a kernel and returns the requested stages as text, in order. If the schedule is refused, the error names one that is
+/// Compiles a kernel and returns the requested stages as text, in order. With packed operands, they are those of the kernel that
+/// reads them. If the schedule is refused, the error names one that is
 /// not, if one is near.
 pub fn compile_stages(
     kernel: &Verified<Kernel>,
@@ -76,6 +77,8 @@ pub fn compile_stages(
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
     let on = on.into();
+    let packed = packing::of_schedule(kernel, schedule, on.target)?;
+    let kernel = packed.as_ref().map_or(kernel, |packed| &packed.kernel);
     let compiled = compile_with(kernel, schedule, on, stages, false);
     compiled.map(|c| c.texts).map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))
 }

@@ -4,7 +4,7 @@ use crate::arch::Platform;
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op};
 use crate::notes::{Note, Notes, place};
-use crate::pipeline;
+use crate::{packing, pipeline};
 use atlas_dsl::{Schedule, Verified};
 use std::fmt;
 
@@ -30,10 +30,13 @@ pub fn explain(
     on: impl Into<Platform>,
 ) -> Result<Explained, CompileError> {
     let (on, mut notes) = (on.into(), Notes::kept());
+    let packed = packing::of_schedule(kernel, schedule, on.target)?;
+    let kernel = packed.as_ref().map_or(kernel, |packed| &packed.kernel);
     let k = pipeline::run_with_notes(kernel, schedule, on, &mut notes, |_, _| {})
         .map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))?;
+    let of_packing = packed.iter().flat_map(packing::Packed::notes);
     Ok(Explained {
-        notes: notes.into_vec(),
+        notes: of_packing.chain(notes.into_vec()).collect(),
         head: format!("{}, {} threads", k.target, k.threads),
         buffers: buffers(&k),
     })

@@ -8,6 +8,7 @@
 //! | `gpu` | GPU IR, its atoms, text form and verifier; `gpu::analysis`: its work and its registers |
 //! | `passes`, `pipeline` | from Tile IR to GPU IR, and from GPU IR to GPU IR |
 //! | `math` | expansions of the transcendental functions |
+//! | `packing` | kernels that copy operands to workspaces, and the kernel that reads them there |
 //! | `notes`, `explain` | the decisions of the passes and their reasons |
 //! | `mutation` | known mistakes, which tests plant |
 //! | `llvm`, `ptx` | from GPU IR to LLVM to PTX (feature `llvm`) |
@@ -41,6 +42,7 @@ pub mod math;
 #[doc(hidden)]
 pub mod mutation;
 pub mod notes;
+pub mod packing;
 pub mod passes;
 pub mod pipeline;
 #[cfg(feature = "llvm")]

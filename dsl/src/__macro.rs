@@ -1,7 +1,7 @@
 //! The items that code emitted by `atlas_kernel!` refers to, and nothing else. Not part of the public interface.
 
 pub use crate::builder::{Builder, Index, Operand};
-pub use crate::config::{Config, Copies, Order, Products, Programs, Setting, WarpGrid};
+pub use crate::config::{Config, Copies, Operands, Order, Products, Programs, Setting, WarpGrid};
 pub use crate::def::{
     DTypeRef, Declared, DimDef, GridDef, GridSize, KernelDef, ParamDef, Registered, TuneDef, TypeParamDef,
 };

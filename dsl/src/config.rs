@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-pub use atlas_vocabulary::{Copies, MOST_CONFIGS, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+pub use atlas_vocabulary::{
+    Copies, MOST_CONFIGS, Operands, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid,
+};
 
 /// How a kernel is mapped to the machine. Enters GPU IR only. The compiler chooses whatever is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,6 +34,8 @@ pub struct Schedule {
     pub programs: Option<Programs>,
     /// CTAs that share the iterations of each program's reduction and add their sums.
     pub split_k: u32,
+    /// Where products read their operands.
+    pub operands: Option<Operands>,
 }
 
 impl Default for Schedule {
@@ -47,6 +51,7 @@ impl Default for Schedule {
             products: None,
             programs: None,
             split_k: 1,
+            operands: None,
         }
     }
 }
@@ -76,6 +81,7 @@ impl Schedule {
             ("products", Setting::Products(products)) => self.products = products,
             ("programs", Setting::Programs(programs)) => self.programs = programs,
             ("split_k", Setting::Number(n)) => self.split_k = n,
+            ("operands", Setting::Operands(operands)) => self.operands = operands,
             _ => return false,
         }
         true
@@ -94,6 +100,7 @@ impl Schedule {
             "products" => Setting::Products(self.products),
             "programs" => Setting::Programs(self.programs),
             "split_k" => Setting::Number(self.split_k),
+            "operands" => Setting::Operands(self.operands),
             _ => return None,
         })
     }
@@ -109,6 +116,11 @@ impl Schedule {
             return Err(why);
         }
         self.contradiction().map_or(Ok(()), Err)
+    }
+
+    /// True if products read packed copies of their operands, so that a launch has several kernels.
+    pub fn packs_operands(&self) -> bool {
+        self.operands == Some(Operands::Packed)
     }
 
     /// True if no two keys contradict each other. Each key alone may still have a value that no machine runs.
@@ -128,9 +140,9 @@ impl Schedule {
     }
 
     /// Numbers that tell two schedules apart.
-    pub fn words(&self) -> [u64; 10] {
-        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, products, programs, split_k } =
-            *self;
+    pub fn words(&self) -> [u64; 11] {
+        let Schedule { stages, warps, occupancy, warp_grid, order, copies, stores, .. } = *self;
+        let Schedule { products, programs, split_k, operands, .. } = *self;
         let grid = warp_grid.map_or(0, |g| u64::from(g.rows) << 32 | u64::from(g.cols));
         let order = match order {
             None => 0,
@@ -152,6 +164,11 @@ impl Schedule {
             Some(Programs::Single) => 1,
             Some(Programs::Persistent) => 2,
         };
+        let operands = match operands {
+            None => 0,
+            Some(Operands::Direct) => 1,
+            Some(Operands::Packed) => 2,
+        };
         [
             stages.into(),
             warps.into(),
@@ -163,6 +180,7 @@ impl Schedule {
             products,
             programs,
             split_k.into(),
+            operands,
         ]
     }
 }
@@ -324,6 +342,8 @@ mod tests {
             "programs=single",
             "programs=persistent",
             "split_k=4",
+            "operands=direct",
+            "operands=packed",
         ];
         let words = texts.map(|text| text.parse::<Config>().unwrap().schedule.words());
         let distinct: std::collections::BTreeSet<_> = words.iter().collect();

@@ -23,6 +23,7 @@ mod hopper;
 mod infinite;
 mod long_loops;
 mod magnified;
+mod packed;
 mod pairs;
 mod panels;
 mod persistent;

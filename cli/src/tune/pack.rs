@@ -59,7 +59,10 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
                 continue;
             }
         };
-        let first = candidates.iter().take(measured(candidates.len(), share)).map(|c| c.config.clone()).collect();
+        // A pack has one kernel of each config.
+        let is_one = |c: &&atlas_runtime::Candidate| !c.config.schedule.packs_operands();
+        let first = candidates.iter().take(measured(candidates.len(), share)).filter(is_one);
+        let first = first.map(|c| c.config.clone()).collect();
         let same = |c: &&mut ClassCandidates| c.of[0].0.def.name == job.def.name && c.of[0].0.spec == job.spec;
         match classes.iter_mut().find(same) {
             Some(class) => class.of.push((job.clone(), first)),

@@ -11,8 +11,8 @@ use super::child::line_of;
 use super::pack;
 use super::subject::Subject;
 use anyhow::{Context, Result, bail};
-use atlas_codegen::{KernelImage, Machine};
-use atlas_dsl::{Config, DType};
+use atlas_codegen::{KernelImage, Machine, packing};
+use atlas_dsl::{Config, DType, Kernel, Schedule, Verified};
 use atlas_runtime::bundle::{Bundle, Bundles};
 use atlas_runtime::{
     CacheDir, Device, Event, PreparedLaunch, RawKernel, Store, Tensor, build_kernel, kernel_key, timing,
@@ -126,24 +126,36 @@ impl Worker {
             Ok("unbuilt") => std::process::abort(),
             _ => {}
         }
-        let image = match &self.pack {
-            Some(pack) => Arc::new(pack.image(&pack::variant(pack, job, config)?)?),
+        let images = match &self.pack {
+            Some(pack) => vec![Arc::new(pack.image(&pack::variant(pack, job, config)?)?)],
             None => self.compiled(job, config)?,
         };
-        if !self.device.simulates() {
+        for image in images.iter().filter(|_| !self.device.simulates()) {
             // The driver caches the assembled code for the worker that measures.
             RawKernel::load(&self.device, &image.ptx, &image.entry, image.shared_bytes)?;
         }
         Ok(json!({}))
     }
 
-    fn compiled(&self, job: &Job, config: &Config) -> Result<Arc<KernelImage>> {
+    /// The kernel of a config, and those that pack its operands.
+    fn compiled(&self, job: &Job, config: &Config) -> Result<Vec<Arc<KernelImage>>> {
         let kernel = build_kernel(job.def, &job.spec, config)?;
-        let key = kernel_key(&kernel, config.schedule, self.machine.target());
+        match packing::of_schedule(&kernel, &config.schedule, self.machine.target())? {
+            None => Ok(vec![self.compiled_one(kernel, config.schedule)?]),
+            Some(packed) => {
+                let packers = packed.packers.into_iter().map(|packer| (packer, packing::packer_schedule()));
+                let all = packers.chain([(packed.kernel, config.schedule)]);
+                all.map(|(kernel, schedule)| self.compiled_one(kernel, schedule)).collect()
+            }
+        }
+    }
+
+    fn compiled_one(&self, kernel: Verified<Kernel>, schedule: Schedule) -> Result<Arc<KernelImage>> {
+        let key = kernel_key(&kernel, schedule, self.machine.target());
         if let Some(image) = self.store.get(&key) {
             return Ok(image);
         }
-        match stages::image((*kernel).clone(), &config.schedule, self.machine.into()) {
+        match stages::image(kernel.into_inner(), &schedule, self.machine.into()) {
             Ok(image) => Ok(self.store.put(&key, image)),
             Err(stages::CompileFailure::Refused(reason)) => bail!("{reason}"),
             Err(stages::CompileFailure::Other(e)) => Err(e),

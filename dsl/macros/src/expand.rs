@@ -8,7 +8,7 @@ use crate::tree::{
     DTypeRef, Dim, Expr, ExprKind, Extent, File, Index, Kernel, Local, LocalId, Loop, ParamKind, Quantity, Range, Stmt,
     TileFn,
 };
-use atlas_vocabulary::{BinaryOp, Copies, DType, Order, Precision, Products, Programs, Setting, WarpGrid};
+use atlas_vocabulary::{BinaryOp, Copies, DType, Operands, Order, Precision, Products, Programs, Setting, WarpGrid};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -240,6 +240,14 @@ fn setting(value: Setting, root: &TokenStream) -> TokenStream {
             };
             quote!(#root::Setting::Programs(::core::option::Option::Some(#programs)))
         }
+        Setting::Operands(Some(operands)) => {
+            let operands = match operands {
+                Operands::Direct => quote!(#root::Operands::Direct),
+                Operands::Packed => quote!(#root::Operands::Packed),
+            };
+            quote!(#root::Setting::Operands(::core::option::Option::Some(#operands)))
+        }
+        Setting::Operands(None) => quote!(#root::Setting::Operands(::core::option::Option::None)),
         Setting::Programs(None) => quote!(#root::Setting::Programs(::core::option::Option::None)),
         Setting::Products(None) => quote!(#root::Setting::Products(::core::option::Option::None)),
     }

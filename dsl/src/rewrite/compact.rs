@@ -8,7 +8,7 @@ use cranelift_entity::packed_option::PackedOption;
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The same kernel without operations whose results are not needed, and without carried values that nothing reads.
-pub(crate) fn compact(kernel: &Kernel) -> Kernel {
+pub fn compact(kernel: &Kernel) -> Kernel {
     let mut loops = SecondaryMap::new();
     for (inst, op) in kernel.insts.iter() {
         if let Op::Loop { body, .. } = op {

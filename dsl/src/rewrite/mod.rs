@@ -26,7 +26,7 @@
 mod compact;
 mod rules;
 
-pub(crate) use compact::compact;
+pub use compact::compact;
 pub use rules::{RULES, Rewrite, RewriteRule};
 
 use crate::entity::{Block, Inst, Value};

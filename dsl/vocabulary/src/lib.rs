@@ -36,7 +36,9 @@ pub use distance::distance;
 pub use dtype::{DType, number};
 pub use kind::{Effect, Kind, Operation};
 pub use reduction::{ReduceOp, Reduction};
-pub use schedule::{Copies, MOST_CONFIGS, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid};
+pub use schedule::{
+    Copies, MOST_CONFIGS, Operands, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid,
+};
 pub use takes::Takes;
 pub use unary::{Unary, UnaryOp};
 pub use word::{LoopKind, Precision};

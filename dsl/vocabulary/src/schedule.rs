@@ -61,6 +61,20 @@ impl Products {
     const ALL: [Products; 2] = [Products::Warps, Products::Warpgroups];
 }
 
+/// Where products read operands that the copy engine or the tensor cores cannot take as they lie in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operands {
+    /// Where they are. Threads copy them, and split them for products of split numbers.
+    Direct,
+    /// In packed copies: kernels before this one copy each operand to a workspace, where the copy engine takes it.
+    Packed,
+}
+
+impl Operands {
+    /// All of them.
+    const ALL: [Operands; 2] = [Operands::Direct, Operands::Packed];
+}
+
 /// How many programs a CTA runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Programs {
@@ -91,6 +105,8 @@ pub enum Setting {
     Products(Option<Products>),
     /// How many programs a CTA runs.
     Programs(Option<Programs>),
+    /// Where products read their operands.
+    Operands(Option<Operands>),
 }
 
 impl Setting {
@@ -146,6 +162,15 @@ impl fmt::Display for Programs {
     }
 }
 
+impl fmt::Display for Operands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operands::Direct => "direct",
+            Operands::Packed => "packed",
+        })
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -155,8 +180,9 @@ impl fmt::Display for Setting {
             Setting::Copies(Some(copies)) => copies.fmt(f),
             Setting::Products(Some(products)) => products.fmt(f),
             Setting::Programs(Some(programs)) => programs.fmt(f),
+            Setting::Operands(Some(operands)) => operands.fmt(f),
             Setting::WarpGrid(None) | Setting::Order(None) | Setting::Copies(None) => f.write_str(Setting::AUTO),
-            Setting::Products(None) | Setting::Programs(None) => f.write_str(Setting::AUTO),
+            Setting::Products(None) | Setting::Programs(None) | Setting::Operands(None) => f.write_str(Setting::AUTO),
         }
     }
 }
@@ -171,6 +197,7 @@ enum Values {
     Copies,
     Products,
     Programs,
+    Operands,
 }
 
 /// A key of a schedule.
@@ -182,7 +209,7 @@ pub struct ScheduleKey {
 }
 
 /// Every key, in the order of the canonical text of a config.
-pub const SCHEDULE: [ScheduleKey; 10] = [
+pub const SCHEDULE: [ScheduleKey; 11] = [
     ScheduleKey { name: "stages", values: Values::Number(Some(8)) },
     // A CTA has at most 1024 threads on every GPU.
     ScheduleKey { name: "warps", values: Values::Number(Some(32)) },
@@ -195,6 +222,7 @@ pub const SCHEDULE: [ScheduleKey; 10] = [
     ScheduleKey { name: "programs", values: Values::Programs },
     // The last CTA of a program reads the parts of all. No product that was measured gains by more than eight.
     ScheduleKey { name: "split_k", values: Values::Number(Some(16)) },
+    ScheduleKey { name: "operands", values: Values::Operands },
 ];
 
 /// The value that is written like this.
@@ -217,6 +245,7 @@ impl ScheduleKey {
             Values::Copies => "`threads`, `engine` or `auto`",
             Values::Products => "`warps`, `warpgroups` or `auto`",
             Values::Programs => "`single`, `persistent` or `auto`",
+            Values::Operands => "`direct`, `packed` or `auto`",
         }
     }
 
@@ -233,6 +262,8 @@ impl ScheduleKey {
             Values::Copies if text == Setting::AUTO => Some(Setting::Copies(None)),
             Values::Products if text == Setting::AUTO => Some(Setting::Products(None)),
             Values::Programs if text == Setting::AUTO => Some(Setting::Programs(None)),
+            Values::Operands if text == Setting::AUTO => Some(Setting::Operands(None)),
+            Values::Operands => named(&Operands::ALL, text).map(|operands| Setting::Operands(Some(operands))),
             Values::Programs => named(&Programs::ALL, text).map(|programs| Setting::Programs(Some(programs))),
             Values::Products => named(&Products::ALL, text).map(|products| Setting::Products(Some(products))),
             Values::Copies => named(&Copies::ALL, text).map(|copies| Setting::Copies(Some(copies))),
@@ -271,7 +302,8 @@ impl ScheduleKey {
             | (Values::Order, Setting::Order(_))
             | (Values::Copies, Setting::Copies(_))
             | (Values::Products, Setting::Products(_))
-            | (Values::Programs, Setting::Programs(_)) => None,
+            | (Values::Programs, Setting::Programs(_))
+            | (Values::Operands, Setting::Operands(_)) => None,
             _ => Some(format!("{name} = {value} is not {}", self.expects())),
         }
     }
@@ -302,6 +334,9 @@ mod tests {
             ("programs", "persistent"),
             ("programs", "auto"),
             ("split_k", "4"),
+            ("operands", "direct"),
+            ("operands", "packed"),
+            ("operands", "auto"),
         ] {
             let key = ScheduleKey::named(key).unwrap();
             let read = key.read(text).unwrap();

@@ -173,7 +173,9 @@ fn row(
     let guide = records.guide(space.def, space.spec(), dims, Some(&machine));
     let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
     let terms = space.terms(dims, &machine).map(corrected);
-    let terms: Vec<(usize, Terms)> = terms.filter(|(p, _)| !refused.contains(&space.points[*p].config)).collect();
+    // A bundle holds one kernel of each config.
+    let is_kept = |config: &Config| !config.schedule.packs_operands() && !refused.contains(config);
+    let terms: Vec<(usize, Terms)> = terms.filter(|(p, _)| is_kept(&space.points[*p].config)).collect();
     let cost: HashMap<usize, f64> = terms.iter().map(|(p, t)| (*p, t.cycles())).collect();
     if points.is_empty() {
         points.extend((0..space.points.len()).filter(|p| cost.contains_key(p)));

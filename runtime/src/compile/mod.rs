@@ -19,8 +19,9 @@ mod store;
 pub use key::{KernelKey, KeyParts};
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 
-use crate::error::{Result, RuntimeError};
-use atlas_codegen::{KernelImage, Machine, Target};
+use crate::error::{CompileFailure, Result, RuntimeError};
+use atlas_codegen::packing::{self, Packed, Workspace};
+use atlas_codegen::{CompileError, KernelImage, Machine, Target};
 use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
 
 /// True if this build compiles kernels on their first launch (feature `jit`).
@@ -33,9 +34,49 @@ pub const HAS_COMPILER: bool = cfg!(feature = "jit");
 pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> Result<Verified<Kernel>> {
     (def.build)(spec, config).and_then(atlas_dsl::verify).map_err(|diagnostics| RuntimeError::Kernel {
         kernel: def.name.to_owned(),
-        config: config.clone(),
+        config: Box::new(config.clone()),
         diagnostics,
     })
+}
+
+/// The kernels of a launch with a config: one, or with packed operands several.
+pub(crate) struct LaunchKernels {
+    /// The kernel.
+    pub(crate) kernel: Verified<Kernel>,
+    /// What runs before it, to fill the workspaces.
+    pub(crate) packers: Vec<Verified<Kernel>>,
+    /// The workspaces, which are parameters after those of the signature.
+    pub(crate) workspaces: Vec<Workspace>,
+}
+
+/// The kernels of a launch with a config. Operands are packed if the config says so and the target wants any of them packed.
+///
+/// # Errors
+/// As [`build_kernel`], and a defect of the compiler.
+pub(crate) fn build_launch(
+    def: &KernelDef,
+    spec: &Specialization,
+    config: &Config,
+    target: Target,
+) -> Result<LaunchKernels> {
+    let kernel = build_kernel(def, spec, config)?;
+    let packed = if config.schedule.packs_operands() { packed(def, &kernel, target)? } else { None };
+    Ok(match packed {
+        Some(Packed { kernel, packers, workspaces }) => LaunchKernels { kernel, packers, workspaces },
+        None => LaunchKernels { kernel, packers: Vec::new(), workspaces: Vec::new() },
+    })
+}
+
+/// A kernel with its operands packed for a target, if any has to be.
+///
+/// # Errors
+/// A defect of the compiler.
+pub(crate) fn packed(def: &KernelDef, kernel: &Verified<Kernel>, target: Target) -> Result<Option<Packed>> {
+    let failed = |e: CompileError| {
+        let (kernel, message) = (def.name.to_owned(), e.to_string());
+        CompileFailure { kernel, message, refused: Vec::new(), compiler_present: true }
+    };
+    Ok(packing::pack(kernel, target).map_err(failed)?)
 }
 
 /// The key under which a kernel's PTX is stored. The machine is not part of it: a machine decides which configs are

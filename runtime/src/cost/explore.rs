@@ -3,10 +3,12 @@
 //! If several configs give the same kernel, only the first in the order of the tune space is kept, because the others
 //! offer no real choice.
 
-use crate::compile::{KernelKey, build_kernel};
+use crate::compile::{KernelKey, build_kernel, packed};
 use crate::error::RuntimeError;
 use atlas_codegen::gpu::analysis::WorkFormula;
+use atlas_codegen::packing::packer_schedule;
 use atlas_codegen::{Machine, gpu, pipeline};
+use atlas_dsl::config::Operands;
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::{Config, Kernel, KernelDef, Op, Schedule, Specialization, Verified};
 use sha2::{Digest, Sha256};
@@ -53,20 +55,45 @@ type Built = std::result::Result<Verified<Kernel>, String>;
 /// The work of a config's kernel and the hash of its text, or why it is refused.
 type Lowered = std::result::Result<(WorkFormula, TextHash), String>;
 
+/// A tune space, explored.
+#[derive(Default)]
+pub(crate) struct Explored {
+    /// The configs, and the work of those that were lowered.
+    pub(crate) points: Vec<(Point, Option<WorkFormula>)>,
+    /// The work of the kernels that pack operands.
+    pub(crate) packers: Vec<WorkFormula>,
+}
+
+/// The Tile IR of each choice of tile sizes: the kernel, and the one that reads packed operands, if any has to be packed.
+type Kernels = BTreeMap<BTreeMap<String, u32>, (Built, Option<Built>)>;
+
 /// Builds every config, and lowers those that may differ from all earlier ones. Returns the work of the lowered ones
 /// too.
-pub(crate) fn explore(
-    def: &'static KernelDef,
-    spec: &Specialization,
-    machine: Option<Machine>,
-) -> Vec<(Point, Option<WorkFormula>)> {
-    let configs = def.configs();
-    // Only tile sizes affect Tile IR.
-    let mut kernels: BTreeMap<&BTreeMap<String, u32>, Built> = BTreeMap::new();
+///
+/// Where operands may be packed, each config that leaves it open stands for two: the second ones follow all of the first.
+pub(crate) fn explore(def: &'static KernelDef, spec: &Specialization, machine: Option<Machine>) -> Explored {
+    let mut configs = def.configs();
+    let mut explored = Explored::default();
+    // Only tile sizes affect Tile IR, and whether operands are packed.
+    let mut kernels = Kernels::new();
     for config in &configs {
-        kernels.entry(&config.tile).or_insert_with(|| build_kernel(def, spec, config).map_err(|e| reason(&e)));
+        if !kernels.contains_key(&config.tile) {
+            let both = build_both(def, spec, config, machine, &mut explored.packers);
+            kernels.insert(config.tile.clone(), both);
+        }
     }
-    let built: Vec<&Built> = configs.iter().map(|config| &kernels[&config.tile]).collect();
+    let open = configs.iter().filter(|c| c.schedule.operands.is_none() && kernels[&c.tile].1.is_some());
+    let packed = |c: &Config| {
+        let schedule = Schedule { operands: Some(Operands::Packed), ..c.schedule };
+        Config { schedule, ..c.clone() }
+    };
+    let packed: Vec<Config> = open.map(packed).collect();
+    configs.extend(packed);
+    let of_config = |config: &Config| match &kernels[&config.tile] {
+        (_, Some(packed)) if config.schedule.packs_operands() => packed,
+        (kernel, _) => kernel,
+    };
+    let built: Vec<&Built> = configs.iter().map(of_config).collect();
     let refused = |reason: &String, built: bool| Found::Refused { reason: reason.clone(), built };
     let Some(machine) = machine else {
         let found = |config: &Config, built: &Built| match (built, config.schedule.check()) {
@@ -74,7 +101,8 @@ pub(crate) fn explore(
             (Ok(_), Err(reason)) => refused(&reason, true),
             (Ok(_), Ok(())) => Found::Built,
         };
-        return configs.iter().zip(&built).map(|(c, b)| (Point::new(c.clone(), found(c, b)), None)).collect();
+        explored.points = configs.iter().zip(&built).map(|(c, b)| (Point::new(c.clone(), found(c, b)), None)).collect();
+        return explored;
     };
     let lower = |i: usize| -> Option<Lowered> {
         let lowered = pipeline::run(built[i].as_ref().ok()?, &configs[i].schedule, machine, |_, _| {});
@@ -83,7 +111,7 @@ pub(crate) fn explore(
     let alike = alike(&configs, &built);
     // The first of each group of equal configs is lowered, on all cores. The others are lowered only if it is refused.
     let lowered = on_all_cores(configs.len(), |i| if alike[i] == i { lower(i) } else { None });
-    let mut points: Vec<(Point, Option<WorkFormula>)> = Vec::new();
+    let points = &mut explored.points;
     let (mut seen, mut has_legal) = (HashSet::new(), HashSet::new());
     for (i, (config, lowered)) in configs.iter().zip(lowered).enumerate() {
         if let Err(reason) = built[i] {
@@ -103,7 +131,35 @@ pub(crate) fn explore(
             Some(Err(reason)) => points.push((Point::new(config.clone(), refused(&reason, true)), None)),
         }
     }
-    points
+    explored
+}
+
+/// The kernel of a config, and the one that reads packed operands. Adds the work of the packers, which is that of every config.
+fn build_both(
+    def: &'static KernelDef,
+    spec: &Specialization,
+    config: &Config,
+    machine: Option<Machine>,
+    packers: &mut Vec<WorkFormula>,
+) -> (Built, Option<Built>) {
+    let kernel = match build_kernel(def, spec, config) {
+        Ok(kernel) => kernel,
+        Err(e) => return (Err(reason(&e)), None),
+    };
+    let Some(machine) = machine else { return (Ok(kernel), None) };
+    let packed = match packed(def, &kernel, machine.target()) {
+        Ok(packed) => packed,
+        Err(e) => return (Ok(kernel), Some(Err(reason(&e)))),
+    };
+    let Some(packed) = packed else { return (Ok(kernel), None) };
+    if packers.is_empty() {
+        let lowered = |packer| pipeline::run(packer, &packer_schedule(), machine, |_, _| {});
+        match packed.packers.iter().map(lowered).collect::<Result<Vec<_>, _>>() {
+            Ok(lowered) => packers.extend(lowered.iter().map(|k| WorkFormula::of(k))),
+            Err(e) => return (Ok(kernel), Some(Err(e.to_string()))),
+        }
+    }
+    (Ok(kernel), Some(Ok(packed.kernel)))
 }
 
 /// For each config, the first one that differs from it in `stages` only, if the kernel has no pipelined loop and

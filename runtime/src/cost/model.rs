@@ -97,6 +97,9 @@ const PARTS_OF_L2: (f64, f64) = (2.0, 0.1);
 /// 2048 to 16384 cubed took 1.1 to 1.3 times as long as was said without it, and none gained.
 const SPLIT_FOR_NOTHING: f64 = 1.5;
 
+/// Cycles from the end of a kernel to the beginning of the next one on its stream.
+pub(super) const NEXT_KERNEL: f64 = 2000.0;
+
 /// For the first wave, how close it is to one whose programs all begin together. For the last wave, the share that
 /// counts as a wave of its own.
 const FIRST_WAVE: f64 = 0.85;
@@ -156,6 +159,8 @@ pub(crate) struct Terms {
     overlap: f64,
     /// The factor by which nearby measurements correct the cycles.
     factor: f64,
+    /// Cycles of the kernels that run before it.
+    before: f64,
 }
 
 impl Terms {
@@ -214,6 +219,7 @@ impl Terms {
             data: data(work, machine, rates, ctas_per_sm),
             overlap: WAVES_OVERLAP + (ASYNC_WAVES_OVERLAP - WAVES_OVERLAP) * on_its_own.powi(2),
             factor: if is_split_for_nothing { SPLIT_FOR_NOTHING } else { 1.0 },
+            before: 0.0,
         }
     }
 
@@ -222,9 +228,14 @@ impl Terms {
         Terms { factor: self.factor * factor, ..self }
     }
 
+    /// The same behind kernels that take so many cycles.
+    pub(crate) fn after(self, cycles: f64) -> Terms {
+        Terms { before: self.before + cycles, ..self }
+    }
+
     /// Clock cycles of the launch.
     pub(crate) fn cycles(&self) -> f64 {
-        self.factor * self.model_cycles()
+        self.factor * (self.before + self.model_cycles())
     }
 
     fn model_cycles(&self) -> f64 {

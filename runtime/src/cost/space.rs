@@ -7,8 +7,8 @@
 //! If several threads need a space at once, the first explores it. The others wait for this space only.
 
 use super::explore::{Point, explore};
-use super::model::Terms;
-use crate::compile::{KernelKey, build_kernel, kernel_key};
+use super::model::{NEXT_KERNEL, Terms};
+use crate::compile::{KernelKey, LaunchKernels, build_kernel, build_launch, kernel_key};
 use crate::error::Result;
 use atlas_codegen::gpu::analysis::WorkTable;
 use atlas_codegen::{Machine, Target};
@@ -41,6 +41,8 @@ pub(crate) struct Space {
     works: WorkTable,
     /// The index in `points` of each of these.
     lowered: Vec<usize>,
+    /// The work of the kernels that pack operands, which is that of every point with packed operands.
+    packers: WorkTable,
 }
 
 /// A space that has been explored, or that a thread is exploring.
@@ -117,8 +119,11 @@ impl Space {
 
     fn explore(def: &'static KernelDef, spec: Specialization, machine: Option<Machine>) -> Space {
         let explored = explore(def, &spec, machine);
-        let mut space = Space { def, spec, points: Vec::new(), works: WorkTable::default(), lowered: Vec::new() };
-        for (point, work) in explored {
+        let mut space = Space::empty(def, spec);
+        for work in &explored.packers {
+            space.packers.push(work);
+        }
+        for (point, work) in explored.points {
             if let Some(work) = work {
                 space.works.push(&work);
                 space.lowered.push(space.points.len());
@@ -126,6 +131,11 @@ impl Space {
             space.points.push(point);
         }
         space
+    }
+
+    fn empty(def: &'static KernelDef, spec: Specialization) -> Space {
+        let (works, packers) = Default::default();
+        Space { def, spec, points: Vec::new(), works, lowered: Vec::new(), packers }
     }
 
     /// A space of one config, which the caller gave. The config is built, to check it, and not lowered.
@@ -145,8 +155,7 @@ impl Space {
         build_kernel(def, &key.spec, &config)?;
         let slot = spaces().slot(&key);
         let points = vec![Point::built(config)];
-        let (works, lowered) = Default::default();
-        let space = slot.get_or_init(|| Arc::new(Space { def, spec: key.spec.clone(), points, works, lowered }));
+        let space = slot.get_or_init(|| Arc::new(Space { points, ..Space::empty(def, key.spec.clone()) }));
         spaces().count(&key, &slot, space);
         Ok(space.clone())
     }
@@ -164,10 +173,21 @@ impl Space {
     /// The cost terms of each lowered point, for these sizes of the dims in the signature's order.
     pub(crate) fn terms(&self, dims: &[u64], machine: &Machine) -> impl Iterator<Item = (usize, Terms)> {
         let mut works = self.works.at(dims);
-        self.lowered.iter().enumerate().map(move |(i, &point)| (point, Terms::of(works.of(i), machine)))
+        let mut packers = self.packers.at(dims);
+        let packing = (0..self.packers.count()).map(|i| Terms::of(packers.of(i), machine).cycles() + NEXT_KERNEL).sum();
+        self.lowered.iter().enumerate().map(move |(i, &point)| {
+            let terms = Terms::of(works.of(i), machine);
+            let packs = self.points[point].config.schedule.packs_operands();
+            (point, if packs { terms.after(packing) } else { terms })
+        })
     }
 
-    /// Builds the Tile IR of a config again.
+    /// Builds the kernels of a launch with a config again.
+    pub(crate) fn launch(&self, point: usize, target: Target) -> Result<LaunchKernels> {
+        build_launch(self.def, &self.spec, &self.points[point].config, target)
+    }
+
+    /// Builds the Tile IR of a config again, without packed operands.
     pub(crate) fn kernel(&self, point: usize) -> Result<Verified<Kernel>> {
         build_kernel(self.def, &self.spec, &self.points[point].config)
     }
@@ -178,7 +198,7 @@ impl Space {
         if let Some(key) = key.get() {
             return Ok(*key);
         }
-        let kernel = self.kernel(point)?;
+        let kernel = self.launch(point, target)?.kernel;
         Ok(*key.get_or_init(|| kernel_key(&kernel, config.schedule, target)))
     }
 }
@@ -220,8 +240,7 @@ mod tests {
         let mut spaces = Spaces::new(10);
         let keep = |spaces: &mut Spaces, n: u64, configs: usize| {
             let points = (0..configs).map(|_| Point::built(Config::default())).collect();
-            let (works, lowered) = Default::default();
-            let space = Arc::new(Space { def: &NONE, spec: spec(n), points, works, lowered });
+            let space = Arc::new(Space { points, ..Space::empty(&NONE, spec(n)) });
             let slot = spaces.slot(&key(n));
             let kept = slot.get_or_init(|| space).clone();
             spaces.count(&key(n), &slot, &kept);

@@ -22,7 +22,7 @@ mod stats;
 mod stream;
 
 pub use device_id::DeviceId;
-pub(crate) use launch_plan::{LaunchBody, LaunchParam, LaunchPlan, PassedOver};
+pub(crate) use launch_plan::{GpuLaunch, KernelLaunch, LaunchBody, LaunchParam, LaunchPlan, LaunchTensor, PassedOver};
 pub(crate) use plan_cache::PlanCache;
 pub use stats::DeviceStats;
 pub use stream::{Event, Stream};

@@ -153,7 +153,7 @@ impl PlanCache {
     /// Drops the plans of a kernel.
     fn forget(&self, key: &KernelKey) {
         let mut plans = lock(&self.by_problem);
-        let uses = |plan: &LaunchPlan| matches!(&plan.body, LaunchBody::Gpu { kernel, .. } if kernel.key == *key);
+        let uses = |plan: &LaunchPlan| matches!(&plan.body, LaunchBody::Gpu(gpu) if gpu.kernels().any(|k| k.kernel.key == *key));
         let words: Vec<Box<[u64]>> = plans.iter().filter(|(_, p)| uses(p)).map(|(words, _)| words.clone()).collect();
         let dropped: Vec<_> = words.iter().filter_map(|words| plans.pop(words)).collect();
         drop(plans);
@@ -199,7 +199,7 @@ mod tests {
         let load = |key: u8, now: u64| plans.keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([key; 32]))), now);
         let hot = load(1, 1);
         let words = [7_u64];
-        let body = LaunchBody::Gpu { kernel: hot.clone(), grid: 1, params: Vec::new(), maps: Vec::new() };
+        let body = LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(hot.clone())));
         let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         plans.keep(&words, &Arc::new(plan), plans.generation());

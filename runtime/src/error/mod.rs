@@ -70,7 +70,7 @@ pub enum RuntimeError {
         /// The kernel's name.
         kernel: String,
         /// The config it was built with.
-        config: Config,
+        config: Box<Config>,
         /// The diagnostics of the builder or the verifier.
         diagnostics: Diagnostics,
     },
@@ -122,7 +122,7 @@ impl fmt::Display for RuntimeError {
             RuntimeError::Device(e) => e.fmt(f),
             RuntimeError::Tensor(e) => e.fmt(f),
             RuntimeError::Launch(e) => e.fmt(f),
-            RuntimeError::Kernel { kernel, config, diagnostics } if *config == Config::default() => {
+            RuntimeError::Kernel { kernel, config, diagnostics } if **config == Config::default() => {
                 write!(f, "kernel `{kernel}`: {diagnostics}")
             }
             RuntimeError::Kernel { kernel, config, diagnostics } => {

@@ -1,7 +1,8 @@
-//! Scratch memory of launches whose programs are split: the arrivals and the partial tiles that the CTAs of a program share.
+//! Scratch memory of launches: the arrivals and the partial tiles that the CTAs of a split program share, and the workspaces of packed
+//! operands.
 //!
 //! The launches of one stream follow each other, so they share the stream's scratch memory. Each leaves its arrivals zero, as it
-//! finds them, and reads no partial tile of an earlier one. Launches that may run at the same time have scratch memory of their
+//! finds them, and reads no partial tile and no workspace of an earlier one. Launches that may run at the same time have scratch memory of their
 //! own: those of other streams, and those of graphs.
 
 use super::context::Context;
@@ -13,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// `CU_STREAM_PER_THREAD`: another stream in each thread.
 const PER_THREAD: usize = 2;
 
-/// Partial tiles begin at a multiple of this many bytes.
+/// Partial tiles and workspaces begin at a multiple of this many bytes.
 const ALIGN: u64 = 256;
 
 /// The scratch memory that one launch needs, in bytes.
@@ -23,6 +24,8 @@ pub struct ScratchBytes {
     pub arrivals: u64,
     /// Of its partial tiles, which hold anything.
     pub partials: u64,
+    /// Of its workspaces, which hold anything.
+    pub workspaces: u64,
 }
 
 /// The addresses of the scratch memory of one launch.
@@ -32,6 +35,8 @@ pub struct ScratchAddresses {
     pub arrivals: u64,
     /// Of its partial tiles.
     pub partials: u64,
+    /// Of its workspaces.
+    pub workspaces: u64,
 }
 
 impl ScratchBytes {
@@ -42,21 +47,36 @@ impl ScratchBytes {
             return None;
         }
         let programs = u64::from(ctas / image.splits);
-        Some(ScratchBytes { arrivals: 4 * programs, partials: image.partial_bytes.saturating_mul(programs) })
+        let partials = image.partial_bytes.saturating_mul(programs);
+        Some(ScratchBytes { arrivals: 4 * programs, partials, workspaces: 0 })
     }
 
-    /// The bytes of both.
+    /// The same, and workspaces of so many bytes.
+    pub(crate) fn with_workspaces(self, workspaces: u64) -> ScratchBytes {
+        ScratchBytes { workspaces, ..self }
+    }
+
+    /// Where the workspaces begin in an allocation.
+    fn workspaces_at(self) -> u64 {
+        self.arrivals.next_multiple_of(ALIGN).saturating_add(self.partials.saturating_add(ALIGN - 1) / ALIGN * ALIGN)
+    }
+
+    /// The bytes of all.
     pub(crate) fn total(self) -> u64 {
-        self.arrivals.next_multiple_of(ALIGN).saturating_add(self.partials)
+        match self.workspaces {
+            0 => self.arrivals.next_multiple_of(ALIGN).saturating_add(self.partials),
+            bytes => self.workspaces_at().saturating_add(bytes),
+        }
     }
 
     /// The addresses in an allocation of [`ScratchBytes::total`] bytes.
     pub(crate) fn at(self, address: u64) -> ScratchAddresses {
-        ScratchAddresses { arrivals: address, partials: address + self.arrivals.next_multiple_of(ALIGN) }
+        let partials = address + self.arrivals.next_multiple_of(ALIGN);
+        ScratchAddresses { arrivals: address, partials, workspaces: address.saturating_add(self.workspaces_at()) }
     }
 
     fn holds(self, other: ScratchBytes) -> bool {
-        self.arrivals >= other.arrivals && self.partials >= other.partials
+        self.arrivals >= other.arrivals && self.partials >= other.partials && self.workspaces >= other.workspaces
     }
 }
 
@@ -132,7 +152,8 @@ impl StreamScratch {
                 kept.free(context, stream);
                 // Arrivals are few bytes: room for more of them saves later allocations.
                 let arrivals = need.arrivals.max(had.arrivals).max(1 << 12).next_power_of_two();
-                let bytes = ScratchBytes { arrivals, partials: need.partials.max(had.partials) };
+                let (partials, workspaces) = (need.partials.max(had.partials), need.workspaces.max(had.workspaces));
+                let bytes = ScratchBytes { arrivals, partials, workspaces };
                 *kept = Scratch::alloc(context, stream, bytes)?;
                 bytes.at(kept.address)
             }
@@ -176,18 +197,24 @@ mod tests {
     fn a_launch_needs_as_much_as_it_has_programs() {
         assert_eq!(ScratchBytes::of(&image(1, 0), 12), None);
         let need = ScratchBytes::of(&image(3, 512), 300).unwrap();
-        assert_eq!(need, ScratchBytes { arrivals: 400, partials: 51_200 });
+        assert_eq!(need, ScratchBytes { arrivals: 400, partials: 51_200, workspaces: 0 });
         assert_eq!((need.total(), need.at(1 << 20).partials), (512 + 51_200, (1 << 20) + 512));
+        let packed = need.with_workspaces(100);
+        assert_eq!((packed.total(), packed.at(1 << 20).workspaces), (512 + 51_200 + 100, (1 << 20) + 512 + 51_200));
         // Of a damaged image: more than any device has, instead of a sum that overflows.
         assert_eq!(ScratchBytes::of(&image(2, u64::MAX - 15), 4).unwrap().total(), u64::MAX);
     }
 
     #[test]
     fn memory_serves_launches_that_need_less_of_both() {
-        let scratch = Scratch { address: 1 << 20, bytes: ScratchBytes { arrivals: 4096, partials: 1000 } };
-        let addresses = |arrivals, partials| scratch.addresses(ScratchBytes { arrivals, partials });
-        assert_eq!(addresses(4, 1000), Some(ScratchAddresses { arrivals: 1 << 20, partials: (1 << 20) + 4096 }));
-        assert_eq!((addresses(4100, 16), addresses(4, 1008)), (None, None));
-        assert_eq!(Scratch::default().addresses(ScratchBytes { arrivals: 4, partials: 0 }), None);
+        let bytes = ScratchBytes { arrivals: 4096, partials: 1000, workspaces: 64 };
+        let scratch = Scratch { address: 1 << 20, bytes };
+        let addresses =
+            |arrivals, partials, workspaces| scratch.addresses(ScratchBytes { arrivals, partials, workspaces });
+        let (arrivals, partials) = (1 << 20, (1 << 20) + 4096);
+        let all = ScratchAddresses { arrivals, partials, workspaces: partials + 1024 };
+        assert_eq!(addresses(4, 1000, 64), Some(all));
+        assert_eq!((addresses(4100, 16, 0), addresses(4, 1008, 0), addresses(4, 16, 65)), (None, None, None));
+        assert_eq!(Scratch::default().addresses(ScratchBytes { arrivals: 4, ..ScratchBytes::default() }), None);
     }
 }

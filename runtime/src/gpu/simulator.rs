@@ -263,6 +263,7 @@ impl SimScratch {
         let addresses = ScratchAddresses {
             arrivals: memory.alloc(arrivals, Permission::ReadWrite),
             partials: memory.alloc(partials, Permission::ReadWrite),
+            workspaces: 0,
         };
         Ok(SimScratch { bytes, addresses })
     }

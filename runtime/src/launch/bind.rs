@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::rounding::{to_bf16, to_f16};
-use atlas_dsl::{Config, DType, KernelDef};
+use atlas_dsl::{DType, KernelDef};
 
 /// The largest size of one dim.
 pub const MAX_DIM: usize = i32::MAX as usize;
@@ -54,7 +54,7 @@ impl BoundLaunch {
         let kernel = def.name;
         if let Some(diagnostics) = def.refusal() {
             let kernel = kernel.to_owned();
-            return Err(RuntimeError::Kernel { kernel, config: Config::default(), diagnostics });
+            return Err(RuntimeError::Kernel { kernel, config: Box::default(), diagnostics });
         }
         if args.len() != def.params.len() {
             return Err(LaunchError::WrongArgumentCount {

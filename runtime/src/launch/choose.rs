@@ -3,7 +3,7 @@
 
 use super::bind::BoundLaunch;
 use super::problem::Problem;
-use crate::compile::build_kernel;
+use crate::compile::{build_kernel, build_launch};
 use crate::cost::{Space, reason};
 use crate::error::RuntimeError;
 use crate::select::{Ranking, Selection, complete};
@@ -54,10 +54,14 @@ pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, R
 
 /// Why a config cannot run a bound launch on its device; `None` if it can.
 pub fn refusal(bound: &BoundLaunch, config: &Config) -> Option<String> {
-    let kernel = match build_kernel(bound.def(), Problem::new(bound).spec(), config) {
-        Ok(kernel) => kernel,
+    let problem = Problem::new(bound);
+    let machine = match (bound.device().machine(), build_kernel(bound.def(), problem.spec(), config)) {
+        (_, Err(e)) => return Some(reason(&e)),
+        (machine, Ok(_)) => machine?,
+    };
+    let kernel = match build_launch(bound.def(), problem.spec(), config, machine.target()) {
+        Ok(launch) => launch.kernel,
         Err(e) => return Some(reason(&e)),
     };
-    let machine = bound.device().machine()?;
     pipeline::run(&kernel, &config.schedule, machine, |_, _| {}).err().map(|e| e.to_string())
 }

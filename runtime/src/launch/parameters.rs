@@ -7,22 +7,128 @@ use super::args::Arg;
 use super::bind::{BoundArg, BoundLaunch, scalar_bits};
 use super::problem::launch_strides;
 use crate::cost::programs;
-use crate::device::{Device, LaunchBody, LaunchParam};
+use crate::device::{Device, GpuLaunch, KernelLaunch, LaunchBody, LaunchParam, LaunchTensor};
 use crate::error::{LaunchError, Result};
-use crate::gpu::{BoundMap, LoadedKernel, ScratchAddresses};
+use crate::gpu::{BoundMap, LoadedKernel, ScratchAddresses, ScratchBytes};
+use atlas_codegen::packing::Workspace;
 use atlas_codegen::{AbiParam, KernelImage, TensorMapData};
-use atlas_dsl::KernelDef;
+use atlas_dsl::{DType, KernelDef, Param};
+use std::ops::Range;
 use std::sync::Arc;
 
-/// The launch body of a loaded kernel for one problem.
-pub(crate) fn gpu_body(device: &Device, bound: &BoundLaunch, kernel: Arc<LoadedKernel>) -> Result<LaunchBody> {
-    let resident = kernel.facts.resident_ctas.map(|each| u64::from(each) * u64::from(device.sm_count()));
-    match grid_size(bound, &kernel.image, resident)? {
-        0 => Ok(LaunchBody::Empty),
-        grid => {
-            let params = launch_params(bound, &kernel.image)?;
-            let maps = launch_maps(bound, &kernel.image)?;
-            Ok(LaunchBody::Gpu { kernel, grid, params, maps })
+/// The launch body of loaded kernels for one problem.
+pub(crate) fn gpu_body(device: &Device, bound: &BoundLaunch, loaded: LoadedLaunch) -> Result<LaunchBody> {
+    let workspaces = BoundWorkspaces::of(bound, &loaded.workspaces)?;
+    let launch = |kernel: Arc<LoadedKernel>, fills: &[Param]| -> Result<KernelLaunch> {
+        let resident = kernel.facts.resident_ctas.map(|each| u64::from(each) * u64::from(device.sm_count()));
+        let grid = grid_size(bound, &kernel.image, resident)?;
+        let params = launch_params(bound, &workspaces, &kernel.image)?;
+        let maps = launch_maps(bound, &workspaces, &kernel.image)?;
+        Ok(KernelLaunch { kernel, grid, params, maps, fills: workspaces.ranges(fills) })
+    };
+    let main = launch(loaded.kernel, &[])?;
+    if main.grid == 0 {
+        return Ok(LaunchBody::Empty);
+    }
+    let packers = loaded.packers.into_iter().map(|packer| launch(packer.kernel, &packer.fills));
+    let mut packers = packers.collect::<Result<Vec<_>>>()?;
+    // An operand without elements leaves its workspace as it is, and nothing reads it.
+    packers.retain(|packer| packer.grid > 0);
+    let of_splits = ScratchBytes::of(&main.kernel.image, main.grid);
+    let scratch = match workspaces.bytes {
+        0 => of_splits,
+        bytes => Some(of_splits.unwrap_or_default().with_workspaces(bytes)),
+    };
+    Ok(LaunchBody::Gpu(GpuLaunch { main, packers, scratch }))
+}
+
+/// The loaded kernels of a launch.
+pub(crate) struct LoadedLaunch {
+    pub(crate) kernel: Arc<LoadedKernel>,
+    /// What runs before it, to fill the workspaces.
+    pub(crate) packers: Vec<LoadedPacker>,
+    pub(crate) workspaces: Vec<Workspace>,
+}
+
+/// A loaded kernel that fills workspaces.
+pub(crate) struct LoadedPacker {
+    pub(crate) kernel: Arc<LoadedKernel>,
+    /// The workspaces that it writes.
+    pub(crate) fills: Vec<Param>,
+}
+
+impl From<Arc<LoadedKernel>> for LoadedLaunch {
+    fn from(kernel: Arc<LoadedKernel>) -> LoadedLaunch {
+        LoadedLaunch { kernel, packers: Vec::new(), workspaces: Vec::new() }
+    }
+}
+
+/// The workspaces of a launch: parameters after those of the signature.
+#[derive(Default)]
+pub(crate) struct BoundWorkspaces {
+    tensors: Vec<(Param, BoundTensor)>,
+    /// Their size in bytes.
+    bytes: u64,
+}
+
+/// A tensor of a launch, but for its address.
+#[derive(Clone)]
+struct BoundTensor {
+    place: LaunchTensor,
+    dtype: DType,
+    sizes: Vec<u64>,
+    strides: Vec<i64>,
+}
+
+impl BoundTensor {
+    /// The byte at which a workspace begins.
+    fn begins(&self) -> u64 {
+        match self.place {
+            LaunchTensor::Workspace(offset) => offset,
+            LaunchTensor::Argument(_) => 0,
+        }
+    }
+}
+
+impl BoundWorkspaces {
+    /// Workspaces begin at a multiple of this many bytes.
+    const ALIGN: u64 = 256;
+
+    /// The workspaces of a problem, one behind the other.
+    fn of(bound: &BoundLaunch, workspaces: &[Workspace]) -> std::result::Result<BoundWorkspaces, LaunchError> {
+        let mut all = BoundWorkspaces::default();
+        for w in workspaces {
+            let Some(BoundArg::Tensor { tensor, .. }) = bound.args().get(w.of.as_u32() as usize) else {
+                return Err(LaunchError::WrongAbi { kernel: bound.def().name.to_owned() });
+            };
+            let sizes: Vec<u64> = tensor.shape().iter().map(|&n| n as u64).collect();
+            let (place, strides) = (LaunchTensor::Workspace(all.bytes), w.strides(&sizes));
+            let bytes = w.bytes(&sizes).checked_next_multiple_of(BoundWorkspaces::ALIGN).unwrap_or(u64::MAX);
+            all.bytes = all.bytes.saturating_add(bytes);
+            all.tensors.push((w.param, BoundTensor { place, dtype: w.dtype, sizes, strides }));
+        }
+        Ok(all)
+    }
+
+    /// The bytes of some workspaces, in their order.
+    fn ranges(&self, of: &[Param]) -> Vec<Range<u64>> {
+        let ends = self.tensors.iter().skip(1).map(|(_, t)| t.begins()).chain([self.bytes]);
+        let all = self.tensors.iter().zip(ends).filter(|((param, _), _)| of.contains(param));
+        all.map(|((_, t), end)| t.begins()..end).collect()
+    }
+
+    /// A tensor of the launch: an argument or a workspace.
+    fn tensor(&self, bound: &BoundLaunch, p: Param) -> Option<BoundTensor> {
+        let index = p.as_u32() as usize;
+        match bound.args().get(index) {
+            Some(BoundArg::Tensor { tensor, .. }) => Some(BoundTensor {
+                place: LaunchTensor::Argument(index),
+                dtype: tensor.dtype(),
+                sizes: tensor.shape().iter().map(|&n| n as u64).collect(),
+                strides: launch_strides(tensor),
+            }),
+            Some(BoundArg::Scalar { .. }) => None,
+            None => self.tensors.iter().find(|(param, _)| *param == p).map(|(_, t)| t.clone()),
         }
     }
 }
@@ -45,22 +151,18 @@ pub(crate) fn grid_size(
 /// The parameters of the `.entry` for one problem, as a plan keeps them.
 pub(crate) fn launch_params(
     bound: &BoundLaunch,
+    workspaces: &BoundWorkspaces,
     image: &KernelImage,
 ) -> std::result::Result<Vec<LaunchParam>, LaunchError> {
     let wrong = || LaunchError::WrongAbi { kernel: image.entry.clone() };
     let arg = |index: u32| bound.args().get(index as usize).ok_or_else(wrong);
+    let tensor = |p: Param| workspaces.tensor(bound, p).ok_or_else(wrong);
     let param = |declared: &AbiParam| match *declared {
-        AbiParam::Ptr(p) => match arg(p.as_u32())? {
-            BoundArg::Tensor { .. } => Ok(LaunchParam::Address(p.as_u32() as usize)),
-            BoundArg::Scalar { .. } => Err(wrong()),
-        },
+        AbiParam::Ptr(p) => Ok(LaunchParam::Address(tensor(p)?.place)),
         AbiParam::Dim(d) => bound.dims().get(d.as_u32() as usize).map(|&n| LaunchParam::Bits(n)).ok_or_else(wrong),
-        AbiParam::Stride(p, axis) => match arg(p.as_u32())? {
-            BoundArg::Tensor { tensor, .. } => {
-                launch_strides(tensor).get(usize::from(axis)).map(|&s| LaunchParam::Bits(s as u64)).ok_or_else(wrong)
-            }
-            BoundArg::Scalar { .. } => Err(wrong()),
-        },
+        AbiParam::Stride(p, axis) => {
+            tensor(p)?.strides.get(usize::from(axis)).map(|&s| LaunchParam::Bits(s as u64)).ok_or_else(wrong)
+        }
         AbiParam::Scalar(p) => match arg(p.as_u32())? {
             BoundArg::Scalar { dtype, .. } => Ok(LaunchParam::Number(p.as_u32() as usize, *dtype)),
             BoundArg::Tensor { .. } => Err(wrong()),
@@ -70,7 +172,7 @@ pub(crate) fn launch_params(
         }
         AbiParam::TensorMap(n) => {
             let map = image.maps.get(usize::from(n)).ok_or_else(wrong)?;
-            Ok(LaunchParam::Map(n, map.param.as_u32() as usize))
+            Ok(LaunchParam::Map(n, tensor(map.param)?.place))
         }
         AbiParam::Arrivals if image.splits > 1 => Ok(LaunchParam::Arrivals),
         AbiParam::Partials if image.splits > 1 => Ok(LaunchParam::Partials),
@@ -80,14 +182,15 @@ pub(crate) fn launch_params(
 }
 
 /// The tensor maps of an image for one problem, but for addresses.
-pub(crate) fn launch_maps(bound: &BoundLaunch, image: &KernelImage) -> std::result::Result<Vec<BoundMap>, LaunchError> {
+pub(crate) fn launch_maps(
+    bound: &BoundLaunch,
+    workspaces: &BoundWorkspaces,
+    image: &KernelImage,
+) -> std::result::Result<Vec<BoundMap>, LaunchError> {
     let wrong = || LaunchError::WrongAbi { kernel: image.entry.clone() };
-    let map = |map: &TensorMapData| match bound.args().get(map.param.as_u32() as usize) {
-        Some(BoundArg::Tensor { tensor, .. }) => {
-            let sizes: Vec<u64> = tensor.shape().iter().map(|&n| n as u64).collect();
-            BoundMap::new(map, tensor.dtype(), &sizes, &launch_strides(tensor)).ok_or_else(wrong)
-        }
-        Some(BoundArg::Scalar { .. }) | None => Err(wrong()),
+    let map = |map: &TensorMapData| {
+        let t = workspaces.tensor(bound, map.param).ok_or_else(wrong)?;
+        BoundMap::new(map, t.dtype, &t.sizes, &t.strides).ok_or_else(wrong)
     };
     image.maps.iter().map(map).collect()
 }
@@ -101,7 +204,9 @@ pub(crate) fn param_bits(
 ) -> std::result::Result<u64, LaunchError> {
     match param {
         LaunchParam::Bits(bits) => Ok(bits),
-        LaunchParam::Address(i) | LaunchParam::Map(_, i) => {
+        LaunchParam::Address(LaunchTensor::Workspace(offset))
+        | LaunchParam::Map(_, LaunchTensor::Workspace(offset)) => Ok(scratch.workspaces + offset),
+        LaunchParam::Address(LaunchTensor::Argument(i)) | LaunchParam::Map(_, LaunchTensor::Argument(i)) => {
             args[i].tensor().map(|t| t.address()).ok_or(LaunchError::NotPrepared { kernel: def.name })
         }
         LaunchParam::Arrivals => Ok(scratch.arrivals),
@@ -176,11 +281,11 @@ mod tests {
     fn an_image_that_does_not_fit_its_signature_is_refused() {
         let (x, a) = (Param::from_u32(0), Param::from_u32(1));
         let fits = [AbiParam::Ptr(x), AbiParam::Scalar(a), AbiParam::Dim(Dim::from_u32(1)), AbiParam::Stride(x, 1)];
-        assert_eq!(launch_params(&bound(3, 5), &image(&fits)).unwrap().len(), 4);
+        assert_eq!(launch_params(&bound(3, 5), &BoundWorkspaces::default(), &image(&fits)).unwrap().len(), 4);
         let split = KernelImage { splits: 2, ..image(&[AbiParam::Partials, AbiParam::Arrivals]) };
-        let params = launch_params(&bound(3, 5), &split).unwrap();
+        let params = launch_params(&bound(3, 5), &BoundWorkspaces::default(), &split).unwrap();
         assert_eq!(params, [LaunchParam::Partials, LaunchParam::Arrivals]);
-        let scratch = ScratchAddresses { arrivals: 16, partials: 256 };
+        let scratch = ScratchAddresses { arrivals: 16, partials: 256, workspaces: 0 };
         let bits = params.iter().map(|&param| param_bits(&ROW, param, &[], scratch));
         assert_eq!(bits.collect::<Vec<_>>(), [Ok(256), Ok(16)]);
         for wrong in [
@@ -195,7 +300,9 @@ mod tests {
             AbiParam::Arrivals,
             AbiParam::Partials,
         ] {
-            let Err(error) = launch_params(&bound(3, 5), &image(&[wrong])) else { panic!("{wrong:?} is accepted") };
+            let Err(error) = launch_params(&bound(3, 5), &BoundWorkspaces::default(), &image(&[wrong])) else {
+                panic!("{wrong:?} is accepted")
+            };
             let want = "error[ATL619]: the compiled kernel `row` does not fit its signature; this is a bug of Atlas";
             assert_eq!(error.to_string(), want);
         }

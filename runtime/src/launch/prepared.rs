@@ -119,17 +119,17 @@ impl PreparedLaunch {
         self.loaded().map(|k| &*k.image)
     }
 
-    /// The scratch memory that a launch needs, if its programs are split.
+    /// The scratch memory that a launch needs, if any.
     pub(super) fn scratch(&self) -> Option<ScratchBytes> {
         match &self.plan.body {
-            LaunchBody::Gpu { kernel, grid, .. } => ScratchBytes::of(&kernel.image, *grid),
+            LaunchBody::Gpu(gpu) => gpu.scratch,
             LaunchBody::Cpu { .. } | LaunchBody::Empty => None,
         }
     }
 
     fn loaded(&self) -> Option<&LoadedKernel> {
         match &self.plan.body {
-            LaunchBody::Gpu { kernel, .. } => Some(kernel),
+            LaunchBody::Gpu(gpu) => Some(&gpu.main.kernel),
             LaunchBody::Cpu { .. } | LaunchBody::Empty => None,
         }
     }

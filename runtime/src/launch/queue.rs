@@ -5,12 +5,9 @@ use super::args::Arg;
 use super::bind::is_written;
 use super::interpreter::{run_native, run_on_host};
 use super::parameters::param_bits;
-use crate::device::{Backend, Device, LaunchBody, LaunchParam, LaunchPlan, Stream};
+use crate::device::{Backend, Device, GpuLaunch, KernelLaunch, LaunchBody, LaunchParam, LaunchPlan, Stream};
 use crate::error::{DeviceError, Result};
-use crate::gpu::{
-    BoundMap, Context, DriverModule, EncodedMap, LoadedCode, LoadedKernel, ScratchAddresses, ScratchBytes,
-};
-use atlas_codegen::KernelImage;
+use crate::gpu::{Context, DriverModule, EncodedMap, LoadedCode, LoadedKernel, ScratchAddresses, VirtualGpu};
 use atlas_dsl::KernelDef;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -27,38 +24,53 @@ pub(super) fn run(
     if let Some(tally) = &plan.tally {
         tally.add();
     }
-    if let LaunchBody::Gpu { kernel, .. } = &plan.body {
-        kernel.touch(device.counters().launches.load(Ordering::Relaxed));
+    if let LaunchBody::Gpu(gpu) = &plan.body {
+        let now = device.counters().launches.load(Ordering::Relaxed);
+        gpu.kernels().for_each(|launch| launch.kernel.touch(now));
     }
     match (&plan.body, device.backend()) {
         (LaunchBody::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),
         (LaunchBody::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
-        (LaunchBody::Gpu { kernel, grid, params, maps }, backend) => match (&kernel.code, backend) {
-            (LoadedCode::Driver(module), Backend::Cuda(context)) => {
-                let (image, handle) = (&kernel.image, stream.map_or(std::ptr::null_mut(), Stream::as_raw));
-                let launch =
-                    CudaLaunch { def, context, image, module, grid: *grid, params, maps, args, stream: handle };
-                match ScratchBytes::of(image, *grid) {
-                    None => launch.queue(ScratchAddresses::default()),
-                    Some(need) => {
-                        let queue = |scratch| launch.queue(scratch);
-                        match stream {
-                            Some(stream) => stream.with_scratch(context, need, queue),
-                            None => device.default_stream().with_scratch(context, need, queue),
-                        }
+        (LaunchBody::Gpu(gpu), Backend::Cuda(context)) => {
+            let handle = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
+            // They follow each other on the stream.
+            let queue = |scratch: ScratchAddresses| {
+                gpu.kernels().try_for_each(|launch| match &launch.kernel.code {
+                    LoadedCode::Driver(module) => {
+                        CudaLaunch { def, context, module, launch, args, stream: handle }.queue(scratch)
                     }
-                }
+                    LoadedCode::Virtual(_) => Ok(()),
+                })
+            };
+            match (gpu.scratch, stream) {
+                (None, _) => queue(ScratchAddresses::default()),
+                (Some(need), Some(stream)) => stream.with_scratch(context, need, queue),
+                (Some(need), None) => device.default_stream().with_scratch(context, need, queue),
             }
-            (LoadedCode::Virtual(kernel), Backend::Virtual(_)) => {
-                // The GPU allocates scratch memory itself.
-                let bits = |&param: &LaunchParam| param_bits(def, param, args, ScratchAddresses::default());
-                let params: Vec<u64> = params.iter().map(bits).collect::<std::result::Result<_, _>>()?;
-                kernel.launch(*grid, &params, maps, &outputs(def, args))
-            }
-            _ => Ok(()),
-        },
-        (LaunchBody::Empty, _) => Ok(()),
+        }
+        (LaunchBody::Gpu(launch), Backend::Virtual(gpu)) => run_virtual(def, gpu.as_ref(), launch, args),
+        (LaunchBody::Gpu(_) | LaunchBody::Empty, _) => Ok(()),
     }
+}
+
+/// Runs the kernels of a launch on a virtual GPU, which allocates what split programs share itself.
+fn run_virtual(def: &'static KernelDef, gpu: &dyn VirtualGpu, launch: &GpuLaunch, args: &[Arg<'_>]) -> Result<()> {
+    let bytes = launch.scratch.map_or(0, |scratch| scratch.workspaces);
+    let workspaces = if bytes > 0 { gpu.alloc(bytes) } else { 0 };
+    let scratch = ScratchAddresses { workspaces, ..ScratchAddresses::default() };
+    let outputs = outputs(def, args);
+    let ran = launch.kernels().try_for_each(|launch| {
+        let LoadedCode::Virtual(kernel) = &launch.kernel.code else { return Ok(()) };
+        let bits = |&param: &LaunchParam| param_bits(def, param, args, scratch);
+        let params: Vec<u64> = launch.params.iter().map(bits).collect::<std::result::Result<_, _>>()?;
+        let fills: Vec<Range<u64>> =
+            launch.fills.iter().map(|range| workspaces + range.start..workspaces + range.end).collect();
+        kernel.launch(launch.grid, &params, &launch.maps, if fills.is_empty() { &outputs } else { &fills })
+    });
+    if bytes > 0 {
+        gpu.free(workspaces);
+    }
+    ran
 }
 
 /// The address ranges that a launch writes, gaps included, sorted by their start. Checked arguments share no element,
@@ -80,11 +92,8 @@ const INLINE_MAPS: usize = 4;
 struct CudaLaunch<'a> {
     def: &'static KernelDef,
     context: &'a Context,
-    image: &'a KernelImage,
     module: &'a DriverModule,
-    grid: u32,
-    params: &'a [LaunchParam],
-    maps: &'a [BoundMap],
+    launch: &'a KernelLaunch,
     args: &'a [Arg<'a>],
     stream: *mut c_void,
 }
@@ -92,7 +101,8 @@ struct CudaLaunch<'a> {
 impl CudaLaunch<'_> {
     /// Packs the parameters and queues the launch.
     fn queue(&self, scratch: ScratchAddresses) -> Result<()> {
-        let &CudaLaunch { def, context, params, maps, args, .. } = self;
+        let &CudaLaunch { def, context, args, launch, .. } = self;
+        let KernelLaunch { kernel, grid, params, maps, .. } = launch;
         let mut inline = ([0_u64; INLINE_PARAMS], [std::ptr::null_mut::<c_void>(); INLINE_PARAMS]);
         let mut heap = (Vec::new(), Vec::new());
         let (values, pointers) = if params.len() <= INLINE_PARAMS {
@@ -123,7 +133,7 @@ impl CudaLaunch<'_> {
                 *pointer = std::ptr::from_mut(place).cast();
             }
         }
-        let (threads, shared) = (self.image.threads, self.image.shared_bytes);
+        let (threads, shared) = (kernel.image.threads, kernel.image.shared_bytes);
         // SAFETY: the function is loaded in this context and the stream is live in it. `params` follow the image's own
         // parameter list: each is one 64-bit little-endian value, of which the driver reads as many bytes as the parameter
         // has, or a tensor map of 128 bytes. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
@@ -132,7 +142,7 @@ impl CudaLaunch<'_> {
         let status = unsafe {
             (api.launch)(
                 self.module.function,
-                self.grid,
+                *grid,
                 1,
                 1,
                 threads,
@@ -215,7 +225,7 @@ mod tests {
     fn every_launch_says_when_it_was() {
         let device = Device::absent(0);
         let kernel = Arc::new(LoadedKernel::idle(KernelKey([1; 32])));
-        let body = LaunchBody::Gpu { kernel: kernel.clone(), grid: 1, params: Vec::new(), maps: Vec::new() };
+        let body = LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel.clone())));
         let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
         let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
         for now in [3, 8] {

@@ -20,6 +20,7 @@ const PARTS: KeyParts<'static> = KeyParts {
         products: None,
         programs: None,
         split_k: 1,
+        operands: None,
     },
     target: Target { sm: 90, specific: false },
     ptx_version: (7, 8),

@@ -144,7 +144,7 @@ fn a_config_is_checked() {
     assert_eq!(
         SCALE.launch_with(&device, &wrong, args!(x, x, 1.0, &mut y)).unwrap_err().to_string(),
         "error[ATL616]: config key `BM` is no knob of `scale`; it has BN, stages, warps, occupancy, warp_grid, order, \
-         copies, stores, products, programs, split_k"
+         copies, stores, products, programs, split_k, operands"
     );
     for (key, value, why) in [
         ("warps", 0, "warps = 0 is not in 1..=32"),

@@ -56,6 +56,11 @@ struct Body {
 }
 
 impl WorkTable {
+    /// How many kernels it has.
+    pub fn count(&self) -> usize {
+        self.kernels.len()
+    }
+
     /// Adds a kernel and returns its number.
     pub fn push(&mut self, work: &WorkFormula) -> usize {
         let places = self.formulas.extend(&work.formulas);

@@ -20,10 +20,10 @@ pub use forms::FormPrograms;
 pub use tile_ir::{TileArg, launch_tile_ir};
 
 use super::bind::{BoundArg, BoundLaunch};
-use super::parameters::{grid_size, launch_maps, launch_params};
+use super::parameters::{BoundWorkspaces, grid_size, launch_maps, launch_params};
 use super::queue::launch_raw;
 use crate::compile::KernelKey;
-use crate::device::{Backend, Device, LaunchParam};
+use crate::device::{Backend, Device, LaunchParam, LaunchTensor};
 use crate::error::{DeviceError, Result};
 use crate::gpu::{BoundMap, LaunchFacts, LoadedKernel, ScratchAddresses, ScratchBytes};
 use crate::tensor::Storage;
@@ -190,7 +190,9 @@ impl RawLaunch {
     pub fn new(bound: &BoundLaunch, image: &KernelImage) -> Result<RawLaunch> {
         let value = |param| match param {
             LaunchParam::Bits(bits) => RawParam::Bits(bits),
-            LaunchParam::Address(i) => RawParam::Address(i),
+            LaunchParam::Address(LaunchTensor::Argument(i)) => RawParam::Address(i),
+            // There are no workspaces here.
+            LaunchParam::Address(LaunchTensor::Workspace(offset)) => RawParam::Bits(offset),
             LaunchParam::Map(n, _) => RawParam::Map(n),
             LaunchParam::Arrivals => RawParam::Arrivals,
             LaunchParam::Partials => RawParam::Partials,
@@ -199,9 +201,10 @@ impl RawLaunch {
                 BoundArg::Tensor { .. } => RawParam::Address(i),
             },
         };
-        let params = launch_params(bound, image)?.into_iter().map(value).collect();
+        let none = BoundWorkspaces::default();
+        let params = launch_params(bound, &none, image)?.into_iter().map(value).collect();
         let grid = grid_size(bound, image, None)?;
-        Ok(RawLaunch { grid, params, maps: launch_maps(bound, image)?, scratch: ScratchBytes::of(image, grid) })
+        Ok(RawLaunch { grid, params, maps: launch_maps(bound, &none, image)?, scratch: ScratchBytes::of(image, grid) })
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn compile_best(
     let config = |point: usize| space.points[point].config.clone();
     let mut too_large = None;
     let found = search(candidates, given, |&(point, _)| {
-        let trial = load(device, space, point, machine)?.and_then(|kernel| gpu_body(device, problem.bound(), kernel));
+        let trial = load(device, space, point, machine)?.and_then(|loaded| gpu_body(device, problem.bound(), loaded));
         trial.or_else(|e| {
             too_large = Some(e.clone());
             unless_too_large(e, given)

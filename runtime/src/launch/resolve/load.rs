@@ -2,30 +2,74 @@
 
 use super::search::Trial;
 use crate::bundle::Offer;
-use crate::compile::{CompileProblem, KernelKey, build_kernel, compile, compile_with_lines};
+use crate::compile::{CompileProblem, KernelKey, build_kernel, compile, compile_with_lines, kernel_key};
 use crate::cost::Space;
 use crate::device::{Backend, Device, PlanCache};
 use crate::error::{DeviceError, LaunchError, Result, RuntimeError};
 use crate::gpu::{LoadedKernel, does_not_fit};
+use crate::launch::parameters::{LoadedLaunch, LoadedPacker};
 use crate::records::tile_ir_hash;
+use atlas_codegen::packing::packer_schedule;
 use atlas_codegen::{AbiParam, KernelImage, Machine, TensorMapData};
-use atlas_dsl::ir::ParamKind;
+use atlas_dsl::ir::{Access, ParamKind};
 use atlas_dsl::{Kernel, Param, Schedule, Verified};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// The loaded kernel of a config: from this process, from the store, or compiled now. Only one thread compiles it,
+/// The loaded kernels of a config: from this process, from the store, or compiled now. Only one thread compiles each,
 /// however many need it. A kernel that was refused on this device is not tried again.
-pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
+pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machine) -> Result<Trial<LoadedLaunch>> {
     let key = space.key(point, machine.target())?;
     let schedule = space.points[point].config.schedule;
+    let target = machine.target();
+    let main = load_compiled(device, key, &schedule, machine, || Ok(space.launch(point, target)?.kernel))?;
+    let (kernel, bytes) = match main {
+        Trial::Loaded(kernel, bytes) => (kernel, bytes),
+        Trial::Refused(reason) => return Ok(Trial::Refused(reason)),
+        Trial::NoCompiler => return Ok(Trial::NoCompiler),
+        Trial::Failed(message) => return Ok(Trial::Failed(message)),
+    };
+    let mut loaded = LoadedLaunch::from(kernel);
+    if schedule.packs_operands() {
+        let kernels = space.launch(point, target)?;
+        loaded.workspaces = kernels.workspaces;
+        for packer in kernels.packers {
+            let (schedule, key) = (packer_schedule(), kernel_key(&packer, packer_schedule(), target));
+            match load_compiled(device, key, &schedule, machine, || Ok(packer.clone()))? {
+                Trial::Loaded(kernel, _) => loaded.packers.push(LoadedPacker { kernel, fills: written(&packer) }),
+                Trial::Refused(reason) => {
+                    return Ok(Trial::Refused(format!("the kernel that packs operands: {reason}")));
+                }
+                Trial::NoCompiler => return Ok(Trial::NoCompiler),
+                Trial::Failed(message) => return Ok(Trial::Failed(message)),
+            }
+        }
+    }
+    Ok(Trial::Loaded(loaded, bytes))
+}
+
+/// The tensors that a kernel writes.
+fn written(kernel: &Kernel) -> Vec<Param> {
+    let is_written = |kind: &ParamKind| matches!(kind, ParamKind::Tensor { access: Access::Out, .. });
+    kernel.params.iter().filter(|(_, data)| is_written(&data.kind)).map(|(p, _)| p).collect()
+}
+
+/// One loaded kernel of a launch.
+fn load_compiled(
+    device: &Device,
+    key: KernelKey,
+    schedule: &Schedule,
+    machine: Machine,
+    kernel: impl Fn() -> Result<Verified<Kernel>>,
+) -> Result<Trial<Arc<LoadedKernel>>> {
+    let schedule = *schedule;
     load_once(device, key, || {
         let image = match device.store().get(&key) {
             Some(image) => image,
             None if !device.compiles() => return Ok(Trial::NoCompiler),
-            None => match compile(&space.kernel(point)?, &schedule, machine) {
+            None => match compile(&kernel()?, &schedule, machine) {
                 Ok(image) => {
                     device.counters().compiled.fetch_add(1, Ordering::Relaxed);
                     device.store().put(&key, image)
@@ -35,7 +79,7 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
                 Err(CompileProblem::Failed(message)) => return Ok(Trial::Failed(message)),
             },
         };
-        load_on_gpu(device, key, CompiledCode { image, cubin: None, schedule, machine }, || space.kernel(point))
+        load_on_gpu(device, key, CompiledCode { image, cubin: None, schedule, machine }, kernel)
     })
 }
 
