@@ -5,11 +5,15 @@ use atlas_dsl::Schedule;
 use std::path::PathBuf;
 
 fn explained(name: &str, schedule: Schedule) -> Explained {
+    explained_on("sm_80", name, schedule)
+}
+
+fn explained_on(target: &str, name: &str, schedule: Schedule) -> Explained {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/cases/tile/{name}.tile"));
     let text = std::fs::read_to_string(path).expect("a case file");
     let tile = atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).expect("a kernel");
-    let sm_80: Target = "sm_80".parse().expect("a target");
-    explain(&tile, &schedule, sm_80).unwrap_or_else(|e| panic!("{name}: {e}"))
+    let target: Target = target.parse().expect("a target");
+    explain(&tile, &schedule, target).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// The decision and the reason of a pass about a subject.
@@ -41,6 +45,10 @@ fn each_pass_that_decides_says_so() {
     assert!(said(&norm, "lower_tiles", "load x").0.contains("to registers"), "{norm}");
     assert_eq!(said(&norm, "lower_tiles", "rsqrt").0, "approximate");
     assert!(said(&norm, "select_cache_hints", "cache x").1.contains("only reads"), "{norm}");
+    let read = explained_on("sm_90a", "memory_read", Schedule { stages: 2, ..Schedule::default() });
+    let once = ("its lines leave L2 first".to_owned(), "the copy engine reads each element once".to_owned());
+    assert_eq!(said(&read, "select_cache_hints", "cache r"), once, "{read}");
+    assert!(!read.notes.iter().any(|n| n.subject == "cache w1"), "{read}");
     for (pass, subject) in
         [("check_registers", "registers"), ("allocate_shared", "shared"), ("insert_barriers", "barriers")]
     {

@@ -126,16 +126,37 @@ atlas_kernel! {
 
 const BOUND: f64 = 2e-2;
 
-/// Of the kernel of a config: the copies to shared memory by the engine and by threads in its text, and its shared memory in KiB.
-fn copies(kernel: &'static KernelDef, config: &str, shapes: &[&[usize]]) -> (usize, usize, u32) {
+/// The text of the kernel of a config, the last of whose tensors is written, and its shared memory in KiB.
+fn compiled(kernel: &'static KernelDef, config: &str, dtypes: &[DType], shapes: &[&[usize]]) -> (String, u32) {
     let device = Device::sim("sm_90a").unwrap();
-    let mut tensors: Vec<Tensor> = shapes.iter().map(|shape| Tensor::zeros(&device, Bf16, shape).unwrap()).collect();
+    let zeros = |(&dtype, shape): (&DType, &&[usize])| Tensor::zeros(&device, dtype, shape).unwrap();
+    let mut tensors: Vec<Tensor> = dtypes.iter().zip(shapes).map(zeros).collect();
     let (read, written) = tensors.split_at_mut(shapes.len() - 1);
     let args: Vec<Arg<'_>> = read.iter().map(Arg::In).chain(written.iter_mut().map(Arg::Out)).collect();
     let launch = kernel.prepare_with(&device, &config.parse().unwrap(), args).unwrap();
     let image = launch.image().unwrap();
-    let by_engine = image.ptx.matches("mbarrier::complete_tx::bytes").count();
-    (by_engine, image.ptx.matches("cp.async.c").count(), image.shared_bytes / 1024)
+    (image.ptx.to_string(), image.shared_bytes / 1024)
+}
+
+/// Of the kernel of a config: the copies to shared memory by the engine and by threads in its text, and its shared memory in KiB.
+fn copies(kernel: &'static KernelDef, config: &str, shapes: &[&[usize]]) -> (usize, usize, u32) {
+    let (ptx, shared) = compiled(kernel, config, &[Bf16; 4], shapes);
+    (ptx.matches("mbarrier::complete_tx::bytes").count(), ptx.matches("cp.async.c").count(), shared)
+}
+
+/// The residual of each batch is read by one program. The operands are not, nor is the factor, which all batches have.
+#[test]
+fn lines_that_are_read_once_leave_first() {
+    let shapes: [&[usize]; 5] = [&[2, 128, 128], &[2, 128, 128], &[2, 128, 128], &[128, 128], &[2, 128, 128]];
+    for stages in [2, 3] {
+        let config = format!("BN=128 stages={stages} warps=4 copies=engine");
+        let (ptx, _) = compiled(&around, &config, &[Bf16, Bf16, Bf16, Bf16, F32], &shapes);
+        let copies = ptx.matches("mbarrier::complete_tx::bytes").count();
+        let hinted = ptx.matches("mbarrier::complete_tx::bytes.L2::cache_hint").count();
+        // Two panels of 64 columns; as many of the factor, and both operands, before the loop and in it.
+        assert_eq!((copies, hinted), (2 + 2 + 2 * stages, 2), "{ptx}");
+        assert!(ptx.contains("createpolicy.fractional.L2::evict_first.b64"));
+    }
 }
 
 #[test]

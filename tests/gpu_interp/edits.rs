@@ -167,7 +167,7 @@ pub(crate) fn mbarriers_in_buffers(k: &Kernel) -> Vec<Mutant> {
 pub(crate) fn other_maps(k: &Kernel) -> Vec<Mutant> {
     let maps: Vec<_> = k.maps.keys().collect();
     at_each(k, |s| {
-        let Op::Copy { atom: CopyAtom::Tma(map), .. } = s.op() else { return false };
+        let Op::Copy { atom: CopyAtom::Tma(map, _), .. } = s.op() else { return false };
         let Some(&other) = maps.iter().find(|&m| m != map) else { return false };
         *map = other;
         true

@@ -34,7 +34,7 @@ constructs! {
     BARE_WAITS: 6 = "bare-waits";
     /// `convert.layout`.
     CONVERTS: 7 = "converts";
-    /// Loads that tell the L2 cache what to do with their lines.
+    /// Loads and copies that tell the L2 cache what to do with their lines.
     HINTS: 8 = "hints";
     /// Buffers without an offset.
     UNPLACED: 9 = "unplaced";

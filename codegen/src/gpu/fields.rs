@@ -103,8 +103,8 @@ impl SharedRef {
     }
 }
 
-/// What the L2 cache does with the lines that a load brings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the L2 cache does with the lines that a load or a copy reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cache {
     /// As it sees fit.
     Normal,
@@ -151,7 +151,7 @@ pub enum CopyAtom {
     /// `ld.global` and `st.shared`, element by element, for tensors that no vector fits.
     Direct,
     /// The tensor copy engine by a tensor map, one thread issuing; out-of-bounds elements are zero-filled.
-    Tma(TensorMap),
+    Tma(TensorMap, Cache),
     /// The same, delivered to every CTA of the cluster.
     TmaMulticast(TensorMap),
     /// The copy engine from shared to global memory; out-of-bounds elements are dropped.
@@ -164,7 +164,7 @@ impl CopyAtom {
         let to_shared = Effects::READS_GLOBAL.and(Effects::WRITES_SHARED).and(Effects::ASYNC);
         match self {
             CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => to_shared,
-            CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) => to_shared.and(Effects::ENGINE),
+            CopyAtom::Tma(..) | CopyAtom::TmaMulticast(_) => to_shared.and(Effects::ENGINE),
             CopyAtom::TmaStore(_) => {
                 Effects::READS_SHARED.and(Effects::WRITES_GLOBAL).and(Effects::ASYNC).and(Effects::ENGINE)
             }
@@ -176,14 +176,14 @@ impl CopyAtom {
         match self {
             CopyAtom::CpAsync(bytes) => Some(bytes),
             CopyAtom::Direct => Some(dtype.bytes()),
-            CopyAtom::Open | CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => None,
+            CopyAtom::Open | CopyAtom::Tma(..) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => None,
         }
     }
 
     /// The tensor map, of a copy by the engine.
     pub const fn map(self) -> Option<TensorMap> {
         match self {
-            CopyAtom::Tma(map) | CopyAtom::TmaMulticast(map) | CopyAtom::TmaStore(map) => Some(map),
+            CopyAtom::Tma(map, _) | CopyAtom::TmaMulticast(map) | CopyAtom::TmaStore(map) => Some(map),
             CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => None,
         }
     }
@@ -191,7 +191,7 @@ impl CopyAtom {
     /// The same by another tensor map, of a copy by the engine.
     pub(super) const fn with_map(self, map: TensorMap) -> CopyAtom {
         match self {
-            CopyAtom::Tma(_) => CopyAtom::Tma(map),
+            CopyAtom::Tma(_, cache) => CopyAtom::Tma(map, cache),
             CopyAtom::TmaMulticast(_) => CopyAtom::TmaMulticast(map),
             CopyAtom::TmaStore(_) => CopyAtom::TmaStore(map),
             CopyAtom::Open | CopyAtom::CpAsync(_) | CopyAtom::Direct => self,

@@ -1,9 +1,9 @@
 //! The operations whose text form is no list of their fields: copies, loops and programs.
 
-use super::fields::CopyAtom;
+use super::fields::{Cache, CopyAtom};
 use super::parse::Parser;
 use super::print::Printer;
-use super::text_fields::Text;
+use super::text_fields::{Text, Word};
 use super::{BlockData, Op, Value};
 use atlas_dsl::Diagnostic;
 use atlas_dsl::op::LoopKind;
@@ -13,13 +13,13 @@ use atlas_dsl::text::{TokenKind as T, commas};
 use std::fmt::{self, Display, Formatter, Write};
 
 impl Display for CopyAtom {
-    /// `cp.async.16`, `tma.store`.
+    /// `cp.async.16`, `tma.evict_first`, `tma.store`.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             CopyAtom::CpAsync(bytes) => write!(f, "cp.async.{bytes}"),
             CopyAtom::Open => f.write_str("open"),
             CopyAtom::Direct => f.write_str("direct"),
-            CopyAtom::Tma(_) => f.write_str("tma"),
+            CopyAtom::Tma(_, cache) => write!(f, "tma{}", cache.suffix()),
             CopyAtom::TmaMulticast(_) => f.write_str("tma.multicast"),
             CopyAtom::TmaStore(_) => f.write_str("tma.store"),
         }
@@ -69,15 +69,17 @@ impl Parser<'_> {
         let atom = match name.as_str() {
             "open" => CopyAtom::Open,
             "direct" => CopyAtom::Direct,
-            "tma" => CopyAtom::Tma(self.map_in_parens()?),
             "tma.multicast" => CopyAtom::TmaMulticast(self.map_in_parens()?),
             "tma.store" => CopyAtom::TmaStore(self.map_in_parens()?),
-            _ => {
-                let bytes = name.strip_prefix("cp.async.").and_then(|n| n.parse::<u32>().ok());
-                let bytes = bytes.filter(|n| name == format!("cp.async.{n}"));
-                let unknown = || Diagnostic::new(5, loc, format!("there is no way to copy called `{name}`"));
-                CopyAtom::CpAsync(bytes.ok_or_else(unknown)?)
-            }
+            _ => match name.strip_prefix("tma").and_then(Cache::from_word) {
+                Some(cache) => CopyAtom::Tma(self.map_in_parens()?, cache),
+                None => {
+                    let bytes = name.strip_prefix("cp.async.").and_then(|n| n.parse::<u32>().ok());
+                    let bytes = bytes.filter(|n| name == format!("cp.async.{n}"));
+                    let unknown = || Diagnostic::new(5, loc, format!("there is no way to copy called `{name}`"));
+                    CopyAtom::CpAsync(bytes.ok_or_else(unknown)?)
+                }
+            },
         };
         if atom.is_store() {
             let to = Text::read(self)?;

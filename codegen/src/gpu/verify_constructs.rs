@@ -127,7 +127,11 @@ fn declarations(k: &Kernel, found: Found<'_>) {
 fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
     Some(match op {
         Op::Programs(_) => (Constructs::PROGRAMS, "`programs`"),
-        Op::Copy { atom: CopyAtom::Tma(_), .. } => (Constructs::ENGINE, "a copy by the engine"),
+        // That there is an engine, the ring says that such a copy fills.
+        Op::Copy { atom: CopyAtom::Tma(_, Cache::EvictLast | Cache::EvictFirst), .. } => {
+            (Constructs::HINTS, "a copy with a cache hint")
+        }
+        Op::Copy { atom: CopyAtom::Tma(_, Cache::Normal), .. } => (Constructs::ENGINE, "a copy by the engine"),
         Op::Copy { atom: CopyAtom::TmaMulticast(_), .. } => (Constructs::CLUSTERS, "a copy to all CTAs of a cluster"),
         Op::Copy { atom: CopyAtom::TmaStore(_), .. } => (Constructs::ENGINE_STORES, "a store by the engine"),
         Op::Copy { atom: CopyAtom::Open, .. } => (Constructs::OPEN_COPIES, "a copy without an atom"),

@@ -198,7 +198,7 @@ impl Verifier<'_> {
             }
             match op {
                 Op::Copy { atom, to, .. } if ring.buffers.contains(&to.buffer) => match atom {
-                    CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) => _ = by_engine.insert(to.buffer),
+                    CopyAtom::Tma(..) | CopyAtom::TmaMulticast(_) => _ = by_engine.insert(to.buffer),
                     CopyAtom::TmaStore(_) => to_engine = true,
                     // Not settled yet: it may become either.
                     CopyAtom::Open => {}

@@ -352,7 +352,7 @@ impl<'k> Verifier<'k> {
         let needs = match atom {
             CopyAtom::Open | CopyAtom::Direct => None,
             CopyAtom::CpAsync(_) => Some(Capability::CpAsync),
-            CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => Some(Capability::Tma),
+            CopyAtom::Tma(..) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => Some(Capability::Tma),
         };
         self.needs(needs, &atom, loc);
         if let CopyAtom::CpAsync(bytes) = atom {

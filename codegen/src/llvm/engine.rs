@@ -9,7 +9,7 @@
 use super::{Emitter, R, SHARED};
 use crate::error::CompileError;
 use crate::gpu::atom::{WARPGROUP, WARPGROUP_ROWS};
-use crate::gpu::{Block, CopyAtom, Inst, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Value};
+use crate::gpu::{Block, Cache, CopyAtom, Inst, MBARRIER_BYTES, Op, Reach, Ring, SharedRef, Slice, TensorMap, Value};
 use atlas_dsl::Param;
 use atlas_dsl::ir::{DimSize, ParamKind};
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -161,7 +161,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// Starts the copy of one box to a stage, whose mbarrier its bytes complete.
     pub(super) fn engine_copy(&mut self, atom: CopyAtom, param: Param, slices: &[Slice], to: &SharedRef) -> R<()> {
-        let (CopyAtom::Tma(map), Some(token)) = (atom, to.token) else {
+        let (CopyAtom::Tma(map, cache), Some(token)) = (atom, to.token) else {
             return Err(CompileError::bug("a copy by the engine of another kind"));
         };
         let ring =
@@ -175,9 +175,13 @@ impl<'c> Emitter<'c, '_> {
         let mut args: Vec<BasicValueEnum<'c>> = vec![start.into(), full.into(), pointer.into()];
         args.extend(&coordinates);
         let no = self.cx.bool_type().const_zero();
+        let (policy, has_policy) = match cache {
+            Cache::Normal => (self.cx.i64_type().const_zero(), no),
+            Cache::EvictLast | Cache::EvictFirst => (self.cache_policy(cache)?, self.cx.bool_type().const_all_ones()),
+        };
         args.push(self.cx.i16_type().const_zero().into());
-        args.push(self.cx.i64_type().const_zero().into());
-        args.extend::<[BasicValueEnum<'c>; 3]>([no.into(), no.into(), self.i32(0).into()]);
+        args.push(policy.into());
+        args.extend::<[BasicValueEnum<'c>; 3]>([no.into(), has_policy.into(), self.i32(0).into()]);
         self.call_void(&format!("llvm.nvvm.cp.async.bulk.tensor.g2s.tile.{}d", coordinates.len()), &args)
     }
 

@@ -164,7 +164,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// An L2 policy, created once at the kernel's entry.
-    fn cache_policy(&mut self, cache: Cache) -> R<IntValue<'c>> {
+    pub(super) fn cache_policy(&mut self, cache: Cache) -> R<IntValue<'c>> {
         if let Some((_, policy)) = self.policies.iter().find(|(c, _)| *c == cache) {
             return Ok(*policy);
         }

@@ -18,7 +18,7 @@
 
 use crate::context::Cx;
 use crate::error::CompileError;
-use crate::gpu::{CopyAtom, Kernel, Op, SharedRef, Slice, TensorMap, access_elements};
+use crate::gpu::{Cache, CopyAtom, Kernel, Op, SharedRef, Slice, TensorMap, access_elements};
 use atlas_dsl::Param;
 use atlas_dsl::ir::ParamKind;
 
@@ -30,7 +30,7 @@ pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
     });
     for (inst, param, slices, to) in made.collect::<Vec<_>>() {
         let made = match to.token.is_some_and(|token| k.ring_of_engine(token).is_some()) {
-            true => CopyAtom::Tma(map_for(k, param, &slices, &to)?),
+            true => CopyAtom::Tma(map_for(k, param, &slices, &to)?, Cache::Normal),
             false => atom_for(k, param, &slices),
         };
         if let Op::Copy { atom, .. } = &mut k.insts[inst] {
@@ -41,7 +41,7 @@ pub fn select_copy_atoms(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileE
             continue;
         }
         cx.notes.push(format!("copy {}", k.params[param].name), k.locs[inst], || match made {
-            CopyAtom::Tma(map) => {
+            CopyAtom::Tma(map, _) => {
                 let (buffer, elements) = (&k.buffers[to.buffer], k.maps[map].box_elements());
                 let boxes = buffer.layout.rows * buffer.layout.cols / elements;
                 let why = match boxes {

@@ -310,7 +310,7 @@ impl Generator {
                 let atoms = [
                     CopyAtom::CpAsync(bytes),
                     CopyAtom::Direct,
-                    CopyAtom::Tma(map),
+                    CopyAtom::Tma(map, self.pick(&Cache::ALL)),
                     CopyAtom::TmaMulticast(map),
                     CopyAtom::TmaStore(map),
                 ];

@@ -382,7 +382,7 @@ impl WorkWalk<'_> {
                 let element_wise = match atom {
                     CopyAtom::CpAsync(bytes) => 4.0 / f64::from(*bytes),
                     CopyAtom::Direct => 6.0 / element,
-                    CopyAtom::Open | CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => 0.0,
+                    CopyAtom::Open | CopyAtom::Tma(..) | CopyAtom::TmaMulticast(_) | CopyAtom::TmaStore(_) => 0.0,
                 };
                 // What goes through registers is waited for there, a few elements at once.
                 let latency_waits = match atom {
@@ -393,7 +393,7 @@ impl WorkWalk<'_> {
                 let past_l1 = f64::from(u8::from(*atom == CopyAtom::CpAsync(16)));
                 // The zeros past the end of a tensor are written like any other element.
                 let written = element * elements_of(slices);
-                if matches!(atom, CopyAtom::Tma(_) | CopyAtom::TmaMulticast(_)) {
+                if matches!(atom, CopyAtom::Tma(..) | CopyAtom::TmaMulticast(_)) {
                     part.fixed.shared_async += written;
                 } else {
                     part.fixed.shared += written;
