@@ -19,6 +19,7 @@ mod fitting;
 mod gallery;
 mod gradients;
 mod grids;
+mod grouped_heads;
 mod hopper;
 mod infinite;
 mod long_loops;
