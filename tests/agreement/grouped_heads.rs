@@ -128,21 +128,29 @@ const SIZES: [Heads; 4] = [
     Heads { b: 1, h: 2, j: 2, m: 8, n: 0 },
 ];
 
-/// The tensors of a problem with heads before tokens, and where their tokens begin.
-fn by_heads(s: Heads) -> ([Given; 4], impl Fn([usize; 3]) -> usize, impl Fn([usize; 3]) -> usize) {
+/// The tensors of a problem with heads before tokens.
+fn by_heads(s: Heads) -> [Given; 4] {
     let (queries, keys) = ([s.b, s.h, s.m, DEPTH], [s.b, s.j, s.n, DEPTH]);
-    let given = [random(Bf16, &queries), random(Bf16, &keys), random(Bf16, &keys), output(Bf16, &queries)];
-    let place = |heads: usize, tokens: usize| move |[b, h, t]: [usize; 3]| ((b * heads + h) * tokens + t) * DEPTH;
-    (given, place(s.h, s.m), place(s.j, s.n))
+    [random(Bf16, &queries), random(Bf16, &keys), random(Bf16, &keys), output(Bf16, &queries)]
+}
+
+/// Where the elements of a head's token begin, with heads before tokens.
+fn in_heads(heads: usize, tokens: usize) -> impl Fn([usize; 3]) -> usize {
+    move |[b, h, t]| ((b * heads + h) * tokens + t) * DEPTH
+}
+
+/// The same with tokens before heads.
+fn in_tokens(heads: usize, tokens: usize) -> impl Fn([usize; 3]) -> usize {
+    move |[b, h, t]| ((b * tokens + t) * heads + h) * DEPTH
 }
 
 #[test]
 fn heads_share_keys_by_the_quotient_of_two_sizes() {
     for s in SIZES {
-        let ([q, k, v, o], of_queries, of_keys) = by_heads(s);
+        let [q, k, v, o] = by_heads(s);
         let given = [q, k, v, Given::F32(SCALE), o];
         agrees_with(&grouped, &given, BOUND, |x| {
-            vec![s.attention([&x[0], &x[1], &x[2]], &of_queries, &of_keys, |h| h / (s.h / s.j))]
+            vec![s.attention([&x[0], &x[1], &x[2]], in_heads(s.h, s.m), in_heads(s.j, s.n), |h| h / (s.h / s.j))]
         });
         agrees_on_hopper(&grouped, &given, 2.0 * BOUND);
     }
@@ -155,9 +163,8 @@ fn heads_share_keys_by_an_argument() {
         let [q, k, v] = [queries, keys, keys].map(|shape| random(Bf16, &shape));
         let group = s.h / s.j;
         let given = [q, k, v, Given::I32(group as i32), Given::F32(SCALE), output(Bf16, &queries)];
-        let place = |heads: usize, tokens: usize| move |[b, h, t]: [usize; 3]| ((b * tokens + t) * heads + h) * DEPTH;
         agrees_with(&grouped_by_tokens, &given, BOUND, |x| {
-            vec![s.attention([&x[0], &x[1], &x[2]], place(s.h, s.m), place(s.j, s.n), |h| h / group)]
+            vec![s.attention([&x[0], &x[1], &x[2]], in_tokens(s.h, s.m), in_tokens(s.j, s.n), |h| h / group)]
         });
         agrees_on_hopper(&grouped_by_tokens, &given, 2.0 * BOUND);
     }
@@ -166,13 +173,13 @@ fn heads_share_keys_by_an_argument() {
 #[test]
 fn heads_share_keys_by_a_table() {
     let s = SIZES[0];
-    let ([q, k, v, o], of_queries, of_keys) = by_heads(s);
+    let [q, k, v, o] = by_heads(s);
     let given =
         |of: &[f64]| [q.clone(), k.clone(), v.clone(), input(I32, &[s.h], |i| of[i]), Given::F32(SCALE), o.clone()];
     let table = [1, 0, 0, 1];
     let inside = given(&table.map(|j| j as f64));
     agrees_with(&grouped_by_table, &inside, BOUND, |x| {
-        vec![s.attention([&x[0], &x[1], &x[2]], &of_queries, &of_keys, |h| table[h])]
+        vec![s.attention([&x[0], &x[1], &x[2]], in_heads(s.h, s.m), in_heads(s.j, s.n), |h| table[h])]
     });
     agrees_on_hopper(&grouped_by_table, &inside, 2.0 * BOUND);
     // Heads that there are not, before and behind those that there are.
