@@ -4,6 +4,8 @@
 mod chains;
 #[path = "passes/filetests.rs"]
 mod filetests;
+#[path = "passes/packing.rs"]
+mod packing;
 #[path = "passes/work.rs"]
 mod work;
 

@@ -176,3 +176,23 @@ fn numbers_without_a_rest_stay_what_they_are() {
         assert!((f64::from(times_one(&in_bf16x3, packed, x)) / f64::from(x) - 1.0).abs() <= OF_BF16X3);
     }
 }
+
+/// True if the model's best config for a product of so many rows, columns and additions packs operands.
+fn is_packed(def: &'static KernelDef, rows: [usize; 3]) -> bool {
+    let device = Device::sim("sm_90a").unwrap();
+    let [m, n, k] = rows;
+    let tensor = |dtype, shape: [usize; 2]| Tensor::empty(&device, dtype, shape).unwrap();
+    let dtype = if std::ptr::eq(def, &atlas::ops::matmul) { Bf16 } else { F32 };
+    let (a, b, mut c) = (tensor(dtype, [m, k]), tensor(dtype, [n, k]), tensor(dtype, [m, n]));
+    let selection = def.select(&device, atlas::args!(&a, &b, &mut c)).unwrap();
+    selection.chosen().unwrap().schedule.packs_operands()
+}
+
+#[test]
+fn operands_are_packed_where_the_product_is_large() {
+    assert!(is_packed(&atlas::ops::matmul_bf16x3, [2048; 3]));
+    assert!(!is_packed(&atlas::ops::matmul_bf16x3, [64; 3]));
+    assert!(!is_packed(&atlas::ops::matmul, [256, 256, 252]));
+    // Nothing has to be packed.
+    assert!(!is_packed(&atlas::ops::matmul, [2048; 3]));
+}
