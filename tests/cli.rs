@@ -234,7 +234,7 @@ fn sizes_are_refused_alike_by_every_verb() {
     has(&refuses(&[bench, &["--dims", "N=7"]].concat()), &["`bench` measures GPUs"]);
     // One launch allows fewer programs than some sizes would need.
     let many = ["explain", "transpose", "--dims", "N=1048576,M=1048576", "--config", "BM=16 BN=16"];
-    has(&refuses(&many), &["error[ATL617]", "programs"]);
+    has(&refuses(&many), &["error[ATL617]", "`transpose` needs 4294967296 programs"]);
 }
 
 /// Sizes that a launch would refuse are refused with the same message, and are left out of a sweep.

@@ -16,6 +16,7 @@ mod determinism;
 mod evidence;
 #[cfg(feature = "llvm")]
 mod exact;
+mod explain;
 mod facade;
 mod features;
 #[cfg(target_os = "linux")]

@@ -207,7 +207,7 @@ fn emit_here(
         grid: gpu.index_map.grid(),
         persistent: gpu.index_map.persistent,
         splits: gpu.index_map.splits,
-        partial_bytes: llvm::partial_bytes(gpu),
+        partial_bytes: gpu.partial_bytes(),
         threads: gpu.threads,
         shared_bytes: gpu.shared_bytes(),
     };

@@ -13,6 +13,10 @@ use std::fmt;
 pub struct Explained {
     /// In the order in which they were made.
     pub notes: Vec<Note>,
+    /// The number of CTAs that share each program.
+    pub splits: u32,
+    /// Bytes that the CTAs of one program leave for each other in global memory: 0 if each has its own program.
+    pub partial_bytes: u64,
     /// The target and the threads.
     head: String,
     /// One line per buffer.
@@ -37,6 +41,8 @@ pub fn explain(
     let of_packing = packed.iter().flat_map(packing::Packed::notes);
     Ok(Explained {
         notes: of_packing.chain(notes.into_vec()).collect(),
+        splits: k.index_map.splits,
+        partial_bytes: k.partial_bytes(),
         head: format!("{}, {} threads", k.target, k.threads),
         buffers: buffers(&k),
     })

@@ -59,6 +59,9 @@ pub struct KernelImage {
     pub shared_bytes: u32,
 }
 
+/// Bytes of the number of arrivals of a program that several CTAs share.
+pub const ARRIVAL_BYTES: u64 = 4;
+
 /// Programs of a CTA where CTAs run any number of programs and there are no multiprocessors to fill: a few, so that a simulated
 /// launch of a small grid does what a large one does on a GPU.
 const SIMULATED_TURNS: u64 = 3;

@@ -54,5 +54,5 @@ pub use arch::{Capability, Card, Machine, Platform, Target};
 pub use compile::{Stage, StageTimes, compile, compile_stages, compile_timed, compile_with_lines, emit};
 pub use error::CompileError;
 pub use explain::{Explained, explain};
-pub use image::{AbiParam, KernelImage};
+pub use image::{ARRIVAL_BYTES, AbiParam, KernelImage};
 pub use layout::tensor_map::{MapAxis, MapExtents, TensorMapData};

@@ -59,8 +59,8 @@ pub use gpu::{SimAccess, SimOptions, SimRun, SimScratch};
 pub use launch::FormPrograms;
 pub use launch::{
     Arg, BoundArg, BoundLaunch, Chain, CompiledLaunch, IntoArg, Launch, LaunchGraph, MAX_DIM, OracleOutput,
-    PreparedChain, PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment, choose,
-    choose_given, launch_strides, launch_tile_ir, refusal, run_f64, specialize,
+    PreparedChain, PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, Workspace, alignment,
+    check_grid, choose, choose_given, launch_strides, launch_tile_ir, refusal, run_f64, specialize,
 };
 pub use records::sizes;
 pub use select::{Candidate, ConfigSource, Outcome, Selection, choose_for, choose_with};

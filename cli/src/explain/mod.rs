@@ -19,7 +19,7 @@ use atlas_codegen::{Card, Machine, Platform, Target};
 use atlas_dsl::ir::{DimSize, GridExtent};
 use atlas_dsl::{Kernel, KernelDef};
 use atlas_runtime::records::Records;
-use atlas_runtime::{LaunchError, files};
+use atlas_runtime::{check_grid, files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -84,8 +84,8 @@ fn explain(args: &ExplainArgs, on: Platform, card: &'static Card) -> Result<Page
     let chosen = input::chosen(def, &spec, &dims, on.machine, args.problem.config.as_deref(), &records)?;
     let (config, (kernel, placement, texts)) = chosen.first(|c| {
         let kernel = (def.build)(&spec, c)?;
-        if let Some(programs) = grid(&kernel, &dims).1.filter(|n| i32::try_from(*n).is_err()) {
-            return Err(LaunchError::GridTooLarge { kernel: def.name, programs }.into());
+        if let Some(programs) = grid(&kernel, &dims).1 {
+            check_grid(def.name, programs, c.schedule.split_k)?;
         }
         let kernel = atlas_dsl::verify(kernel)?;
         let texts = stages::texts(&kernel, &c.schedule, on, ptx_if_possible())?;

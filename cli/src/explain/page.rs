@@ -10,7 +10,7 @@ use atlas_codegen::notes::Note;
 use atlas_codegen::{Explained, Platform};
 use atlas_dsl::Config;
 use atlas_dsl::def::Removed;
-use atlas_runtime::{LoopInterval, Selection};
+use atlas_runtime::{LoopInterval, ScratchBytes, Selection};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -47,6 +47,33 @@ impl Page {
         self.config.schedule.warps * 32
     }
 
+    /// The programs, and the CTAs that share them.
+    fn grid_text(&self) -> String {
+        let (axes, programs) = &self.grid;
+        let count = |n: Option<u64>| n.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        let threads = self.threads();
+        let text = format!("grid     {axes} = {} programs of", count(*programs));
+        match self.placement.splits {
+            1 => format!("{text} {threads} threads"),
+            splits => {
+                let ctas = count(programs.map(|n| n.saturating_mul(splits.into())));
+                format!("{text} {splits} CTAs, {ctas} CTAs of {threads} threads")
+            }
+        }
+    }
+
+    /// The scratch memory of a launch, or of one program if their number is not known; `None` if there is none.
+    fn scratch(&self) -> Option<ScratchBytes> {
+        let programs = self.grid.1.unwrap_or(1);
+        (self.placement.splits > 1).then(|| ScratchBytes::of_programs(programs, self.placement.partial_bytes))
+    }
+
+    fn scratch_text(&self) -> Option<String> {
+        let ScratchBytes { arrivals, partials } = self.scratch()?;
+        let of = if self.grid.1.is_some() { "" } else { " of each program" };
+        Some(format!("scratch  {arrivals} bytes for arrivals and {partials} for partial tiles{of}, in global memory"))
+    }
+
     /// Prints JSON.
     pub(super) fn print_json(&self) {
         let (axes, programs) = &self.grid;
@@ -55,7 +82,8 @@ impl Page {
             "config": self.config.to_string(), "why": self.why, "ranking": self.ranking.as_ref().map(ToString::to_string),
             "time": self.time.as_ref().map(Time::json),
             "sweep": self.sweep.1.iter().map(|(n, t)| json!([n, t.config().to_string(), t.json()])).collect::<Vec<_>>(),
-            "grid": axes, "programs": programs, "fused": fused::rows(&self.removed, &self.dims),
+            "grid": axes, "programs": programs, "ctas_per_program": self.placement.splits,
+            "scratch": self.grid.1.and(self.scratch()).map(|s| json!({ "arrivals": s.arrivals, "partials": s.partials })), "fused": fused::rows(&self.removed, &self.dims),
             "threads": self.threads(), "loops": self.loops.iter().map(loop_json).collect::<Vec<_>>(),
             "placement": self.placement.to_string(), "notes": notes(&self.placement),
             "sim": self.counted.as_ref().map(Counts::json),
@@ -72,9 +100,10 @@ impl Page {
         say!("kernel   {} on {}", of.join(" "), self.on);
         say!("config   {}", self.config);
         say!("why      {}", self.why);
-        let (axes, programs) = &self.grid;
-        let programs = programs.map_or_else(|| "?".to_owned(), |n| n.to_string());
-        say!("grid     {axes} = {programs} programs of {} threads", self.threads());
+        say!("{}", self.grid_text());
+        if let Some(text) = self.scratch_text() {
+            say!("{text}");
+        }
         if !self.removed.is_empty() {
             say!("{}", fused::text(&self.removed, &self.dims));
         }

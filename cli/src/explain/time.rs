@@ -145,7 +145,7 @@ impl Time {
             "recorded_us": self.recorded_us(),
             "record_passed_over": self.recorded.as_ref().and_then(|r| r.as_ref().err()),
             "bound": bound,
-            "waves": self.cost.waves, "programs_per_sm": self.cost.ctas_per_sm, "resident_threads": self.cost.resident_threads,
+            "waves": self.cost.waves, "ctas_per_sm": self.cost.ctas_per_sm, "resident_threads": self.cost.resident_threads,
             "next": self.next.as_ref().map(|(config, share)| json!([config.to_string(), share])),
             "next_recorded": self.recorded.as_ref().and_then(|r| r.as_ref().ok()?.configs.get(1)).map(|t| json!([t.config, t.us])),
         })
@@ -171,9 +171,10 @@ impl Time {
             _ => format!("{:.0} cycles by the model, which rank configs and are no time", c.cycles),
         };
         let mut text = format!(
-            "time     {time}; {} waves of {} programs per SM, {:.0} % of its threads\n",
+            "time     {time}; {} waves of {} {} per SM, {:.0} % of its threads\n",
             c.waves,
             c.ctas_per_sm,
+            if self.config.schedule.split_k > 1 { "CTAs" } else { "programs" },
             100.0 * c.resident_threads as f64 / f64::from(self.most_threads)
         );
         if let Some(r) = &self.roofline {

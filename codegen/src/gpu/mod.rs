@@ -23,6 +23,7 @@ mod kernel;
 mod mentions;
 mod op;
 mod parse;
+pub(crate) mod partial_tiles;
 mod print;
 pub(crate) mod slices;
 mod text_fields;

@@ -59,8 +59,6 @@ const GLOBAL: u16 = 1;
 const SHARED: u16 = 3;
 const CONSTANT: u16 = 4;
 
-pub(crate) use splits::partial_bytes;
-
 /// The registers of a value.
 type Regs<'c> = Vec<BasicValueEnum<'c>>;
 

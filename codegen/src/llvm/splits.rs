@@ -2,28 +2,12 @@
 
 use super::{Emitter, GLOBAL, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::{Inst, Kernel, Op, Value};
+use crate::gpu::partial_tiles::{REGISTERS_AT_ONCE, STEP_BYTES};
+use crate::gpu::{Inst, Value};
+use crate::image::ARRIVAL_BYTES;
 use inkwell::types::VectorType;
 use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue};
 use inkwell::{AddressSpace, InlineAsmDialect, IntPredicate};
-
-/// Registers of a thread that it stores and loads at once.
-const REGISTERS_AT_ONCE: u32 = 4;
-/// Their bytes, of which the address is a multiple.
-const STEP_BYTES: u32 = 4 * REGISTERS_AT_ONCE;
-
-/// Bytes that the CTAs of one program leave for each other: 0 if each has its own program.
-pub(crate) fn partial_bytes(k: &Kernel) -> u64 {
-    let sums = k.insts.values().filter_map(|op| if let Op::SumSplits(values) = op { Some(values) } else { None });
-    let bytes = |values: &Vec<Value>| u64::from(steps(k, values) * k.threads * STEP_BYTES);
-    u64::from(k.index_map.splits) * sums.map(bytes).sum::<u64>()
-}
-
-/// The number of stores of a thread for partial tiles.
-fn steps(k: &Kernel, values: &[Value]) -> u32 {
-    let registers: u32 = values.iter().map(|&v| k.tile(v).1.reg_count()).sum();
-    registers.div_ceil(REGISTERS_AT_ONCE)
-}
 
 /// The addresses that a thread uses.
 struct Place<'c> {
@@ -54,7 +38,7 @@ impl<'c> Emitter<'c, '_> {
             own.extend(self.regs(v)?.iter().map(|r| r.into_float_value()));
         }
         let place = self.place_of_partials()?;
-        let steps = steps(self.k, values);
+        let steps = self.k.partial_steps(values);
         own.resize((steps * REGISTERS_AT_ONCE) as usize, self.cx.f32_type().const_zero());
         let i64t = self.cx.i64_type();
         let number = self.b.build_int_z_extend(place.number, i64t, "")?;
@@ -123,12 +107,13 @@ impl<'c> Emitter<'c, '_> {
         let program = self.b.build_int_unsigned_div(cta, self.i32(i64::from(splits)), "")?;
         let number = self.split_number()?;
         let program = self.b.build_int_z_extend(program, i64t, "")?;
-        let before = self.b.build_int_mul(program, i64t.const_int(partial_bytes(self.k), false), "")?;
+        let before = self.b.build_int_mul(program, i64t.const_int(self.k.partial_bytes(), false), "")?;
         let tid = self.b.build_int_z_extend(self.coords.tid, i64t, "")?;
         let each = i64t.const_int(STEP_BYTES.into(), false);
         let own = self.b.build_int_mul(tid, each, "")?;
         let offset = self.b.build_int_add(before, own, "")?;
-        let arrivals = self.offset(arrivals, self.b.build_int_mul(program, i64t.const_int(4, false), "")?)?;
+        let arrivals =
+            self.offset(arrivals, self.b.build_int_mul(program, i64t.const_int(ARRIVAL_BYTES, false), "")?)?;
         Ok(Place { arrivals, partials: self.offset(partials, offset)?, number })
     }
 

@@ -111,7 +111,7 @@ const SPILL: f64 = 4.0;
 /// The estimated cost of one launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Programs of the launch.
+    /// Programs of the launch; CTAs if several share a program.
     pub programs: u64,
     /// The number of waves in which the device runs them.
     pub waves: u64,

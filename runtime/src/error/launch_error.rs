@@ -304,6 +304,17 @@ errors! {
             /// The number of programs.
             programs: u64,
         } = 617, "`{kernel}` needs {programs} programs for this problem; one launch has at most 2147483647: use larger tiles";
+        /// The programs are few enough for one launch, but not the CTAs that share them.
+        TooManyCtas {
+            /// The kernel.
+            kernel: &'static str,
+            /// The number of CTAs.
+            ctas: u64,
+            /// The number of CTAs that share each program.
+            splits: u32,
+            /// The number of programs.
+            programs: u64,
+        } = 617, "`{kernel}` needs {ctas} CTAs for this problem, {splits} for each of {programs} programs; one launch has at most 2147483647: use larger tiles or a smaller `split_k`";
         /// The driver is too old for the kernel's PTX.
         PtxTooNew {
             /// The kernel.

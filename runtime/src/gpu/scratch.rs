@@ -8,7 +8,7 @@
 use super::context::Context;
 use super::current::Handle;
 use crate::error::{DeviceError, Result, TensorError};
-use atlas_codegen::KernelImage;
+use atlas_codegen::{ARRIVAL_BYTES, KernelImage};
 use std::sync::{Mutex, PoisonError};
 
 /// `CU_STREAM_PER_THREAD`: another stream in each thread.
@@ -46,9 +46,17 @@ impl ScratchBytes {
         if image.splits <= 1 {
             return None;
         }
-        let programs = u64::from(ctas / image.splits);
-        let partials = image.partial_bytes.saturating_mul(programs);
-        Some(ScratchBytes { arrivals: 4 * programs, partials, workspaces: 0 })
+        Some(ScratchBytes::of_programs(u64::from(ctas / image.splits), image.partial_bytes))
+    }
+
+    /// What a launch of this many programs needs, if the CTAs of each leave this many bytes for each other.
+    #[inline]
+    pub fn of_programs(programs: u64, partial_bytes: u64) -> ScratchBytes {
+        ScratchBytes {
+            arrivals: ARRIVAL_BYTES.saturating_mul(programs),
+            partials: partial_bytes.saturating_mul(programs),
+            workspaces: 0,
+        }
     }
 
     /// The same, and workspaces of so many bytes.

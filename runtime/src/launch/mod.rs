@@ -48,6 +48,7 @@ pub use chain::{Chain, PreparedChain, Workspace};
 pub use choose::{choose, choose_given, refusal};
 pub use graph::LaunchGraph;
 pub use interpreter::{OracleOutput, run_f64};
+pub use parameters::check_grid;
 pub use prepared::PreparedLaunch;
 pub use problem::{alignment, launch_strides, specialize};
 #[cfg(feature = "sim")]

@@ -140,12 +140,25 @@ pub(crate) fn grid_size(
     resident: Option<u64>,
 ) -> std::result::Result<u32, LaunchError> {
     let programs = programs(&image.grid, bound.dims());
-    let grid = |ctas: u64| {
-        let too_many = |_| LaunchError::GridTooLarge { kernel: bound.def().name, programs: ctas };
-        i32::try_from(ctas).map(i32::unsigned_abs).map_err(too_many)
-    };
-    grid(programs)?;
-    grid(image.ctas(programs, resident))
+    check_grid(bound.def().name, programs, image.splits)?;
+    // Persistent CTAs are at most as many as programs.
+    Ok(image.ctas(programs, resident) as u32)
+}
+
+/// Fails if a launch may not have this many programs, or not as many CTAs, if `splits` of them share each program.
+///
+/// # Errors
+/// [`LaunchError::GridTooLarge`] or [`LaunchError::TooManyCtas`].
+pub fn check_grid(kernel: &'static str, programs: u64, splits: u32) -> std::result::Result<(), LaunchError> {
+    let fits = |n: u64| i32::try_from(n).is_ok();
+    let ctas = programs.saturating_mul(splits.into());
+    if !fits(programs) {
+        Err(LaunchError::GridTooLarge { kernel, programs })
+    } else if !fits(ctas) {
+        Err(LaunchError::TooManyCtas { kernel, ctas, splits, programs })
+    } else {
+        Ok(())
+    }
 }
 
 /// The parameters of the `.entry` for one problem, as a plan keeps them.
@@ -268,7 +281,15 @@ mod tests {
         let split = |splits| KernelImage { splits, ..image(&[]) };
         assert_eq!(grid_size(&bound(3, 33), &split(4), None), Ok(36));
         let error = grid_size(&bound(3, 33), &split(1 << 30), None).unwrap_err();
-        assert_eq!(error, LaunchError::GridTooLarge { kernel: "row", programs: 9 << 30 });
+        assert_eq!(error, LaunchError::TooManyCtas { kernel: "row", ctas: 9 << 30, splits: 1 << 30, programs: 9 });
+        let error = grid_size(&bound(1 << 20, 1 << 15), &split(2), None).unwrap_err();
+        assert_eq!(error, LaunchError::GridTooLarge { kernel: "row", programs: 1 << 31 });
+        let error = grid_size(&bound(1 << 20, 1 << 14), &split(2), None).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "error[ATL617]: `row` needs 2147483648 CTAs for this problem, 2 for each of 1073741824 programs; one launch \
+             has at most 2147483647: use larger tiles or a smaller `split_k`"
+        );
         let error = grid_size(&bound(1 << 20, 1 << 15), &image(&[]), None).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -70,11 +70,22 @@ impl fmt::Display for Selection {
             match &c.outcome {
                 Outcome::Refused(reason) => write!(f, "  refused: {reason}")?,
                 Outcome::Legal(None) => {}
-                Outcome::Legal(Some(cost)) => write!(
-                    f,
-                    "  {:.0} cycles, {} programs in {} waves of {} per SM, {} bytes shared, about {} registers",
-                    cost.cycles, cost.programs, cost.waves, cost.ctas_per_sm, cost.shared_bytes, cost.registers,
-                )?,
+                Outcome::Legal(Some(cost)) => {
+                    write!(f, "  {:.0} cycles, ", cost.cycles)?;
+                    // The model counts each CTA that shares a program.
+                    match c.config.schedule.split_k {
+                        1 => write!(f, "{} programs", cost.programs)?,
+                        splits => {
+                            let programs = cost.programs / u64::from(splits);
+                            write!(f, "{programs} programs of {splits} CTAs, {} CTAs", cost.programs)?;
+                        }
+                    }
+                    write!(
+                        f,
+                        " in {} waves of {} per SM, {} bytes shared, about {} registers",
+                        cost.waves, cost.ctas_per_sm, cost.shared_bytes, cost.registers,
+                    )?;
+                }
             }
             match &c.drawback {
                 Some(drawback) => writeln!(f, "; {drawback}")?,

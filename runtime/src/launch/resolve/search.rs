@@ -29,10 +29,12 @@ impl<T> Trial<T> {
     }
 }
 
-/// A config whose tiles give more programs than a grid may have is passed over, unless the caller gave it.
+/// A config whose tiles give more programs or CTAs than a grid may have is passed over, unless the caller gave it.
 pub(super) fn unless_too_large<T>(error: RuntimeError, given: bool) -> Result<Trial<T>> {
     match error {
-        RuntimeError::Launch(e @ LaunchError::GridTooLarge { .. }) if !given => Ok(Trial::Refused(e.to_string())),
+        RuntimeError::Launch(e @ (LaunchError::GridTooLarge { .. } | LaunchError::TooManyCtas { .. })) if !given => {
+            Ok(Trial::Refused(e.to_string()))
+        }
         e => Err(e),
     }
 }
