@@ -76,6 +76,19 @@ atlas_kernel! {
         }
     }
 
+    /// A wide tile beside the sum, of which columns are read behind the sum: the whole takes too many registers.
+    kernel wide_beside<T: Float>(a: &Tensor<T, [M, K]>, b: &Tensor<T, [N, K]>, r: &Tensor<T, [M, N]>, y: &mut Tensor<T, [M, N]>)
+    tune { stages: [2, 3], warps: [8], split_k: [2] }
+    {
+        for (m, n) in grid(tiles(M, 128), tiles(N, 256)) {
+            let mut acc = zeros::<f32>([128, 256]);
+            for k in pipeline(tiles(K, 64)) {
+                acc += dot(load(a[m, k]), load(b[n, k]).t());
+            }
+            store(y[m, n], (acc + load(r[m, n]).cast::<f32>()).cast::<T>());
+        }
+    }
+
     /// From one number to another, which may be far below it.
     kernel counted(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>, lo: i32, hi: i32)
     tune { stages: [1], warps: [1, 4], split_k: [3, 1] }
@@ -253,6 +266,14 @@ fn a_tile_beside_the_sum_comes_behind_it() {
             output(Bf16, &[m, n]),
         ];
         agrees_on_hopper(&beside, &given, 2e-2);
+    }
+}
+
+#[test]
+fn a_wide_tile_beside_the_sum_is_read_by_ranges() {
+    for (m, n, k) in [(128, 256, 192), (70, 264, 64)] {
+        let given = [random(Bf16, &[m, k]), random(Bf16, &[n, k]), random(Bf16, &[m, n]), output(Bf16, &[m, n])];
+        agrees_on_hopper(&wide_beside, &given, 2e-2);
     }
 }
 

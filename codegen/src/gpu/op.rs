@@ -247,6 +247,12 @@ impl Op {
         matches!(self, Op::Mma { atom, .. } if atom.row().asynchronous)
     }
 
+    /// True if its results stay in registers as a whole, so that columns of them are some of these registers: what a loop leaves, and
+    /// sums over the CTAs of a program.
+    pub const fn leaves_registers(&self) -> bool {
+        matches!(self, Op::Loop { .. } | Op::SumSplits(_))
+    }
+
     /// The block that it runs, of a loop, a branch or `programs`.
     pub fn body(&self) -> Option<Block> {
         let mut body = None;

@@ -423,10 +423,10 @@ fn passes(k: &Kernel, v: Value, users: Users) -> bool {
     is_evaluated(&k.insts[one]) || takes(&k.insts[one])
 }
 
-/// True for a part of what a loop leaves: some of the registers that hold it in any case.
+/// True for a part of what a loop or a sum over CTAs leaves: some of the registers that hold it in any case.
 fn is_part_of_result(k: &Kernel, inst: Inst) -> bool {
     let Op::ExtractSlice { value, .. } = k.insts[inst] else { return false };
-    matches!(k.values[value].def, ValueDef::Result(of, _) if matches!(k.insts[of], Op::Loop { .. }))
+    matches!(k.values[value].def, ValueDef::Result(of, _) if k.insts[of].leaves_registers())
 }
 
 /// True for an operation that is evaluated element by element.

@@ -21,8 +21,8 @@
 //! *Trees.* Every operation of a tree is element-wise, a repetition along columns, a product, or a load from a tensor that the
 //! kernel does not write. So a column of a result depends on the same column of the operands, or on the rows of a left operand
 //! and one column of a right one. The leaves are tiles of shared memory, of which columns are read, values that cost nothing, and
-//! what a loop leaves in registers, of which a range is some of the registers. A value with other uses is in no tree, unless it can
-//! be computed again cheaply.
+//! what a loop or a sum over CTAs leaves in registers, of which a range is some of the registers. A value with other uses is in no
+//! tree, unless it can be computed again cheaply.
 //!
 //! *Moved.* Ranges are computed at the root, which is later than the tree was. If anything in between writes what the tree
 //! reads in shared memory, or releases its stage, the tree stays whole. A root that overwrites a tile which its tree reads does

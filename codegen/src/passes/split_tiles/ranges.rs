@@ -100,7 +100,8 @@ impl<'k> Ranges<'k> {
     fn operands(&self, v: Value) -> Vec<Value> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return Vec::new() };
         match &self.k.insts[inst] {
-            Op::LoadShared(_) | Op::LoadGlobal { .. } | Op::Loop { .. } => vec![],
+            Op::LoadShared(_) | Op::LoadGlobal { .. } => vec![],
+            op if op.leaves_registers() => vec![],
             Op::Broadcast(a) if is_column(self.k, *a) => vec![],
             Op::ConvertLayout(a) if self.shared(*a).is_some() => vec![],
             Op::MaskInvalid { value, .. } => vec![*value],
@@ -129,7 +130,7 @@ impl<'k> Ranges<'k> {
             Op::Iota { axis, offset } if *axis == last => *offset += self.first,
             Op::LoadShared(from) => *from = from.further(0, self.first),
             Op::LoadGlobal { slices, .. } => self.narrow(slices),
-            Op::Loop { .. } => op = Op::ExtractSlice { value: v, axis: last, offset: self.first },
+            op if op.leaves_registers() => *op = Op::ExtractSlice { value: v, axis: last, offset: self.first },
             Op::Broadcast(a) => {
                 let a = if is_column(self.k, *a) { *a } else { self.made_of(*a) };
                 let from = layout.broadcast_source(&self.k.tile(a).1.shape);

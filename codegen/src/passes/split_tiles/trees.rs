@@ -31,7 +31,7 @@ pub(super) struct Tree {
     operations: BTreeSet<Inst>,
     /// Its leaves: columns of them are read, or they cost nothing.
     leaves: BTreeSet<Inst>,
-    /// Results of loops, which stay in registers as a whole: columns of them are some of the registers.
+    /// Results of loops and sums over CTAs, which stay in registers as a whole: columns of them are some of the registers.
     held: BTreeSet<Value>,
     /// True if another root uses sums of what a loop leaves too, and each range computes its own.
     computes_again: bool,
@@ -225,7 +225,7 @@ impl Program {
                     }
                 }
                 Op::Const(_) | Op::Iota { .. } => _ = tree.leaves.insert(inst),
-                Op::Loop { .. } if self.block[inst] == self.block[root] => _ = tree.held.insert(v),
+                op if op.leaves_registers() && self.block[inst] == self.block[root] => _ = tree.held.insert(v),
                 op => {
                     for operand in narrowed_operands(k, op)? {
                         open.insert(place(operand)?);
@@ -282,7 +282,7 @@ impl Program {
                 return false;
             }
             let is_row = k.tile(v).1.shape.len() < 2;
-            if let Op::Loop { .. } = k.insts[inst] {
+            if k.insts[inst].leaves_registers() {
                 of_result = true;
             } else if let Op::Broadcast(a) | Op::Cast(a) = k.insts[inst] {
                 open.extend((!is_column(k, a)).then_some(a));
