@@ -23,6 +23,8 @@ fn random_kernels_do_what_the_interpreter_does() {
     let number = |key: &str| report[key].as_u64().unwrap_or(0);
     // Too many refusals or unjudged elements would make this test blind.
     assert!(number("compiled") >= 600, "{report:#}");
+    // Several CTAs share the loop.
+    assert!(number("split") >= 100, "{report:#}");
     assert!(number("launches") == 3 * number("compiled") && number("in_ring") > 0, "{report:#}");
     assert!(100 * number("judged") >= 95 * number("elements"), "{report:#}");
 }

@@ -203,7 +203,8 @@ impl<'r> Emitter<'r> {
         let mut nexts = Vec::new();
         let mut types = Vec::new();
         for c in &l.carried {
-            nexts.push(self.expr(&c.next)?);
+            let next = self.expr(&c.next)?;
+            nexts.push(self.shared_sum(next, c.inner)?);
             types.push(std::mem::take(&mut self.types));
         }
         self.types = rest;
@@ -473,6 +474,19 @@ impl<'r> Emitter<'r> {
         let acc = acc.map(|c| self.push(Op::Unary(UnaryOp::Abs, c))).transpose()?;
         let size = self.push(Op::Dot { a, b, acc, precision })?;
         let noisy = self.add_noise(product, size, of_products(precision))?;
+        Ok(self.marked(noisy))
+    }
+
+    /// The next value of a sum. If several CTAs share the iterations, its terms are added in another order.
+    fn shared_sum(&mut self, next: Value, inner: Name) -> R<Value> {
+        if self.recipe.schedule.split_k == 1 || self.kernel.ty(next).dtype != DType::F32 {
+            return Ok(next);
+        }
+        self.marked(next);
+        let Some(before) = self.env.get(&inner).copied().filter(|_| self.noise.is_some()) else { return Ok(next) };
+        let [size, before] = [next, before].map(|v| self.push(Op::Unary(UnaryOp::Abs, v)));
+        let size = self.push(Op::Binary(BinaryOp::Add, size?, before?))?;
+        let noisy = self.add_noise(next, size, OF_SUMS)?;
         Ok(self.marked(noisy))
     }
 

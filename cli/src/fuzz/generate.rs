@@ -31,8 +31,9 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
         schedule: Schedule::default(),
         seed: rng.next(),
     };
-    let mut g = Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, states, shown: None, wild };
+    let mut g = Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, states, shown: None, sums: Vec::new(), wild };
     g.schedule();
+    g.splits();
     let mut scope = g.grid();
     g.extra_dims();
     let body = g.body(&mut scope);
@@ -209,9 +210,12 @@ impl Generator {
             body.extend(made);
         }
         let loops = if self.states { 0 } else { self.rng.of(&[0, 0, 1, 1, 1, 2]) };
-        for _ in 0..loops {
-            let made = self.loop_(scope, &shape, 1);
-            body.extend(made);
+        let splits = self.recipe.schedule.split_k > 1;
+        for _ in 0..if splits { 1 } else { loops } {
+            match splits {
+                true => body.push(self.sums(scope, &shape)),
+                false => body.extend(self.loop_(scope, &shape, 1)),
+            }
             if self.rng.percent(20) {
                 self.lets(scope, &mut body);
             }
@@ -225,7 +229,7 @@ impl Generator {
         body
     }
 
-    fn lets(&mut self, scope: &mut Scope, body: &mut Vec<Stmt>) {
+    pub(super) fn lets(&mut self, scope: &mut Scope, body: &mut Vec<Stmt>) {
         for _ in 0..self.rng.of(&[0, 0, 1, 1, 2]) {
             let ty = self.value_type();
             self.budget = 8;
@@ -351,6 +355,12 @@ impl Generator {
             // No value derived from states is lost in reductions.
             value = Expr::cast(dtype, Expr::Var(name));
         }
+        for sum in std::mem::take(&mut self.sums) {
+            let only = Scope { values: vec![sum], ..Scope::default() };
+            if let Some(term) = self.adapted(&only, &ty) {
+                value = Expr::binary(BinaryOp::Add, value, term);
+            }
+        }
         if self.rng.percent(15) {
             // An update in place.
             let old = Expr::Load(to.param, to.cuts.clone());
@@ -416,7 +426,7 @@ impl Generator {
     }
 
     /// The bounds of a loop, and the dim whose tiles it counts.
-    fn bounds(&mut self, inside: &mut Scope, index: Name) -> (Expr, Expr, Option<usize>) {
+    pub(super) fn bounds(&mut self, inside: &mut Scope, index: Name) -> (Expr, Expr, Option<usize>) {
         if self.rng.percent(65) {
             let e = self.any_extent();
             let d = if self.rng.percent(16) {
@@ -452,7 +462,7 @@ impl Generator {
     }
 
     /// The type of a carried value, rarely one with an edge that depends on the loop's index.
-    fn carried_type(&mut self, shape: &[Ext], counted: Option<usize>, last: Option<&Type>) -> Type {
+    pub(super) fn carried_type(&mut self, shape: &[Ext], counted: Option<usize>, last: Option<&Type>) -> Type {
         if let Some(last) = last
             && self.rng.percent(50)
         {
@@ -482,7 +492,7 @@ impl Generator {
     }
 
     /// The initial value of a loop.
-    fn start(&mut self, scope: &Scope, ty: &Type) -> Expr {
+    pub(super) fn start(&mut self, scope: &Scope, ty: &Type) -> Expr {
         match self.rng.below(10) {
             0..4 => Expr::Splat(self.rng.of(&[0.0, 0.0, 1.0, -2.0]), ty.dtype, ty.shape.clone()),
             4..8 => self.load(scope, ty).unwrap_or_else(|| Expr::Splat(0.0, ty.dtype, ty.shape.clone())),

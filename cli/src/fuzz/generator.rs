@@ -18,6 +18,8 @@ pub(super) struct Generator {
     pub(super) states: bool,
     /// The result of these loops, which is stored.
     pub(super) shown: Option<Name>,
+    /// Sums that several CTAs add up, which the next store adds to its value.
+    pub(super) sums: Vec<(Name, Type)>,
     pub(super) wild: bool,
 }
 

@@ -8,7 +8,7 @@
 //! | `recipe` | a kernel and its problem as a small tree |
 //! | `generate`, `express` | a recipe from a seed: statements, and expressions of a wanted type |
 //! | `generator` | the state of the generator, and the variables in scope |
-//! | `state` | loops that carry matrices through products |
+//! | `state`, `sums` | loops that carry matrices through products, and sums |
 //! | `configs` | kernels with the same meaning in every config, and their comparison |
 //! | `emit` | the Tile IR of a recipe, also with slightly inexact operations |
 //! | `values` | the arguments: the positions and the values of their elements |
@@ -29,6 +29,7 @@ mod recipe;
 mod report;
 mod shrink;
 mod state;
+mod sums;
 mod trial;
 mod values;
 
@@ -271,6 +272,7 @@ impl Report {
             Some(reason) => self.refuse(report::without_numbers(reason)),
             None => self.compiled += 1,
         }
+        self.split += usize::from(passed.is_split);
         self.launches += passed.launches;
         self.in_ring += usize::from(passed.ring);
         self.elements += passed.elements;

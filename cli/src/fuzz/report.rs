@@ -4,6 +4,7 @@ use super::super::print::say;
 use super::recipe::{ParamRecipe, Recipe};
 use super::trial::{Trial, TrialFailure};
 use atlas_codegen::Target;
+use atlas_dsl::Schedule;
 use atlas_sim::launch::Policy;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub(super) struct Report {
     pub(super) programs: usize,
     /// Pairs of a kernel and a target that were compiled.
     pub(super) compiled: usize,
+    /// Those of them whose programs several CTAs share.
+    pub(super) split: usize,
     /// Launches with correct results.
     pub(super) launches: usize,
     /// Compiled kernels that also ran in the ring.
@@ -46,6 +49,7 @@ impl Report {
     pub(super) fn merge(&mut self, other: Report) {
         self.programs += other.programs;
         self.compiled += other.compiled;
+        self.split += other.split;
         self.launches += other.launches;
         self.in_ring += other.in_ring;
         self.elements += other.elements;
@@ -61,6 +65,7 @@ impl Report {
             "arch": targets.iter().map(Target::to_string).collect::<Vec<_>>(),
             "programs": self.programs,
             "compiled": self.compiled,
+            "split": self.split,
             "launches": self.launches,
             "in_ring": self.in_ring,
             "elements": self.elements,
@@ -133,8 +138,9 @@ pub(super) fn text(recipe: &Recipe) -> String {
     };
     let sizes: Vec<String> = trial.dims.iter().enumerate().map(|(i, n)| format!("D{i}={n}")).collect();
     let s = recipe.schedule;
-    let _ =
-        writeln!(text, "// dims {}; stages={} warps={} occupancy={}", sizes.join(" "), s.stages, s.warps, s.occupancy);
+    let splits = if s.split_k > 1 { format!(" split_k={}", s.split_k) } else { String::new() };
+    let (sizes, Schedule { stages, warps, occupancy, .. }) = (sizes.join(" "), s);
+    let _ = writeln!(text, "// dims {sizes}; stages={stages} warps={warps} occupancy={occupancy}{splits}");
     for (p, data) in recipe.params.iter().zip(trial.kernel.params.values()) {
         let _ = match p {
             ParamRecipe::Tensor { view, fill, .. } => writeln!(text, "// {}: {fill:?} {view:?}", data.name),

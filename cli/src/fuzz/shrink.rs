@@ -84,6 +84,9 @@ impl Shrinker {
         self.edited(|r| r.schedule.occupancy = 1);
         self.edited(|r| r.schedule.order = None);
         self.edited(|r| r.schedule.warp_grid = None);
+        for splits in [1, 2] {
+            self.edited(|r| r.schedule.split_k = r.schedule.split_k.min(splits));
+        }
         for stages in [1, 2] {
             self.edited(|r| r.schedule.stages = r.schedule.stages.min(stages));
         }

@@ -58,6 +58,8 @@ pub(super) struct TrialFailure {
 pub(super) struct Passed {
     /// Why the compiler refused the config.
     pub(super) refused: Option<String>,
+    /// Whether several CTAs share each program.
+    pub(super) is_split: bool,
     pub(super) launches: usize,
     /// Whether it also ran in the ring.
     pub(super) ring: bool,
@@ -119,6 +121,7 @@ impl<'r> Trial<'r> {
             }
             Err(stages::CompileFailure::Other(e)) => return Err((Kind::Defect, format!("{e:#}"))),
         };
+        passed.is_split = image.splits > 1;
         self.expected().map_err(|e| (Kind::Oracle, e))?;
         let ready = DecodedLaunch::new(&image, &self.dims, &self.arguments, Arithmetic::Ieee);
         let ready = ready.map_err(|fault| (Kind::Fault(fault.kind), fault.to_string()))?;
