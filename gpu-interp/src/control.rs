@@ -25,7 +25,8 @@ pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Optio
     let count = if k.index_map.persistent { 2 } else { programs.len() * splits };
     let mut partials = Vec::new();
     reorder(k, tensors, |order| order.to_vec());
-    let outcome = (0..count).try_for_each(|number| {
+    let outcome = (0..count).try_for_each(|place| {
+        let number = manner.order.cta_at(place, splits);
         let programs = programs.iter().skip(number / splits).step_by(count).cloned().collect();
         let share = Share { number, count, programs, partials: std::mem::take(&mut partials) };
         partials = Cta::new(k, launch, manner, tensors, share).run()?;
@@ -63,7 +64,7 @@ fn programs(k: &Kernel, dims: &[u64]) -> Vec<Vec<i64>> {
 
 impl Cta<'_> {
     /// Runs all roles to their end. Gives the partial tiles that the program's CTAs have left so far.
-    fn run(mut self) -> Result<Vec<Vec<Rc<Tile>>>, Fault> {
+    fn run(mut self) -> Result<Vec<(usize, Vec<Rc<Tile>>)>, Fault> {
         let mut turn = 0;
         loop {
             let count = self.roles.len();

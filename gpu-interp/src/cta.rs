@@ -16,7 +16,7 @@ pub enum Landing {
     AtTheWait,
 }
 
-/// Which of the roles that can continue runs next.
+/// Which of the roles that can continue runs next, and of the CTAs that share a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Each in turn.
@@ -110,8 +110,8 @@ pub(crate) struct Share {
     pub(crate) count: usize,
     /// The coordinates of its programs, if the kernel does not compute them.
     pub(crate) programs: Vec<Vec<i64>>,
-    /// What the CTAs before it that share its program have left to be added: the tiles of each.
-    pub(crate) partials: Vec<Vec<Rc<Tile>>>,
+    /// What the CTAs before it that share its program have left to be added: the number of each among them, and its tiles.
+    pub(crate) partials: Vec<(usize, Vec<Rc<Tile>>)>,
 }
 
 /// A CTA while it runs.
@@ -124,6 +124,21 @@ pub(crate) struct Cta<'a> {
     pub(crate) rings: Rings,
     pub(crate) share: Share,
     pub(crate) roles: Vec<Running>,
+}
+
+impl Order {
+    /// The number of the CTA that runs at a place, where `splits` CTAs share each program. None waits for another one, so they may
+    /// arrive in any order.
+    pub(crate) fn cta_at(self, place: usize, splits: usize) -> usize {
+        let (program, at) = (place / splits, place % splits);
+        let number = match self {
+            // Another one is the last of each program.
+            Order::Fair => (program + 1 + at) % splits,
+            Order::FirstRole => at,
+            Order::LastRole => splits - 1 - at,
+        };
+        program * splits + number
+    }
 }
 
 impl<'a> Cta<'a> {

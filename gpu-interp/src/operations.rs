@@ -35,14 +35,17 @@ pub(crate) enum Next {
 }
 
 impl Cta<'_> {
-    /// CTAs run in the order of their numbers, so the last one of a program arrives last.
+    /// The CTA that arrives last adds the tiles of all, in the order of their numbers.
     fn sum_splits(&mut self, r: usize, values: &[Value]) -> Result<Next, Stop> {
         let own = values.iter().map(|&v| self.tile(r, v)).collect::<Result<Vec<_>, _>>()?;
-        self.share.partials.push(own);
-        if self.share.partials.len() < self.k.index_map.splits as usize {
+        let splits = self.k.index_map.splits as usize;
+        self.share.partials.push((self.share.number % splits, own));
+        if self.share.partials.len() < splits {
             return Ok(Next::End);
         }
-        let mut parts = std::mem::take(&mut self.share.partials).into_iter();
+        let mut parts = std::mem::take(&mut self.share.partials);
+        parts.sort_by_key(|&(number, _)| number);
+        let mut parts = parts.into_iter().map(|(_, tiles)| tiles);
         let mut sums = parts.next().unwrap_or_default();
         for part in parts {
             let add = self.launch.arithmetic.binary(BinaryOp::Add, DType::F32)?;

@@ -119,6 +119,43 @@ fn two_stages_are_stored_in_the_simulator() {
     }
 }
 
+/// The sums of rows.
+const TOTAL: &str = "
+kernel @total(%x: f32[N, D], %y: out f32[N, E])
+dims N: ?1, D = 256, E = 1
+grid (%n) = (tiles(N, 4)) {
+  %t = load %x[%n : 4, ..] : f32[4, 256]
+  %s = reduce sum %t axes [1] : f32[4, 1]
+  store %y[%n : 4, ..], %s
+}
+";
+
+/// Of the CTAs that share a program, any may arrive last and store the sum.
+#[test]
+fn any_cta_of_a_program_may_arrive_last() {
+    let total = parse_kernel(TOTAL).and_then(verify).unwrap_or_else(|e| panic!("{e}"));
+    let trial = Trial::new(&total, &[("N", 8)]);
+    let k = hand_written("split_sm80");
+    let all = manners(&k, Constructs::NONE);
+    assert_eq!(all.len(), 3);
+    all.iter().for_each(|&m| trial.execute(&k, m).unwrap_or_else(|fault| panic!("{m:?}: {fault}")));
+    // Right if the CTA of the last number stores, and 0 otherwise.
+    let store = "  store.global %y";
+    let text = std::fs::read_to_string(Path::new(crate::ROOT).join("tests/cases/gpu/split_sm80.gpu")).unwrap();
+    let (before, after) = text.split_once(store).unwrap();
+    let only_the_last = "  %one: i32 = const 1.0
+  %top: i32 = sub %parts, %one
+  %is_top: bool = eq %part, %top
+  %each: bool #1 = broadcast %is_top
+  %none: f32 #1 = const 0.0
+  %kept: f32 #1 = select %each, %all, %none
+";
+    let text = format!("{before}{only_the_last}{store}{}", after.replace("%all", "%kept"));
+    let mutant = parse_gpu(&text).unwrap_or_else(|e| panic!("{e}"));
+    let wrong = all.iter().filter(|&&m| trial.execute(&mutant, m).is_err()).count();
+    assert_eq!(wrong, 2, "all but one order should show it");
+}
+
 /// A copy of square matrices.
 const COPY: &str = "
 kernel @copy(%x: f32[B, N, N], %y: out f32[B, N, N])

@@ -223,9 +223,11 @@ pub(crate) fn passes(
     }
 }
 
-/// The manners in which a kernel is executed: both landings of copies, and every order of several roles.
+/// The manners in which a kernel is executed: both landings of copies, and every order of several roles, and of several CTAs that share
+/// a program.
 pub(crate) fn manners(k: &gpu::Kernel, constructs: Constructs) -> Vec<Manner> {
-    let orders = if k.roles.len() > 1 { &[Order::Fair, Order::FirstRole, Order::LastRole][..] } else { &[Order::Fair] };
+    let all = [Order::Fair, Order::FirstRole, Order::LastRole];
+    let orders = if k.roles.len() > 1 || k.index_map.splits > 1 { &all[..] } else { &all[..1] };
     let waits_for_copies = constructs.has(Constructs::BARE_WAITS);
     let landings = [Landing::AtOnce, Landing::AtTheWait];
     // A kernel without copies and products in flight has only one landing.
@@ -271,8 +273,8 @@ pub(crate) fn tried(
             tally.runs += 1;
             trial.execute(&kernel, manner).map_err(|fault| {
                 let Manner { landing, order, .. } = manner;
-                let Schedule { stages, warps, .. } = schedule;
-                format!("{name} {target} stages={stages} warps={warps} after {pass}, {landing:?}, {order:?}: {fault}")
+                let Schedule { stages, warps, split_k, .. } = schedule;
+                format!("{name} {target} stages={stages} warps={warps} split_k={split_k} after {pass}, {landing:?}, {order:?}: {fault}")
             })?;
         }
     }
