@@ -13,7 +13,8 @@
 //! # Argument
 //! CTA s of S runs the iterations `lo + s c .. lo + (s + 1) c`, cut off at `hi`, where c = ceil((hi - lo) / S). Each carried value
 //! is its initial value plus terms that do not depend on it, so the sum over the iterations is the sum of the parts' sums. The first
-//! CTA begins with the initial value, and the others with a zero. A tile that iterations hand on in shared memory is refused.
+//! CTA begins with the initial value, and the others with a zero. Only the first loads it, if nothing else reads what is loaded: no
+//! store stands before the loop, so the load may stand directly before it. A tile that iterations hand on in shared memory is refused.
 //!
 //! Behind `sum.splits` only the CTA that arrives last runs on. All others have read whatever they read before they arrive, so it may
 //! overwrite tensors that the loop reads. `start_loads` starts no copy before the sum that is waited for behind it, for a CTA must
@@ -26,7 +27,8 @@
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::{remove_unread, visit_deep, with_bodies};
-use crate::gpu::{At, Block, Buffer, Effects, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::gpu::{At, Block, BlockData, Buffer, Effects, Inst, Kernel, Op, Type, Value, ValueDef};
+use crate::gpu_ops;
 use crate::passes::lower_programs::replace;
 use crate::passes::lower_rings::scalars::{binary, int, push};
 use atlas_dsl::DType;
@@ -71,7 +73,8 @@ pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
         let before = binary(k, BinaryOp::Min, before, all, inst, out);
         binary(k, BinaryOp::Add, lo, before, inst, out)
     });
-    let inits: Vec<Value> = inits.into_iter().map(|v| of_first(k, v, (number, zero), inst, out)).collect();
+    let place = LoopAt { inst, body };
+    let inits: Vec<Value> = inits.into_iter().map(|v| of_first(k, place, v, (number, zero), out)).collect();
     number_stages(k, iteration, (index, lo), first);
     if let Op::Loop { lo, hi, inits: own, .. } = &mut k.insts[inst] {
         (*lo, *hi, *own) = (first, end, inits);
@@ -80,6 +83,7 @@ pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     let types = partial.iter().map(|&v| k.values[v].ty.clone()).collect();
     let sum = k.new_inst(Op::SumSplits(partial.clone()), types, loc);
     let sums: BTreeMap<Value, Value> = partial.into_iter().zip(k.results[sum].clone()).collect();
+    let at = k.blocks[body].insts.iter().position(|&i| i == inst).unwrap_or(0);
     let behind = k.blocks[body].insts.split_off(at + 1);
     let before = std::mem::replace(&mut k.blocks[body].insts, behind);
     replace(k, body, &sums);
@@ -180,8 +184,8 @@ fn reads(k: &Kernel, inst: Inst, value: Value) -> usize {
     times
 }
 
-/// A value in the first CTA of a program, and zero in the others.
-fn of_first(k: &mut Kernel, value: Value, (number, none): (Value, Value), like: Inst, out: &mut Vec<Inst>) -> Value {
+/// What a loop begins with: a value in the first CTA of a program, and zero in the others, which do not load it.
+fn of_first(k: &mut Kernel, at: LoopAt, value: Value, (number, none): (Value, Value), out: &mut Vec<Inst>) -> Value {
     let is_zero = |op: &Op| matches!(op, Op::Const(x) if *x == 0.0);
     if let ValueDef::Result(inst, _) = k.values[value].def
         && is_zero(&k.insts[inst])
@@ -192,9 +196,48 @@ fn of_first(k: &mut Kernel, value: Value, (number, none): (Value, Value), like: 
     let Some((_, layout)) = ty.tile() else { return value };
     let of_all = Type::Fragment { dtype: DType::Bool, layout: layout.clone() };
     let bool = k.scalar_type(DType::Bool);
-    let is_first = push(k, Op::Compare(Predicate::Eq, number, none), bool, like, out);
+    let is_first = push(k, Op::Compare(Predicate::Eq, number, none), bool, at.inst, out);
     // What changes no number that it is added to, not even the sign of a zero.
-    let zero = push(k, Op::Const(-0.0), ty.clone(), like, out);
-    let is_first = push(k, Op::Broadcast(is_first), of_all, like, out);
-    push(k, Op::Select(is_first, value, zero), ty, like, out)
+    let zero = push(k, Op::Const(-0.0), ty.clone(), at.inst, out);
+    let mut loaded = loaded_for(k, at, value);
+    if loaded.is_empty() {
+        let is_first = push(k, Op::Broadcast(is_first), of_all, at.inst, out);
+        return push(k, Op::Select(is_first, value, zero), ty, at.inst, out);
+    }
+    k.blocks[at.body].insts.retain(|i| !loaded.contains(i));
+    loaded.push(k.new_inst(Op::Yield(vec![value]), vec![], k.locs[at.inst]));
+    let body = k.blocks.push(BlockData { insts: loaded, ..BlockData::default() });
+    push(k, Op::If(is_first, body, vec![zero]), ty, at.inst, out)
+}
+
+/// A loop, and the block in which it stands.
+#[derive(Clone, Copy)]
+struct LoopAt {
+    inst: Inst,
+    body: Block,
+}
+
+/// The instructions that only serve to load what a loop begins with, in their order; none if nothing is loaded.
+fn loaded_for(k: &Kernel, at: LoopAt, value: Value) -> Vec<Inst> {
+    let insts = &k.blocks[at.body].insts;
+    let mut own = BTreeSet::new();
+    for &inst in insts.iter().rev().skip_while(|&&i| i != at.inst).skip(1) {
+        let Some(&v) = k.results[inst].first() else { continue };
+        let mut readers = insts.iter().copied().filter(|&i| reads(k, i, v) > 0).peekable();
+        let serves = match v == value {
+            true => readers.all(|i| i == at.inst && reads(k, i, v) == 1),
+            false => readers.peek().is_some() && readers.all(|i| own.contains(&i)),
+        };
+        let may_move = matches!(
+            k.insts[inst],
+            gpu_ops!(elementwise views) | Op::MaskInvalid { .. } | Op::LoadGlobal { .. }
+        );
+        if serves && may_move {
+            own.insert(inst);
+        }
+    }
+    match own.iter().any(|&i| matches!(k.insts[i], Op::LoadGlobal { .. })) {
+        true => insts.iter().copied().filter(|i| own.contains(i)).collect(),
+        false => Vec::new(),
+    }
 }
