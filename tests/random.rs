@@ -47,6 +47,7 @@ fn kernels_say_the_same_in_every_config() {
     let (passes, report) = json_of(&["fuzz", "--configs", "--seed", "1", "--count", "24", "--arch", "sm_80", "--json"]);
     assert!(passes, "{:#}", report["failures"]);
     let number = |key: &str| report[key].as_u64().unwrap_or(0);
+    assert!(number("split") > 0, "{report:#}");
     // Each in several configs. Too many unjudged elements would make this test blind.
     assert!(number("programs") == 24 && number("launches") >= 4 * 24, "{report:#}");
     assert!(100 * number("judged") >= 95 * number("elements"), "{report:#}");

@@ -9,6 +9,7 @@
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
+use super::sums::splits;
 use super::trial::{Kind, Passed, SCHEDULES, Trial, TrialFailure};
 use atlas_codegen::Target;
 use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp};
@@ -57,7 +58,17 @@ pub(super) fn draw(seed: u64, attempt: u64) -> Recipe {
     let recipe = Recipe { extents, dims, params: Vec::new(), grid, body: Vec::new(), schedule, seed };
     let mut g = InvariantGenerator { recipe, rng, names, index: None, budget: 24 };
     g.body();
+    if carries_one_sum(&g.recipe.body) {
+        g.recipe.schedule.split_k = splits(g.recipe.seed);
+    }
     g.recipe
+}
+
+/// True if a body has one loop, which carries a sum.
+fn carries_one_sum(body: &[Stmt]) -> bool {
+    let is_sum = |c: &Carried| matches!(c.next, Expr::Dot { .. } | Expr::Binary(BinaryOp::Add, _));
+    let mut loops = body.iter().filter_map(|s| if let Stmt::Loop(l) = s { Some(l) } else { None });
+    loops.next().is_some_and(|l| l.carried.iter().all(is_sum)) && loops.next().is_none()
 }
 
 /// The same kernel in other configs: with all tiles of one element, with those of a single axis of one element, and

@@ -31,7 +31,8 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
         schedule: Schedule::default(),
         seed: rng.next(),
     };
-    let mut g = Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, states, shown: None, sums: Vec::new(), wild };
+    let mut g =
+        Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, states, shown: None, sums: Vec::new(), wild };
     g.schedule();
     g.splits();
     let mut scope = g.grid();

@@ -5,14 +5,21 @@ use super::recipe::{Carried, Expr, Ext, Loop, ONE, Stmt};
 use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
 
+/// How many CTAs share each program: mostly one. The recipe's own seed decides, so that the kernels in which each CTA has a program of
+/// its own stay as they are.
+pub(super) fn splits(seed: u64) -> u32 {
+    match (seed >> 8) % 12 {
+        n @ 0..3 => 2 + n as u32,
+        _ => 1,
+    }
+}
+
 impl Generator {
-    /// Draws how many CTAs share each program: mostly one. The recipe's own seed decides, so that the kernels in which each CTA has a
-    /// program of its own stay as they are.
+    /// Draws how many CTAs share each program.
     pub(super) fn splits(&mut self) {
-        self.recipe.schedule.split_k = match (self.recipe.seed >> 8) % 12 {
-            n @ 0..3 if !self.states => 2 + n as u32,
-            _ => 1,
-        };
+        if !self.states {
+            self.recipe.schedule.split_k = splits(self.recipe.seed);
+        }
     }
 
     /// A loop that carries sums in f32. Each iteration adds terms to them that do not depend on them.

@@ -228,10 +228,8 @@ fn loaded_for(k: &Kernel, at: LoopAt, value: Value) -> Vec<Inst> {
             true => readers.all(|i| i == at.inst && reads(k, i, v) == 1),
             false => readers.peek().is_some() && readers.all(|i| own.contains(&i)),
         };
-        let may_move = matches!(
-            k.insts[inst],
-            gpu_ops!(elementwise views) | Op::MaskInvalid { .. } | Op::LoadGlobal { .. }
-        );
+        let may_move =
+            matches!(k.insts[inst], gpu_ops!(elementwise views) | Op::MaskInvalid { .. } | Op::LoadGlobal { .. });
         if serves && may_move {
             own.insert(inst);
         }
