@@ -1,6 +1,6 @@
 //! Roles as coroutines: bodies, loops and branches are a stack of frames. This file also decides which role runs next.
 
-use crate::cta::{Cta, Frame, Held, Kind, Manner, Order, Share};
+use crate::cta::{Cta, Frame, Held, Kind, Manner, Order, Partial, Share};
 use crate::evaluate::Launch;
 use crate::fault::Fault;
 use crate::memory::Tensor;
@@ -64,7 +64,7 @@ fn programs(k: &Kernel, dims: &[u64]) -> Vec<Vec<i64>> {
 
 impl Cta<'_> {
     /// Runs all roles to their end. Gives the partial tiles that the program's CTAs have left so far.
-    fn run(mut self) -> Result<Vec<(usize, Vec<Rc<Tile>>)>, Fault> {
+    fn run(mut self) -> Result<Vec<Partial>, Fault> {
         let mut turn = 0;
         loop {
             let count = self.roles.len();

@@ -102,6 +102,9 @@ pub(crate) struct Running {
     pub(crate) steps: u32,
 }
 
+/// The number of a CTA among those that share its program, and the tiles that it leaves.
+pub(crate) type Partial = (usize, Vec<Rc<Tile>>);
+
 /// A CTA's share of a launch.
 pub(crate) struct Share {
     /// Its number.
@@ -110,8 +113,8 @@ pub(crate) struct Share {
     pub(crate) count: usize,
     /// The coordinates of its programs, if the kernel does not compute them.
     pub(crate) programs: Vec<Vec<i64>>,
-    /// What the CTAs before it that share its program have left to be added: the number of each among them, and its tiles.
-    pub(crate) partials: Vec<(usize, Vec<Rc<Tile>>)>,
+    /// What the CTAs before it that share its program have left to be added.
+    pub(crate) partials: Vec<Partial>,
 }
 
 /// A CTA while it runs.
