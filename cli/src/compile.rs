@@ -56,7 +56,7 @@ pub(super) fn run(args: &CompileArgs) -> Result<bool> {
         .iter()
         .map(|s| s.parse().map_err(|e: String| anyhow::anyhow!("--emit: {e}")))
         .collect::<Result<Vec<Stage>>>()?;
-    let (stem, config, texts) =
+    let (stem, config, texts, packers) =
         texts(name, &args.problem, on, &want).with_context(|| format!("cannot compile `{name}` for {on}"))?;
     if let Some(dir) = &args.out_dir {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
@@ -66,9 +66,23 @@ pub(super) fn run(args: &CompileArgs) -> Result<bool> {
             write(&path, text)?;
             say!("{}", path.display());
         }
+        for (n, (stage, text)) in
+            packers.iter().enumerate().flat_map(|(n, texts)| texts.iter().map(move |t| (n + 1, t)))
+        {
+            let path = dir.join(format!("{stem}.{}.{on}.packer{n}.{}", slug(&config), stage.ending()));
+            write(&path, text)?;
+            say!("{}", path.display());
+        }
     } else if args.json {
-        let stages: serde_json::Map<_, _> = texts.iter().map(|(s, t)| (s.to_string(), json!(t))).collect();
-        show::json(&json!({ "kernel": name, "arch": on.to_string(), "config": config.to_string(), "stages": stages }));
+        let stages =
+            |texts: &Texts| texts.iter().map(|(s, t)| (s.to_string(), json!(t))).collect::<serde_json::Map<_, _>>();
+        let mut page = json!({
+            "kernel": name, "arch": on.to_string(), "config": config.to_string(), "stages": stages(&texts),
+        });
+        if !packers.is_empty() {
+            page["packers"] = packers.iter().map(stages).collect();
+        }
+        show::json(&page);
     } else {
         for (stage, text) in &texts {
             if texts.len() > 1 {
@@ -76,22 +90,21 @@ pub(super) fn run(args: &CompileArgs) -> Result<bool> {
             }
             say!("{}", text.trim_end());
         }
+        for (stage, text) in packers.iter().flatten() {
+            say!("// ---- {stage} of a kernel that packs an operand, before it\n{}", text.trim_end());
+        }
     }
     Ok(true)
 }
 
-/// Appends the texts of the kernels that pack operands, stage by stage.
-fn with_packers(texts: &mut Texts, packers: Vec<Texts>) {
-    for packer in packers {
-        for ((_, all), (_, text)) in texts.iter_mut().zip(packer) {
-            all.push_str("\n// ---- before it, to pack an operand\n");
-            all.push_str(&text);
-        }
-    }
-}
-
-/// The stages of a kernel from its name or its file, the stem of output files, and the config.
-fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Result<(String, Config, Texts)> {
+/// The stages of a kernel from its name or its file and those of the kernels that pack its operands, the stem of output files, and the
+/// config.
+fn texts(
+    name: &str,
+    problem: &ProblemArgs,
+    on: Platform,
+    want: &[Stage],
+) -> Result<(String, Config, Texts, Vec<Texts>)> {
     let path = Path::new(name);
     if path.extension().is_some_and(|e| e == "tile") {
         if problem.dims.is_some() {
@@ -99,10 +112,10 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
         }
         let config = input::file_config(problem)?;
         let kernel = stages::read(path)?;
-        let mut texts = stages::texts(&kernel, &config.schedule, on, want)?;
-        with_packers(&mut texts, stages::packers(kernel.into_inner(), &config.schedule, on, want)?);
+        let texts = stages::texts(&kernel, &config.schedule, on, want)?;
+        let packers = stages::packers(kernel.into_inner(), &config.schedule, on, want)?;
         let stem = path.file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
-        return Ok((stem, config, texts));
+        return Ok((stem, config, texts, packers));
     }
     let def = input::kernel(name)?;
     let types = input::types(def, problem.dtype.as_deref())?;
@@ -111,12 +124,11 @@ fn texts(name: &str, problem: &ProblemArgs, on: Platform, want: &[Stage]) -> Res
     let spec = input::specialization_of(def, &dims, &types)?;
     sizes::runs(def, &dims)?;
     let chosen = input::chosen(def, &spec, &dims, on.machine, problem.config.as_deref(), &Records::default())?;
-    let (config, texts) = chosen.first(|c| {
-        let mut texts = stages::print((def.build)(&spec, c)?, &c.schedule, on, want)?;
-        with_packers(&mut texts, stages::packers((def.build)(&spec, c)?, &c.schedule, on, want)?);
-        Ok(texts)
+    let (config, (texts, packers)) = chosen.first(|c| {
+        let texts = stages::print((def.build)(&spec, c)?, &c.schedule, on, want)?;
+        Ok((texts, stages::packers((def.build)(&spec, c)?, &c.schedule, on, want)?))
     })?;
     let types = types.values().map(ToString::to_string).collect::<BTreeSet<String>>();
     let stem = std::iter::once(name.to_owned()).chain(types).collect::<Vec<_>>().join(".");
-    Ok((stem, config, texts))
+    Ok((stem, config, texts, packers))
 }

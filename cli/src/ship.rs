@@ -84,7 +84,9 @@ fn jobs(on: Platform) -> Result<Vec<CompileJob>> {
             };
             let mut configs = vec![def.default_config()];
             let likely = input::chosen(def, &spec, &dims, on.machine, None, &Records::default())?;
-            for config in likely.configs.into_iter().take(LIKELY) {
+            // A file holds one kernel.
+            let of_one = likely.configs.into_iter().filter(|config| !config.schedule.packs_operands());
+            for config in of_one.take(LIKELY) {
                 if !configs.contains(&config) {
                     configs.push(config);
                 }

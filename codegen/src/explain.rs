@@ -4,7 +4,9 @@ use crate::arch::Platform;
 use crate::error::CompileError;
 use crate::gpu::{self, Kernel, Op};
 use crate::notes::{Note, Notes, place};
+use crate::packing::Workspace;
 use crate::{packing, pipeline};
+use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{Schedule, Verified};
 use std::fmt;
 
@@ -17,6 +19,8 @@ pub struct Explained {
     pub splits: u32,
     /// Bytes that the CTAs of one program leave for each other in global memory: 0 if each has its own program.
     pub partial_bytes: u64,
+    /// The workspaces of packed operands, each with the names of its tensor's dims.
+    pub workspaces: Vec<(Workspace, Vec<String>)>,
     /// The target and the threads.
     head: String,
     /// One line per buffer.
@@ -39,10 +43,16 @@ pub fn explain(
     let k = pipeline::run_with_notes(kernel, schedule, on, &mut notes, |_, _| {})
         .map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))?;
     let of_packing = packed.iter().flat_map(packing::Packed::notes);
+    let of_workspace = |w: &Workspace| match &kernel.params[w.of].kind {
+        ParamKind::Tensor { dims, .. } => dims.iter().map(|&d| kernel.dims[d].name.clone()).collect(),
+        ParamKind::Scalar { .. } => Vec::new(),
+    };
+    let workspaces = packed.iter().flat_map(|packed| &packed.workspaces);
     Ok(Explained {
         notes: of_packing.chain(notes.into_vec()).collect(),
         splits: k.index_map.splits,
         partial_bytes: k.partial_bytes(),
+        workspaces: workspaces.map(|w| (w.clone(), of_workspace(w))).collect(),
         head: format!("{}, {} threads", k.target, k.threads),
         buffers: buffers(&k),
     })

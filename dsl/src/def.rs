@@ -216,12 +216,15 @@ impl KernelDef {
         self.dims.iter().zip(sizes).map(|(d, n)| format!("{}={n}", d.name)).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether a config is a point of the tune space.
+    /// Whether a config is a point of the tune space. Where the space leaves open whether operands are packed, a point stands for both.
     pub fn has_config(&self, config: &Config) -> bool {
         let is_known = |knob: &TuneDef| config.get(knob.name).is_some_and(|value| knob.values.contains(&value));
         let values = self.tune.iter().filter_map(|knob| Some((knob.name, config.get(knob.name)?)));
         // What is no knob is as it always is.
-        let plain = values.fold(Config::default(), |c, (name, value)| c.with(name, value));
+        let mut plain = values.fold(Config::default(), |c, (name, value)| c.with(name, value));
+        if plain.schedule.operands.is_none() && config.schedule.packs_operands() {
+            plain.schedule.operands = config.schedule.operands;
+        }
         self.tune.iter().all(is_known) && plain == *config && config.schedule.is_consistent()
     }
 

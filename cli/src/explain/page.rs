@@ -65,13 +65,34 @@ impl Page {
     /// The scratch memory of a launch, or of one program if their number is not known; `None` if there is none.
     fn scratch(&self) -> Option<ScratchBytes> {
         let programs = self.grid.1.unwrap_or(1);
-        (self.placement.splits > 1).then(|| ScratchBytes::of_programs(programs, self.placement.partial_bytes))
+        let of_splits =
+            (self.placement.splits > 1).then(|| ScratchBytes::of_programs(programs, self.placement.partial_bytes));
+        match self.workspaces() {
+            None | Some(0) => of_splits,
+            Some(bytes) => Some(of_splits.unwrap_or_default().with_workspaces(bytes)),
+        }
+    }
+
+    /// Bytes of the workspaces of packed operands; `None` if a size is not known.
+    fn workspaces(&self) -> Option<u64> {
+        let bytes = self.placement.workspaces.iter().map(|(w, dims)| {
+            let sizes: Option<Vec<u64>> = dims.iter().map(|name| self.dims.get(name.as_str()).copied()).collect();
+            sizes.map(|sizes| w.bytes(&sizes))
+        });
+        bytes.sum()
     }
 
     fn scratch_text(&self) -> Option<String> {
-        let ScratchBytes { arrivals, partials } = self.scratch()?;
+        let ScratchBytes { arrivals, partials, workspaces } = self.scratch()?;
         let of = if self.grid.1.is_some() { "" } else { " of each program" };
-        Some(format!("scratch  {arrivals} bytes for arrivals and {partials} for partial tiles{of}, in global memory"))
+        let of_splits = format!("{arrivals} bytes for arrivals and {partials} for partial tiles{of}");
+        let of_packing = format!("{workspaces} bytes for packed operands");
+        let text = match (arrivals, workspaces) {
+            (0, _) => of_packing,
+            (_, 0) => of_splits,
+            _ => format!("{of_splits}, {of_packing}"),
+        };
+        Some(format!("scratch  {text}, in global memory"))
     }
 
     /// Prints JSON.
@@ -83,7 +104,7 @@ impl Page {
             "time": self.time.as_ref().map(Time::json),
             "sweep": self.sweep.1.iter().map(|(n, t)| json!([n, t.config().to_string(), t.json()])).collect::<Vec<_>>(),
             "grid": axes, "programs": programs, "ctas_per_program": self.placement.splits,
-            "scratch": self.grid.1.and(self.scratch()).map(|s| json!({ "arrivals": s.arrivals, "partials": s.partials })), "fused": fused::rows(&self.removed, &self.dims),
+            "scratch": self.grid.1.and(self.scratch()).map(|s| json!({ "arrivals": s.arrivals, "partials": s.partials, "workspaces": s.workspaces })), "fused": fused::rows(&self.removed, &self.dims),
             "threads": self.threads(), "loops": self.loops.iter().map(loop_json).collect::<Vec<_>>(),
             "placement": self.placement.to_string(), "notes": notes(&self.placement),
             "sim": self.counted.as_ref().map(Counts::json),

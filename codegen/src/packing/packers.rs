@@ -26,12 +26,12 @@ pub(super) fn packer(signature: &Kernel, wanted: &Wanted, workspaces: &[Workspac
     let innermost = usize::from(wanted.innermost);
     let contiguous = strides.iter().position(|&s| s == Stride::Const(1)).unwrap_or(innermost);
     let (across, [along_size, across_size]) = match contiguous == innermost {
-        true => ((0..dims.len()).rev().find(|&axis| axis != innermost), ALIKE),
-        false => (Some(contiguous), TURNED),
+        true => (usize::from(wanted.across), ALIKE),
+        false => (contiguous, TURNED),
     };
     let tile = |axis: usize| match axis {
         _ if axis == innermost => Some(along_size),
-        _ if Some(axis) == across => Some(across_size),
+        _ if axis == across => Some(across_size),
         _ => None,
     };
     // The grid runs along the workspace.

@@ -91,8 +91,12 @@ impl Rewriter<'_> {
     fn products(&mut self, block: Block, inst: Inst) {
         let Op::Dot { a, b, acc, precision } = self.k.insts[inst] else { return };
         let ((kind, a), (of_right, b)) = (self.parts[&a], self.parts[&b]);
+        // Another product of the same tiles keeps its own precision, and reads the tensors themselves.
+        if Kind::splitting(precision) != Some(kind) || kind != of_right {
+            return;
+        }
         let (dtype, precision) = kind.product(precision);
-        if kind != of_right || MmaAtom::select(dtype, precision, self.target).is_none() {
+        if MmaAtom::select(dtype, precision, self.target).is_none() {
             return;
         }
         let (ty, loc) = (self.k.ty(self.k.results[inst][0]).clone(), self.k.locs[inst]);

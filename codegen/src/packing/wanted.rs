@@ -43,7 +43,7 @@ impl Kind {
     }
 
     /// The kind of a product's operands that splits them.
-    fn splitting(precision: Precision) -> Option<Kind> {
+    pub(super) fn splitting(precision: Precision) -> Option<Kind> {
         match precision {
             Precision::Bf16x3 => Some(Kind::Bf16Pair),
             Precision::Tf32x3 => Some(Kind::Tf32Pair),
@@ -67,6 +67,8 @@ pub(super) struct Wanted {
     pub(super) of: Param,
     pub(super) kind: Kind,
     pub(super) innermost: u8,
+    /// The other axis that the first load has a tile along.
+    pub(super) across: u8,
     pub(super) loads: Vec<Inst>,
 }
 
@@ -79,16 +81,26 @@ pub(super) fn wanted(kernel: &Kernel, target: Target) -> Vec<Wanted> {
     for op in kernel.insts.values() {
         let Op::Dot { a, b, precision, .. } = *op else { continue };
         let operands = [operand(kernel, a, true), operand(kernel, b, false)];
-        let split = Kind::splitting(precision).filter(|_| operands.iter().all(Option::is_some));
+        // Another product may need a tile otherwise. Numbers are split in both operands or in none.
+        let is_free = |found: &LoadedOperand, kind: Kind, innermost: u8| {
+            let claimed = wanted.iter().find(|w| w.loads.contains(&found.load));
+            claimed.is_none_or(|w| (w.kind, w.innermost) == (kind, innermost))
+        };
+        let splits = |found: &Option<LoadedOperand>, kind: Kind| {
+            let packing = found.as_ref().and_then(|f| Some((f, f.packing(kernel, Some(kind), precision, target)?)));
+            packing.is_some_and(|(f, (kind, innermost))| is_free(f, kind, innermost))
+        };
+        let split = Kind::splitting(precision).filter(|&kind| operands.iter().all(|found| splits(found, kind)));
         for found in operands.into_iter().flatten() {
             let Some((kind, innermost)) = found.packing(kernel, split, precision, target) else { continue };
             if wanted.iter().any(|w| w.loads.contains(&found.load)) {
                 continue;
             }
+            let across = found.axes.into_iter().find(|&axis| axis != innermost).unwrap_or(innermost);
             let same = |w: &&mut Wanted| (w.of, w.kind, w.innermost) == (found.param, kind, innermost);
             match wanted.iter_mut().find(same) {
                 Some(w) => w.loads.push(found.load),
-                None => wanted.push(Wanted { of: found.param, kind, innermost, loads: vec![found.load] }),
+                None => wanted.push(Wanted { of: found.param, kind, innermost, across, loads: vec![found.load] }),
             }
         }
     }
@@ -100,7 +112,9 @@ struct LoadedOperand {
     load: Inst,
     param: Param,
     dtype: DType,
-    /// The axis of the tensor along which the product adds.
+    /// The axes of the tensor that the tile has.
+    axes: [u8; 2],
+    /// The one along which the product adds.
     along_k: u8,
 }
 
@@ -115,8 +129,9 @@ fn operand(kernel: &Kernel, v: Value, is_left: bool) -> Option<LoadedOperand> {
     let along_k = if is_left != turned { columns } else { rows };
     let ty = kernel.ty(root);
     let is_read_only = kernel.params[param].kind.is_read_only();
+    let axes = [u8::try_from(rows).ok()?, u8::try_from(columns).ok()?];
     let along_k = u8::try_from(along_k).ok()?;
-    is_read_only.then_some(LoadedOperand { load, param, dtype: ty.dtype, along_k })
+    is_read_only.then_some(LoadedOperand { load, param, dtype: ty.dtype, axes, along_k })
 }
 
 impl LoadedOperand {

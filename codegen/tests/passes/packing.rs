@@ -68,7 +68,8 @@ fn what_it_does_not_take_is_packed() {
 #[test]
 fn split_numbers_are_packed_as_pairs() {
     let of = |precision: &str| {
-        GEMM.replace("bf16", "f32").replace("dot %at, %btt acc %x", &format!("dot.{precision} %at, %btt acc %x"))
+        GEMM.replace("bf16", "f32")
+            .replace("dot %at, %btt acc %x", &format!("dot %at, %btt acc %x precision {precision}"))
     };
     for (precision, dtype, narrow) in
         [("bf16x3", DType::Bf16, Precision::Default), ("tf32x3", DType::F32, Precision::Tf32)]
@@ -96,6 +97,35 @@ fn split_numbers_are_packed_as_pairs() {
     assert_eq!(workspaces(&along_m), [("a".to_owned(), DType::F32, 1)]);
 }
 
+/// A kernel whose tiles two products read, each at a precision of its own.
+fn twice(first: &str, second: &str) -> String {
+    GEMM.replace("bf16", "f32")
+        .replace("128", "64")
+        .replace("256", "64")
+        .replace(
+            "    yield %sum\n",
+            &format!("    %more = dot %at, %btt acc %sum precision {second} : f32[64, 64]\n    yield %more\n"),
+        )
+        .replace("dot %at, %btt acc %x", &format!("dot %at, %btt acc %x precision {first}"))
+}
+
+#[test]
+fn each_product_keeps_its_precision() {
+    use Precision::{Bf16x3, Default, Tf32, Tf32x3};
+    let of = |first, second| packed(&twice(first, second), HOPPER).map(|packed| products(&packed.kernel));
+    let narrow = [(DType::Bf16, Default); 3];
+    assert_eq!(of("bf16x3", "bf16x3").unwrap(), [narrow, narrow].concat());
+    assert_eq!(of("bf16x3", "default").unwrap(), [&narrow[..], &[(DType::F32, Default)]].concat());
+    assert_eq!(of("default", "bf16x3").unwrap(), [&[(DType::F32, Default)], &narrow[..]].concat());
+    assert_eq!(of("bf16x3", "tf32x3").unwrap(), [&narrow[..], &[(DType::F32, Tf32x3)]].concat());
+    assert_eq!(of("tf32x3", "tf32").unwrap(), [(DType::F32, Tf32); 4]);
+    // Numbers are split in both operands of a product or in none: another product needs the right one in other rows.
+    let conflict = twice("tf32", "bf16x3").replace("%b: f32[N, K] strides [?8, 1]", "%b: f32[N, K] strides [1, ?8]");
+    let Some(packed) = packed(&conflict, HOPPER) else { panic!("the right operand of tf32 is packed") };
+    assert_eq!(packed.workspaces.len(), 1);
+    assert_eq!(products(&packed.kernel), [(DType::F32, Tf32), (DType::F32, Bf16x3)]);
+}
+
 #[test]
 fn rows_of_a_workspace_are_lines() {
     let packed = packed(&GEMM.replace("[?8, 1]", "[?4, 1]"), HOPPER).unwrap();
@@ -110,6 +140,9 @@ fn it_is_explained() {
     let text = GEMM.replace("bf16[M, K] strides [?8, 1]", "bf16[M, K] strides [?4, 1]");
     let config: atlas_dsl::Config = "stages=3 warps=8 operands=packed".parse().unwrap();
     let explained = explain(&kernel(&text), &config.schedule, HOPPER).unwrap().to_string();
-    assert!(explained.contains("pack a") && explained.contains("in a_packed, bf16 contiguous along axis 1"), "{explained}");
+    assert!(
+        explained.contains("pack a") && explained.contains("in a_packed, bf16 contiguous along axis 1"),
+        "{explained}"
+    );
     assert!(!explained.contains("address or strides are no multiples of 16 bytes"), "{explained}");
 }

@@ -60,7 +60,8 @@ impl ScratchBytes {
     }
 
     /// The same, and workspaces of so many bytes.
-    pub(crate) fn with_workspaces(self, workspaces: u64) -> ScratchBytes {
+    #[must_use]
+    pub fn with_workspaces(self, workspaces: u64) -> ScratchBytes {
         ScratchBytes { workspaces, ..self }
     }
 

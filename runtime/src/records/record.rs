@@ -253,10 +253,10 @@ pub fn is_of_target(kernel: &Kernel, row: &TunedSize, target: &str) -> bool {
     row.target == target || !differs_by_target(kernel)
 }
 
-/// True for a kernel that multiplies tiles of 16-bit elements or of tf32: targets differ in how they do that.
+/// True for a kernel that multiplies tiles on tensor cores: targets differ in how they do that.
 fn differs_by_target(kernel: &Kernel) -> bool {
     let differs = |op: &Op| match op {
-        Op::Dot { a, precision, .. } => kernel.ty(*a).dtype.is_half() || *precision == Precision::Tf32,
+        Op::Dot { a, precision, .. } => kernel.ty(*a).dtype.is_half() || *precision != Precision::Default,
         _ => false,
     };
     kernel.insts.values().any(differs)

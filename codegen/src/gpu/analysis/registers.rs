@@ -361,9 +361,12 @@ impl<'k> PressureWalk<'k> {
         };
         if atom.is_tensor_core() {
             // Operands are values of their own. Those that are split into two tf32 have two registers more for each element, while two
-            // bf16 take the place of their element.
+            // bf16 take the place of their element. The assembler also loads and splits operands of a block's later steps ahead, or
+            // of the next iteration's.
+            let ahead = |v: &Value| self.k.tile(*v).1.reg_count() * self.steps_beside(inst, *atom).max(1);
             let words = |operand: &Operand| match (atom, operand) {
-                (MmaAtom::M16N8K8Tf32x3, Operand::Fragment(v)) => 2 * self.k.tile(*v).1.reg_count(),
+                (MmaAtom::M16N8K8Tf32x3, Operand::Fragment(v)) => 2 * self.k.tile(*v).1.reg_count() + 3 * ahead(v) / 2,
+                (MmaAtom::M16N8K16Bf16x3, Operand::Fragment(v)) => ahead(v),
                 _ => 0,
             };
             return words(a) + words(b);
@@ -375,6 +378,13 @@ impl<'k> PressureWalk<'k> {
         };
         // Operand quads of the rows and columns that a thread holds.
         4 * (count(0) + count(1)) * atom.row().operand.bytes() / 4
+    }
+
+    /// How many other steps of an atom are in the block of one.
+    fn steps_beside(&self, step: Inst, atom: MmaAtom) -> u32 {
+        let is_step = |&&inst: &&Inst| matches!(&self.k.insts[inst], Op::Mma { atom: other, .. } if *other == atom);
+        let here = self.k.blocks.values().find(|block| block.insts.contains(&step));
+        here.map_or(0, |block| block.insts.iter().filter(is_step).count().saturating_sub(1) as u32)
     }
 
     /// Registers for the addresses of a copy in narrow chunks, which unaligned rows need.

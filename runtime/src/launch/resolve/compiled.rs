@@ -4,11 +4,12 @@
 use super::Resolved;
 use super::failures::{no_compiler, no_config};
 use super::load::load;
-use super::search::{End, search, unless_too_large};
+use super::search::{End, Trial, search, unless_too_large};
 use crate::bundle::Lack;
 use crate::cost::programs;
 use crate::device::{LaunchBody, PassedOver};
 use crate::error::{CompileFailure, Result};
+use crate::gpu::ScratchBytes;
 use crate::launch::parameters::gpu_body;
 use crate::launch::problem::Problem;
 use crate::select::{ConfigSource, Ranking};
@@ -33,6 +34,8 @@ pub(super) fn compile_best(
     let mut too_large = None;
     let found = search(candidates, given, |&(point, _)| {
         let trial = load(device, space, point, machine)?.and_then(|loaded| gpu_body(device, problem.bound(), loaded));
+        let trial =
+            trial.map(|trial| if given { trial } else { unless_too_much_scratch(trial, device.memory_bytes()) });
         trial.or_else(|e| {
             too_large = Some(e.clone());
             unless_too_large(e, given)
@@ -53,6 +56,16 @@ pub(super) fn compile_best(
             let kernel = def.name.to_owned();
             Err(CompileFailure { kernel, message, refused: passed_over, compiler_present: true }.into())
         }
+    }
+}
+
+/// A config whose scratch memory would take more than half of the device's is passed over.
+fn unless_too_much_scratch(trial: Trial<LaunchBody>, memory_bytes: Option<u64>) -> Trial<LaunchBody> {
+    let Trial::Loaded(LaunchBody::Gpu(gpu), bytes) = trial else { return trial };
+    let needs = gpu.scratch.map_or(0, ScratchBytes::total);
+    match memory_bytes {
+        Some(has) if needs > has / 2 => Trial::Refused(format!("it needs {needs} bytes of scratch memory of {has}")),
+        _ => Trial::Loaded(LaunchBody::Gpu(gpu), bytes),
     }
 }
 
