@@ -20,7 +20,7 @@ atlas_kernel! {
 
     /// c = a · bᵀ, of elements split into two bf16
     pub kernel matmul_bf16x3(a: &Tensor<f32, [M, K]>, b: &Tensor<f32, [N, K]>, c: &mut Tensor<f32, [M, N]>)
-    tune { BM: [128, 64], BN: [128, 64], BK: [32, 16, 64], stages: [3, 2], warps: [8, 4] }
+    tune { BM: [128, 64], BN: [128, 64], BK: [32, 16, 64], stages: [3, 2], warps: [8] }
     {
         for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
             let mut acc = zeros::<f32>([BM, BN]);
