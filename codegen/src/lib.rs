@@ -33,7 +33,6 @@ mod explain;
 pub mod gpu;
 pub mod image;
 pub mod layout;
-mod limits;
 
 #[cfg(feature = "llvm")]
 #[allow(unsafe_code, reason = "inkwell's address arithmetic is unsafe; each call says why it is sound")]

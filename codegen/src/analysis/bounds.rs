@@ -16,9 +16,9 @@
 //! tests/bounds.rs compares the two for every shipped config, and has some that are refused.
 
 use super::{Home, Placement, Uses, is_place_known};
+use crate::arch::limits::{Limits, registers_of_tiles};
 use crate::error::CompileError;
 use crate::layout::{SharedLayout, words};
-use crate::limits::{Limits, registers_of_tiles};
 use atlas_dsl::op::LoopKind;
 use atlas_dsl::validity::yields;
 use atlas_dsl::{Block, DType, Inst, Kernel, Op, Schedule, Value};

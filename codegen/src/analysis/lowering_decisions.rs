@@ -13,9 +13,9 @@ use super::order::rows_of_resident;
 use super::{Approximations, Bounds, Extents, Paths, Placement, Uses, order, refuse_unencodable};
 use crate::arch::Machine;
 use crate::arch::Target;
+use crate::arch::limits::Limits;
 use crate::error::CompileError;
 use crate::gpu::IndexMap;
-use crate::limits::Limits;
 use atlas_dsl::config::Programs;
 use atlas_dsl::{Inst, Kernel, Schedule};
 

@@ -6,6 +6,7 @@
 //! | `target` | which capabilities each target has, and the PTX version that knows it |
 //! | `machine` | what the GPUs of each compute capability hold, and what an SM does in a clock |
 //! | `platform` | nothing: a target and a machine together |
+//! | `limits` | nothing: what a config may take of a machine, and the text of a refusal |
 //! | `card` | bandwidth and arithmetic rates of GPUs by their name |
 //!
 //! A new target is one row of `target`; a new generation of GPUs is one row of `machine`. Rows may stand in any number, and
@@ -13,6 +14,7 @@
 
 pub mod capability;
 pub mod card;
+pub(crate) mod limits;
 pub mod machine;
 pub mod platform;
 pub mod target;

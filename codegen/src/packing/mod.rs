@@ -160,7 +160,7 @@ pub fn packer_schedule() -> Schedule {
 }
 
 /// Appends a workspace to a signature.
-fn declare(signature: &mut Kernel, wanted: &Wanted, part: &wanted::Part) -> Workspace {
+fn declare(signature: &mut Kernel, wanted: &Wanted, part: &wanted::WorkspacePart) -> Workspace {
     let data = &signature.params[wanted.of];
     let name = free_name(signature, format!("{}_{}", data.name, part.suffix));
     let dims = match &data.kind {

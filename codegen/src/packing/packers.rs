@@ -46,7 +46,7 @@ pub(super) fn packer(signature: &Kernel, wanted: &Wanted, workspaces: &[Workspac
     }
     let slices: Vec<Slice> = slices.into_iter().flatten().collect();
     let shape: Vec<u32> = (0..dims.len()).filter_map(tile).collect();
-    let mut body = Body { k, shape };
+    let mut body = PackerBody { k, shape };
     let x = body.push(Op::Load { param: wanted.of, slices: slices.clone() }, *dtype);
     let parts = match wanted.kind {
         Kind::Copied(_) => vec![x],
@@ -62,12 +62,12 @@ pub(super) fn packer(signature: &Kernel, wanted: &Wanted, workspaces: &[Workspac
 }
 
 /// The body of a packer, whose tiles have one shape.
-struct Body {
+struct PackerBody {
     k: Kernel,
     shape: Vec<u32>,
 }
 
-impl Body {
+impl PackerBody {
     fn push(&mut self, op: Op, dtype: DType) -> Value {
         let (block, ty) = (self.k.body, TileType::new(dtype, self.shape.clone()));
         let inst = self.k.push_inst(block, op, &[ty], Loc::default());

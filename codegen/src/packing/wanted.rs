@@ -26,17 +26,17 @@ pub(super) enum Kind {
 
 /// A workspace of a packed operand: its element type, and what its name ends in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct WorkspacePart {
     pub(super) dtype: DType,
     pub(super) suffix: &'static str,
 }
 
 impl Kind {
     /// The workspaces: of a pair, the larger part first.
-    pub(super) fn parts(self) -> Vec<Part> {
-        let pair = |dtype| vec![Part { dtype, suffix: "high" }, Part { dtype, suffix: "low" }];
+    pub(super) fn parts(self) -> Vec<WorkspacePart> {
+        let pair = |dtype| vec![WorkspacePart { dtype, suffix: "high" }, WorkspacePart { dtype, suffix: "low" }];
         match self {
-            Kind::Copied(dtype) => vec![Part { dtype, suffix: "packed" }],
+            Kind::Copied(dtype) => vec![WorkspacePart { dtype, suffix: "packed" }],
             Kind::Bf16Pair => pair(DType::Bf16),
             Kind::Tf32Pair => pair(DType::F32),
         }

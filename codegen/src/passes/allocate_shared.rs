@@ -9,10 +9,10 @@
 //! first use, to the `drain` of the ring: the engine may read them until then. The mbarriers of rings stand behind all buffers.
 
 use crate::arch::Machine;
+use crate::arch::limits::Limits;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::{Block, Buffer, Kernel, MBARRIER_BYTES, Mover, Op, RingData};
-use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 use cranelift_entity::SecondaryMap;
 

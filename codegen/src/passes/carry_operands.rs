@@ -35,6 +35,7 @@
 //! Loops without iterations, and with fewer iterations than stages; bounds that depend on data: tests/agreement/pipelines.rs,
 //! ahead.rs.
 
+use crate::arch::limits::registers_with_operands;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::analysis::peak_registers;
@@ -42,7 +43,6 @@ use crate::gpu::slices::{copy, is_plain, remove_unread, slice, visit_deep};
 use crate::gpu::{Block, BlockData, Buffer, Inst, Kernel, Op, Type, Value};
 use crate::gpu_ops;
 use crate::layout::words;
-use crate::limits::registers_with_operands;
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate};
 use std::collections::BTreeMap;

@@ -15,11 +15,11 @@
 //! A config of large tiles by few warps: tests/agreement/arguments.rs::what_another_carried_tile_starts_with_is_not_overwritten
 //! has one that is refused beside one that runs.
 
+use crate::arch::limits::Limits;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::Kernel;
 use crate::gpu::analysis::tile_registers;
-use crate::limits::Limits;
 use atlas_dsl::ir::Loc;
 
 /// Refuses a kernel whose tiles need more registers of a thread than they may take.

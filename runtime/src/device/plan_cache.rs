@@ -190,6 +190,7 @@ impl PlanCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::{GpuLaunch, KernelLaunch};
     use crate::select::ConfigSource;
     use atlas_dsl::Config;
 

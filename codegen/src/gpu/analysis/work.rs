@@ -11,13 +11,13 @@ use super::guards::{EnclosingLoop, Guard, goes_on};
 use super::peak_registers_within;
 use super::pipelined_loops::runs_ahead;
 use super::sectors::{line_share, sector_share};
+use crate::arch::limits::{registers_of_tiles, registers_per_thread};
 use crate::gpu::atom::{MmaInfo, WARPGROUP};
 use crate::gpu::{
     AccessKind, Accuracy, Block, Cache, CopyAtom, Inst, Kernel, Mover, Op, Operand, Slice, Value, ValueDef, accessed,
 };
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
-use crate::limits::{registers_of_tiles, registers_per_thread};
 use crate::math::InstructionCount;
 use atlas_dsl::Param;
 use atlas_dsl::ir::{GridExtent, ParamKind, Stride};

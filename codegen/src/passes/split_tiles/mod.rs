@@ -45,13 +45,13 @@
 mod ranges;
 mod trees;
 
+use crate::arch::limits::registers_per_thread;
 use crate::context::Cx;
 use crate::error::CompileError;
 use crate::gpu::slices::remove_unread;
 use crate::gpu::{Block, Buffer, Inst, Kernel, Op, Value, WarpGrid};
 use crate::gpu_ops;
 use crate::layout::Fragment;
-use crate::limits::registers_per_thread;
 use crate::mutation::{Mutation, is_planted};
 use crate::notes::Notes;
 use ranges::Ranges;

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(code(&[vec![0; 16], Vec::new()]), "ATL628");
         let words = [7, 0, 0x10, 0, 0x3f80_0000, 0, 0x300, 0_u32];
         let block: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let scratch = ScratchAddresses { arrivals: 0x200, partials: 0x300 };
+        let scratch = ScratchAddresses { arrivals: 0x200, partials: 0x300, workspaces: 0 };
         assert_eq!(launch.params(&[16], scratch, |_, _| Ok([0; 128])).unwrap(), block);
     }
 }
