@@ -19,11 +19,13 @@
 //! - An index that is not a whole dim, such as `n / 64`:
 //!   tests/roofline.rs::parts_of_coordinates_come_to_parts_of_a_dim.
 
-use crate::compile::build_kernel;
+use crate::compile::{LaunchKernels, build_launch};
 use crate::error::{CompileFailure, Result};
 use atlas_codegen::gpu::analysis::compulsory;
 use atlas_codegen::{Card, Machine, pipeline};
-use atlas_dsl::{Config, KernelDef, Specialization};
+use atlas_dsl::ir::ParamKind;
+use atlas_dsl::{Config, KernelDef, Param, Specialization};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A lower bound on the time of a launch on a card.
@@ -68,6 +70,20 @@ impl fmt::Display for Unit {
     }
 }
 
+/// How many more bytes packed operands have than their workspaces, which may stay in the L2 cache between the kernels of a launch.
+fn operands_instead(launch: &LaunchKernels, dims: &[u64]) -> f64 {
+    let elements = |p: Param| match &launch.kernel.params[p].kind {
+        ParamKind::Tensor { dtype, dims: of, .. } => {
+            let sizes = of.iter().map(|d| dims.get(d.as_u32() as usize).copied().unwrap_or(1) as f64);
+            (sizes.product::<f64>(), f64::from(dtype.bytes()))
+        }
+        ParamKind::Scalar { .. } => (0.0, 0.0),
+    };
+    let bytes = |p: Param| elements(p).0 * elements(p).1;
+    let operands: BTreeSet<Param> = launch.workspaces.iter().map(|w| w.of).collect();
+    operands.into_iter().map(bytes).sum::<f64>() - launch.workspaces.iter().map(|w| bytes(w.param)).sum::<f64>()
+}
+
 /// The lower bound on a launch of a kernel with a config, for the sizes of its dims in the signature's order.
 ///
 /// # Errors
@@ -80,22 +96,23 @@ pub fn roofline(
     machine: Machine,
     card: &'static Card,
 ) -> Result<Roofline> {
-    let kernel = build_kernel(def, spec, config)?;
+    let launch = build_launch(def, spec, config, machine.target())?;
     let refused = |e: atlas_codegen::CompileError| CompileFailure {
         kernel: def.name.to_owned(),
         message: format!("refused for {machine}"),
         refused: vec![(config.clone(), e.to_string())],
         compiler_present: true,
     };
-    let lowered = pipeline::run(&kernel, &config.schedule, machine, |_, _| {}).map_err(refused)?;
+    let lowered = pipeline::run(&launch.kernel, &config.schedule, machine, |_, _| {}).map_err(refused)?;
     let least = compulsory(&lowered, dims);
+    let bytes = least.bytes() + operands_instead(&launch, dims);
     let each = |products: f64, rate: f64| 2.0 * products / rate * 1e6;
     let units = [
-        (Unit::Dram, least.bytes() / card.dram_bytes * 1e6),
+        (Unit::Dram, bytes / card.dram_bytes * 1e6),
         (Unit::TensorCores, each(least.tensor, card.tensor) + each(least.tensor_f64, card.tensor_f64)),
         (Unit::MultiplyAdds, each(least.fma, card.f32) + each(least.fma_f64, card.f64)),
     ];
     let (unit, us) = units.into_iter().fold((Unit::Dram, 0.0), |most, one| if one.1 > most.1 { one } else { most });
-    let fits_l2 = least.bytes() <= machine.l2_bytes as f64;
-    Ok(Roofline { us, unit, bytes: least.bytes(), flops: 2.0 * least.products, card, fits_l2, is_open: least.is_open })
+    let fits_l2 = bytes <= machine.l2_bytes as f64;
+    Ok(Roofline { us, unit, bytes, flops: 2.0 * least.products, card, fits_l2, is_open: least.is_open })
 }
