@@ -72,15 +72,13 @@ pub(super) fn read(path: &Path) -> Result<Verified<Kernel>> {
 
 /// The requested stages of the kernels that pack operands of a kernel, if the schedule says so, in the requested order.
 pub(super) fn packers(kernel: Kernel, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Vec<Texts>> {
-    let packed = packing::of_schedule(&atlas_dsl::verify(kernel)?, schedule, on.target)?;
-    let packers = packed.into_iter().flat_map(|packed| packed.packers);
-    packers.map(|packer| texts(&packer, &packing::packer_schedule(), on, want)).collect()
+    let launch = packing::launch_kernels(atlas_dsl::verify(kernel)?, schedule, on.target)?;
+    launch.packers.iter().map(|packer| texts(packer, &packing::packer_schedule(), on, want)).collect()
 }
 
 /// The requested stages of a verified kernel, in the requested order. With packed operands, those of the kernel that reads them.
 pub(super) fn texts(verified: &Verified<Kernel>, schedule: &Schedule, on: Platform, want: &[Stage]) -> Result<Texts> {
-    let packed = packing::of_schedule(verified, schedule, on.target)?;
-    let tile = packed.map_or_else(|| verified.to_string(), |packed| packed.kernel.to_string());
+    let tile = packing::launch_kernels(verified.clone(), schedule, on.target)?.kernel.to_string();
     let rest: Vec<Stage> = want.iter().copied().filter(|&s| s != Stage::Tile).collect();
     let mut texts = if rest.is_empty() { Vec::new() } else { lower(verified, schedule, on, &rest)? };
     texts.push((Stage::Tile, tile));
@@ -152,8 +150,7 @@ pub(super) fn loops(
 ) -> Result<Vec<LoopInterval>> {
     let sizes: Option<Vec<u64>> = kernel.dims.values().map(|d| dims.get(&d.name).copied()).collect();
     let Some(sizes) = sizes else { return Ok(Vec::new()) };
-    let packed = packing::of_schedule(kernel, schedule, on.target)?;
-    let kernel = packed.as_ref().map_or(kernel, |packed| &packed.kernel);
+    let kernel = &packing::launch_kernels(kernel.clone(), schedule, on.target)?.kernel;
     let lowered = atlas_codegen::pipeline::run(kernel, schedule, on, |_, _| {})?;
     Ok(loop_intervals(&lowered, &sizes, &on.machine))
 }

@@ -77,8 +77,7 @@ pub fn compile_stages(
     stages: &[Stage],
 ) -> Result<Vec<(Stage, String)>, CompileError> {
     let on = on.into();
-    let packed = packing::of_schedule(kernel, schedule, on.target)?;
-    let kernel = packed.as_ref().map_or(kernel, |packed| &packed.kernel);
+    let kernel = &packing::launch_kernels(kernel.clone(), schedule, on.target)?.kernel;
     let compiled = compile_with(kernel, schedule, on, stages, false);
     compiled.map(|c| c.texts).map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))
 }

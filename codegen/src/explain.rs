@@ -38,21 +38,19 @@ pub fn explain(
     on: impl Into<Platform>,
 ) -> Result<Explained, CompileError> {
     let (on, mut notes) = (on.into(), Notes::kept());
-    let packed = packing::of_schedule(kernel, schedule, on.target)?;
-    let kernel = packed.as_ref().map_or(kernel, |packed| &packed.kernel);
+    let launch = packing::launch_kernels(kernel.clone(), schedule, on.target)?;
+    let kernel = &launch.kernel;
     let k = pipeline::run_with_notes(kernel, schedule, on, &mut notes, |_, _| {})
         .map_err(|e| pipeline::with_what_fits(e, kernel, schedule, on))?;
-    let of_packing = packed.iter().flat_map(packing::Packed::notes);
     let of_workspace = |w: &Workspace| match &kernel.params[w.of].kind {
         ParamKind::Tensor { dims, .. } => dims.iter().map(|&d| kernel.dims[d].name.clone()).collect(),
         ParamKind::Scalar { .. } => Vec::new(),
     };
-    let workspaces = packed.iter().flat_map(|packed| &packed.workspaces);
     Ok(Explained {
-        notes: of_packing.chain(notes.into_vec()).collect(),
+        notes: launch.notes().into_iter().chain(notes.into_vec()).collect(),
         splits: k.index_map.splits,
         partial_bytes: k.partial_bytes(),
-        workspaces: workspaces.map(|w| (w.clone(), of_workspace(w))).collect(),
+        workspaces: launch.workspaces.iter().map(|w| (w.clone(), of_workspace(w))).collect(),
         head: format!("{}, {} threads", k.target, k.threads),
         buffers: buffers(&k),
     })

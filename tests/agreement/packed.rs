@@ -177,10 +177,9 @@ fn numbers_without_a_rest_stay_what_they_are() {
     }
 }
 
-/// True if the model's best config for a product of so many rows, columns and additions packs operands.
-fn is_packed(def: &'static KernelDef, rows: [usize; 3]) -> bool {
+/// True if the cost model packs the operands of an M x N x K product.
+fn is_packed(def: &'static KernelDef, [m, n, k]: [usize; 3]) -> bool {
     let device = Device::sim("sm_90a").unwrap();
-    let [m, n, k] = rows;
     let tensor = |dtype, shape: [usize; 2]| Tensor::empty(&device, dtype, shape).unwrap();
     let dtype = if std::ptr::eq(def, &atlas::ops::matmul) { Bf16 } else { F32 };
     let (a, b, mut c) = (tensor(dtype, [m, k]), tensor(dtype, [n, k]), tensor(dtype, [m, n]));

@@ -140,14 +140,10 @@ impl Worker {
     /// The kernel of a config, and those that pack its operands.
     fn compiled(&self, job: &Job, config: &Config) -> Result<Vec<Arc<KernelImage>>> {
         let kernel = build_kernel(job.def, &job.spec, config)?;
-        match packing::of_schedule(&kernel, &config.schedule, self.machine.target())? {
-            None => Ok(vec![self.compiled_one(kernel, config.schedule)?]),
-            Some(packed) => {
-                let packers = packed.packers.into_iter().map(|packer| (packer, packing::packer_schedule()));
-                let all = packers.chain([(packed.kernel, config.schedule)]);
-                all.map(|(kernel, schedule)| self.compiled_one(kernel, schedule)).collect()
-            }
-        }
+        let launch = packing::launch_kernels(kernel, &config.schedule, self.machine.target())?;
+        let packers = launch.packers.into_iter().map(|packer| (packer, packing::packer_schedule()));
+        let all = packers.chain([(launch.kernel, config.schedule)]);
+        all.map(|(kernel, schedule)| self.compiled_one(kernel, schedule)).collect()
     }
 
     fn compiled_one(&self, kernel: Verified<Kernel>, schedule: Schedule) -> Result<Arc<KernelImage>> {

@@ -39,12 +39,12 @@ const ROW_BYTES: u64 = 128;
 /// What the kernels know of their alignment, in bytes: as much as the copy engine asks for.
 const KNOWN_ALIGN: u32 = 16;
 
-/// A kernel with packed operands.
+/// The kernels of a launch: one, or with packed operands several.
 #[derive(Clone, Debug)]
-pub struct Packed {
+pub struct LaunchKernels {
     /// The kernel, which reads the workspaces.
     pub kernel: Verified<Kernel>,
-    /// The kernels that fill the workspaces. They run before it, in any order.
+    /// The kernels that fill the workspaces. They run before it, in any order. None if no operand is packed.
     pub packers: Vec<Verified<Kernel>>,
     /// The workspaces, in the order of the signature that all of these kernels have.
     pub workspaces: Vec<Workspace>,
@@ -61,15 +61,17 @@ pub struct Workspace {
     pub dtype: DType,
     /// The axis along which its elements are contiguous. The others are in the tensor's order.
     pub innermost: u8,
+    /// True for one of two workspaces of split numbers.
+    pub is_part: bool,
 }
 
-impl Packed {
+impl LaunchKernels {
     /// A note for each workspace, as the passes make them.
     pub fn notes(&self) -> Vec<Note> {
         let name = |p: Param| &self.kernel.params[p].name;
         let because = |w: &Workspace| match w.dtype {
-            DType::Bf16 if self.of_pair(w) => "its products take numbers split into two of bf16",
-            DType::F32 if self.of_pair(w) => "its products take numbers split into two of tf32",
+            DType::Bf16 if w.is_part => "its products take numbers split into two of bf16",
+            DType::F32 if w.is_part => "its products take numbers split into two of tf32",
             _ => "its rows in memory are not those that the copy engine or wgmma takes",
         };
         let note = |w: &Workspace| Note {
@@ -80,12 +82,6 @@ impl Packed {
             because: because(w).to_owned(),
         };
         self.workspaces.iter().map(note).collect()
-    }
-
-    /// True for one of two workspaces of an operand whose numbers are split.
-    fn of_pair(&self, w: &Workspace) -> bool {
-        let same = |o: &&Workspace| (o.of, o.innermost, o.dtype) == (w.of, w.innermost, w.dtype);
-        self.workspaces.iter().filter(same).count() > 1
     }
 }
 
@@ -121,7 +117,7 @@ impl Workspace {
 ///
 /// # Errors
 /// A defect: a kernel that it makes does not verify.
-pub fn pack(kernel: &Verified<Kernel>, target: Target) -> Result<Option<Packed>, CompileError> {
+pub fn pack(kernel: &Verified<Kernel>, target: Target) -> Result<Option<LaunchKernels>, CompileError> {
     let wanted = wanted::wanted(kernel, target);
     if wanted.is_empty() {
         return Ok(None);
@@ -129,29 +125,27 @@ pub fn pack(kernel: &Verified<Kernel>, target: Target) -> Result<Option<Packed>,
     let mut signature = Kernel::new(kernel.name.clone());
     signature.dims = kernel.dims.clone();
     signature.params = kernel.params.clone();
-    let (mut workspaces, mut groups) = (Vec::new(), Vec::new());
-    for w in &wanted {
-        let made: Vec<Workspace> = w.kind.parts().iter().map(|part| declare(&mut signature, w, part)).collect();
-        workspaces.extend(made.iter().cloned());
-        groups.push(made);
-    }
+    let mut declared =
+        |w: &Wanted| -> Vec<Workspace> { w.kind.parts().iter().map(|part| declare(&mut signature, w, part)).collect() };
+    let groups: Vec<Vec<Workspace>> = wanted.iter().map(&mut declared).collect();
     let verified = |k: Kernel| verify(k).map_err(|d| CompileError::bug(format!("a kernel of packed operands: {d}")));
     let packers = wanted.iter().zip(&groups).map(|(w, made)| verified(packers::packer(&signature, w, made)));
     let packers = packers.collect::<Result<_, _>>()?;
-    let kernel = verified(products::with_workspaces(kernel, &signature, &wanted, &groups, target))?;
-    Ok(Some(Packed { kernel, packers, workspaces }))
+    let kernel = verified(products::with_workspaces(kernel, &signature, &wanted, &groups))?;
+    Ok(Some(LaunchKernels { kernel, packers, workspaces: groups.concat() }))
 }
 
-/// The kernel with its operands packed, if a schedule says so and the target wants any of them packed.
+/// The kernels of a launch with a schedule. Operands are packed if the schedule says so and the target wants any of them packed.
 ///
 /// # Errors
 /// As [`pack`].
-pub fn of_schedule(
-    kernel: &Verified<Kernel>,
+pub fn launch_kernels(
+    kernel: Verified<Kernel>,
     schedule: &Schedule,
     target: Target,
-) -> Result<Option<Packed>, CompileError> {
-    if schedule.packs_operands() { pack(kernel, target) } else { Ok(None) }
+) -> Result<LaunchKernels, CompileError> {
+    let packed = if schedule.packs_operands() { pack(&kernel, target)? } else { None };
+    Ok(packed.unwrap_or_else(|| LaunchKernels { kernel, packers: Vec::new(), workspaces: Vec::new() }))
 }
 
 /// The schedule of packers. They copy from registers to memory, so there is nothing to stage.
@@ -181,7 +175,8 @@ fn declare(signature: &mut Kernel, wanted: &Wanted, part: &wanted::WorkspacePart
         access: Access::In,
     };
     let param = signature.params.push(ParamData { name, kind });
-    Workspace { param, of: wanted.of, dtype: part.dtype, innermost: wanted.innermost }
+    let is_part = wanted.kind.parts().len() > 1;
+    Workspace { param, of: wanted.of, dtype: part.dtype, innermost: wanted.innermost, is_part }
 }
 
 /// A name that no parameter has.

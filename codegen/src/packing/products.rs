@@ -2,8 +2,6 @@
 
 use super::Workspace;
 use super::wanted::{Kind, Wanted};
-use crate::arch::Target;
-use crate::gpu::atom::MmaAtom;
 use atlas_dsl::op::BinaryOp;
 use atlas_dsl::rewrite::compact;
 use atlas_dsl::{Block, Inst, Kernel, Op, Param, Value};
@@ -15,7 +13,6 @@ pub(super) fn with_workspaces(
     signature: &Kernel,
     wanted: &[Wanted],
     workspaces: &[Vec<Workspace>],
-    target: Target,
 ) -> Kernel {
     let mut k = kernel.clone();
     k.params = signature.params.clone();
@@ -25,7 +22,7 @@ pub(super) fn with_workspaces(
         w.loads.iter().for_each(|&load| drop(of_load.insert(load, (w.kind, params.clone()))));
     }
     let body = k.body;
-    Rewriter { k: &mut k, of_load, parts: BTreeMap::new(), target }.block(body);
+    Rewriter { k: &mut k, of_load, parts: BTreeMap::new() }.block(body);
     compact(&k)
 }
 
@@ -34,7 +31,6 @@ struct Rewriter<'k> {
     of_load: BTreeMap<Inst, (Kind, Vec<Param>)>,
     /// The two parts of each tile of split numbers, the larger one first.
     parts: BTreeMap<Value, (Kind, [Value; 2])>,
-    target: Target,
 }
 
 impl Rewriter<'_> {
@@ -95,10 +91,7 @@ impl Rewriter<'_> {
         if Kind::splitting(precision) != Some(kind) || kind != of_right {
             return;
         }
-        let (dtype, precision) = kind.product(precision);
-        if MmaAtom::select(dtype, precision, self.target).is_none() {
-            return;
-        }
+        let (_, precision) = kind.product(precision);
         let (ty, loc) = (self.k.ty(self.k.results[inst][0]).clone(), self.k.locs[inst]);
         let product = |k: &mut Kernel, a, b, acc| {
             let made = k.push_inst(block, Op::Dot { a, b, acc, precision }, std::slice::from_ref(&ty), loc);

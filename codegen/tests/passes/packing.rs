@@ -1,6 +1,6 @@
 //! Which operands are packed, and what then reads the workspaces.
 
-use atlas_codegen::packing::{Packed, pack, packer_schedule};
+use atlas_codegen::packing::{LaunchKernels, pack, packer_schedule};
 use atlas_codegen::pipeline::run;
 use atlas_codegen::{Target, explain};
 use atlas_dsl::op::Precision;
@@ -14,7 +14,7 @@ fn kernel(text: &str) -> Verified<Kernel> {
     parse_kernel(text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-fn packed(text: &str, target: Target) -> Option<Packed> {
+fn packed(text: &str, target: Target) -> Option<LaunchKernels> {
     pack(&kernel(text), target).unwrap()
 }
 

@@ -20,7 +20,7 @@ pub use key::{KernelKey, KeyParts};
 pub use store::{CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, Store, StoreStats};
 
 use crate::error::{CompileFailure, Result, RuntimeError};
-use atlas_codegen::packing::{self, Packed, Workspace};
+use atlas_codegen::packing::{self, LaunchKernels};
 use atlas_codegen::{CompileError, KernelImage, Machine, Target};
 use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
 
@@ -39,17 +39,7 @@ pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> 
     })
 }
 
-/// The kernels of a launch with a config: one, or with packed operands several.
-pub(crate) struct LaunchKernels {
-    /// The kernel.
-    pub(crate) kernel: Verified<Kernel>,
-    /// What runs before it, to fill the workspaces.
-    pub(crate) packers: Vec<Verified<Kernel>>,
-    /// The workspaces, which are parameters after those of the signature.
-    pub(crate) workspaces: Vec<Workspace>,
-}
-
-/// The kernels of a launch with a config. Operands are packed if the config says so and the target wants any of them packed.
+/// The kernels of a launch with a config, for a target.
 ///
 /// # Errors
 /// As [`build_kernel`], and a defect of the compiler.
@@ -60,23 +50,20 @@ pub(crate) fn build_launch(
     target: Target,
 ) -> Result<LaunchKernels> {
     let kernel = build_kernel(def, spec, config)?;
-    let packed = if config.schedule.packs_operands() { packed(def, &kernel, target)? } else { None };
-    Ok(match packed {
-        Some(Packed { kernel, packers, workspaces }) => LaunchKernels { kernel, packers, workspaces },
-        None => LaunchKernels { kernel, packers: Vec::new(), workspaces: Vec::new() },
-    })
+    Ok(packing::launch_kernels(kernel, &config.schedule, target).map_err(|e| defect(def, &e))?)
 }
 
 /// A kernel with its operands packed for a target, if any has to be.
 ///
 /// # Errors
 /// A defect of the compiler.
-pub(crate) fn packed(def: &KernelDef, kernel: &Verified<Kernel>, target: Target) -> Result<Option<Packed>> {
-    let failed = |e: CompileError| {
-        let (kernel, message) = (def.name.to_owned(), e.to_string());
-        CompileFailure { kernel, message, refused: Vec::new(), compiler_present: true }
-    };
-    Ok(packing::pack(kernel, target).map_err(failed)?)
+pub(crate) fn packed(def: &KernelDef, kernel: &Verified<Kernel>, target: Target) -> Result<Option<LaunchKernels>> {
+    Ok(packing::pack(kernel, target).map_err(|e| defect(def, &e))?)
+}
+
+fn defect(def: &KernelDef, e: &CompileError) -> CompileFailure {
+    let (kernel, message) = (def.name.to_owned(), e.to_string());
+    CompileFailure { kernel, message, refused: Vec::new(), compiler_present: true }
 }
 
 /// The key under which a kernel's PTX is stored. The machine is not part of it: a machine decides which configs are

@@ -19,9 +19,10 @@
 //! - An index that is not a whole dim, such as `n / 64`:
 //!   tests/roofline.rs::parts_of_coordinates_come_to_parts_of_a_dim.
 
-use crate::compile::{LaunchKernels, build_launch};
+use crate::compile::build_launch;
 use crate::error::{CompileFailure, Result};
 use atlas_codegen::gpu::analysis::compulsory;
+use atlas_codegen::packing::LaunchKernels;
 use atlas_codegen::{Card, Machine, pipeline};
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{Config, KernelDef, Param, Specialization};
@@ -72,14 +73,13 @@ impl fmt::Display for Unit {
 
 /// How many more bytes packed operands have than their workspaces, which may stay in the L2 cache between the kernels of a launch.
 fn operands_instead(launch: &LaunchKernels, dims: &[u64]) -> f64 {
-    let elements = |p: Param| match &launch.kernel.params[p].kind {
+    let bytes = |p: Param| match &launch.kernel.params[p].kind {
         ParamKind::Tensor { dtype, dims: of, .. } => {
             let sizes = of.iter().map(|d| dims.get(d.as_u32() as usize).copied().unwrap_or(1) as f64);
-            (sizes.product::<f64>(), f64::from(dtype.bytes()))
+            f64::from(dtype.bytes()) * sizes.product::<f64>()
         }
-        ParamKind::Scalar { .. } => (0.0, 0.0),
+        ParamKind::Scalar { .. } => 0.0,
     };
-    let bytes = |p: Param| elements(p).0 * elements(p).1;
     let operands: BTreeSet<Param> = launch.workspaces.iter().map(|w| w.of).collect();
     operands.into_iter().map(bytes).sum::<f64>() - launch.workspaces.iter().map(|w| bytes(w.param)).sum::<f64>()
 }

@@ -8,9 +8,10 @@
 
 use super::explore::{Point, explore};
 use super::model::{NEXT_KERNEL, Terms};
-use crate::compile::{KernelKey, LaunchKernels, build_kernel, build_launch, kernel_key};
+use crate::compile::{KernelKey, build_kernel, build_launch, kernel_key};
 use crate::error::Result;
 use atlas_codegen::gpu::analysis::WorkTable;
+use atlas_codegen::packing::LaunchKernels;
 use atlas_codegen::{Machine, Target};
 use atlas_dsl::{Config, Kernel, KernelDef, Specialization, Verified};
 use lru::LruCache;

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 const PER_THREAD: usize = 2;
 
 /// Partial tiles and workspaces begin at a multiple of this many bytes.
-const ALIGN: u64 = 256;
+pub(crate) const SCRATCH_ALIGN: u64 = 256;
 
 /// The scratch memory that one launch needs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl ScratchBytes {
         }
     }
 
-    /// The same, and workspaces of so many bytes.
+    /// These bytes, and workspaces of `workspaces` bytes.
     #[must_use]
     pub fn with_workspaces(self, workspaces: u64) -> ScratchBytes {
         ScratchBytes { workspaces, ..self }
@@ -67,20 +67,22 @@ impl ScratchBytes {
 
     /// Where the workspaces begin in an allocation.
     fn workspaces_at(self) -> u64 {
-        self.arrivals.next_multiple_of(ALIGN).saturating_add(self.partials.saturating_add(ALIGN - 1) / ALIGN * ALIGN)
+        self.arrivals
+            .next_multiple_of(SCRATCH_ALIGN)
+            .saturating_add(self.partials.checked_next_multiple_of(SCRATCH_ALIGN).unwrap_or(u64::MAX))
     }
 
     /// The bytes of all.
     pub(crate) fn total(self) -> u64 {
         match self.workspaces {
-            0 => self.arrivals.next_multiple_of(ALIGN).saturating_add(self.partials),
+            0 => self.arrivals.next_multiple_of(SCRATCH_ALIGN).saturating_add(self.partials),
             bytes => self.workspaces_at().saturating_add(bytes),
         }
     }
 
     /// The addresses in an allocation of [`ScratchBytes::total`] bytes.
     pub(crate) fn at(self, address: u64) -> ScratchAddresses {
-        let partials = address + self.arrivals.next_multiple_of(ALIGN);
+        let partials = address + self.arrivals.next_multiple_of(SCRATCH_ALIGN);
         ScratchAddresses { arrivals: address, partials, workspaces: address.saturating_add(self.workspaces_at()) }
     }
 

@@ -55,13 +55,12 @@ pub fn choose_given(bound: &BoundLaunch, config: &Config) -> Result<Selection, R
 /// Why a config cannot run a bound launch on its device; `None` if it can.
 pub fn refusal(bound: &BoundLaunch, config: &Config) -> Option<String> {
     let problem = Problem::new(bound);
-    let machine = match (bound.device().machine(), build_kernel(bound.def(), problem.spec(), config)) {
-        (_, Err(e)) => return Some(reason(&e)),
-        (machine, Ok(_)) => machine?,
+    let (def, spec) = (bound.def(), problem.spec());
+    let Some(machine) = bound.device().machine() else {
+        return build_kernel(def, spec, config).err().map(|e| reason(&e));
     };
-    let kernel = match build_launch(bound.def(), problem.spec(), config, machine.target()) {
-        Ok(launch) => launch.kernel,
-        Err(e) => return Some(reason(&e)),
-    };
-    pipeline::run(&kernel, &config.schedule, machine, |_, _| {}).err().map(|e| e.to_string())
+    match build_launch(def, spec, config, machine.target()) {
+        Ok(launch) => pipeline::run(&launch.kernel, &config.schedule, machine, |_, _| {}).err().map(|e| e.to_string()),
+        Err(e) => Some(reason(&e)),
+    }
 }

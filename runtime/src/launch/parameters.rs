@@ -9,7 +9,7 @@ use super::problem::launch_strides;
 use crate::cost::programs;
 use crate::device::{Device, GpuLaunch, KernelLaunch, LaunchBody, LaunchParam, LaunchTensor};
 use crate::error::{LaunchError, Result};
-use crate::gpu::{BoundMap, LoadedKernel, ScratchAddresses, ScratchBytes};
+use crate::gpu::{BoundMap, LoadedKernel, SCRATCH_ALIGN, ScratchAddresses, ScratchBytes};
 use atlas_codegen::packing::Workspace;
 use atlas_codegen::{AbiParam, KernelImage, TensorMapData};
 use atlas_dsl::{DType, KernelDef, Param};
@@ -91,9 +91,6 @@ impl BoundTensor {
 }
 
 impl BoundWorkspaces {
-    /// Workspaces begin at a multiple of this many bytes.
-    const ALIGN: u64 = 256;
-
     /// The workspaces of a problem, one behind the other.
     fn of(bound: &BoundLaunch, workspaces: &[Workspace]) -> std::result::Result<BoundWorkspaces, LaunchError> {
         let mut all = BoundWorkspaces::default();
@@ -103,7 +100,7 @@ impl BoundWorkspaces {
             };
             let sizes: Vec<u64> = tensor.shape().iter().map(|&n| n as u64).collect();
             let (place, strides) = (LaunchTensor::Workspace(all.bytes), w.strides(&sizes));
-            let bytes = w.bytes(&sizes).checked_next_multiple_of(BoundWorkspaces::ALIGN).unwrap_or(u64::MAX);
+            let bytes = w.bytes(&sizes).checked_next_multiple_of(SCRATCH_ALIGN).unwrap_or(u64::MAX);
             all.bytes = all.bytes.saturating_add(bytes);
             all.tensors.push((w.param, BoundTensor { place, dtype: w.dtype, sizes, strides }));
         }

@@ -24,7 +24,11 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
     let key = space.key(point, machine.target())?;
     let schedule = space.points[point].config.schedule;
     let target = machine.target();
-    let main = load_compiled(device, key, &schedule, machine, || Ok(space.launch(point, target)?.kernel))?;
+    let packed = schedule.packs_operands().then(|| space.launch(point, target)).transpose()?;
+    let main = load_compiled(device, key, schedule, machine, || match &packed {
+        Some(launch) => Ok(launch.kernel.clone()),
+        None => space.kernel(point),
+    })?;
     let (kernel, bytes) = match main {
         Trial::Loaded(kernel, bytes) => (kernel, bytes),
         Trial::Refused(reason) => return Ok(Trial::Refused(reason)),
@@ -32,12 +36,11 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
         Trial::Failed(message) => return Ok(Trial::Failed(message)),
     };
     let mut loaded = LoadedLaunch::from(kernel);
-    if schedule.packs_operands() {
-        let kernels = space.launch(point, target)?;
-        loaded.workspaces = kernels.workspaces;
-        for packer in kernels.packers {
+    if let Some(launch) = packed {
+        loaded.workspaces = launch.workspaces;
+        for packer in launch.packers {
             let (schedule, key) = (packer_schedule(), kernel_key(&packer, packer_schedule(), target));
-            match load_compiled(device, key, &schedule, machine, || Ok(packer.clone()))? {
+            match load_compiled(device, key, schedule, machine, || Ok(packer.clone()))? {
                 Trial::Loaded(kernel, _) => loaded.packers.push(LoadedPacker { kernel, fills: written(&packer) }),
                 Trial::Refused(reason) => {
                     return Ok(Trial::Refused(format!("the kernel that packs operands: {reason}")));
@@ -60,11 +63,10 @@ fn written(kernel: &Kernel) -> Vec<Param> {
 fn load_compiled(
     device: &Device,
     key: KernelKey,
-    schedule: &Schedule,
+    schedule: Schedule,
     machine: Machine,
     kernel: impl Fn() -> Result<Verified<Kernel>>,
 ) -> Result<Trial<Arc<LoadedKernel>>> {
-    let schedule = *schedule;
     load_once(device, key, || {
         let image = match device.store().get(&key) {
             Some(image) => image,
