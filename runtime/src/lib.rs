@@ -44,7 +44,7 @@ pub use atlas_sim::launch::Policy as SimPolicy;
 pub use bundle::{Choices, regions};
 pub use compile::{
     CACHE_DIR_VARIABLE, CACHE_SIZE_VARIABLE, CacheDir, HAS_COMPILER, KernelKey, KeyParts, Store, StoreStats,
-    build_kernel, image_file, kernel_key,
+    build_kernel, build_launch, image_file, kernel_key,
 };
 pub use cost::{Cost, LoopInterval, LoopLimit, Roofline, Unit, estimate, loop_intervals, programs, roofline};
 pub use device::{Device, DeviceId, DeviceStats, Event, Stream};

@@ -13,12 +13,12 @@ use atlas_codegen::{Machine, Target};
 use atlas_dsl::def::DimDef;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::bundle::{
-    Bundle, BundleWriter, Bundles, ClassEntry, Evidence, KernelEntry, MachineTable, Table, Variant, shown,
+    Bundle, BundleWriter, Bundles, ClassEntry, Evidence, KernelEntry, MachineTable, Table, Variant, VariantCode, shown,
 };
-use atlas_runtime::records::{of_launch, tile_ir_hash};
+use atlas_runtime::records::{launch_hash, of_launch};
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::simulator::launch::Policy;
-use atlas_runtime::{CacheDir, Device, RuntimeError, SimOptions, build_kernel};
+use atlas_runtime::{CacheDir, Device, RuntimeError, SimOptions, build_kernel, build_launch};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -133,8 +133,9 @@ pub(crate) fn verify(path: &Path, as_json: bool) -> Result<bool> {
 /// Whether some variant of an entry was compiled from the current version of this kernel.
 fn is_of(def: &'static KernelDef, entry: &KernelEntry) -> bool {
     let is_own = |spec: &Specialization, v: &Variant| {
-        let kernel = v.config.parse::<Config>().ok().and_then(|config| build_kernel(def, spec, &config).ok());
-        kernel.is_some_and(|kernel| tile_ir_hash(&kernel) == v.tile_ir)
+        let (config, target) = (v.config.parse::<Config>().ok(), v.target.parse::<Target>().ok());
+        let launch = config.zip(target).and_then(|(config, target)| build_launch(def, spec, &config, target).ok());
+        launch.is_some_and(|launch| launch_hash(&launch) == v.tile_ir)
     };
     let mut classes = entry.classes.iter().filter_map(|c| Some((c.spec(def)?, c)));
     classes.any(|(spec, class)| class.variants.iter().any(|v| is_own(&spec, v)))
@@ -232,7 +233,8 @@ fn attempt(bundle: &Bundle, trial: &VariantTrial<'_>) -> Result<Result<Vec<Evide
     };
     let config: Config = of.config.parse().map_err(anyhow::Error::msg)?;
     let kernel = build_kernel(def, spec, &config)?;
-    ensure!(tile_ir_hash(&kernel) == of.tile_ir, "the kernel has changed since the bundle was made");
+    let launch = build_launch(def, spec, &config, machine.target())?;
+    ensure!(launch_hash(&launch) == of.tile_ir, "the kernel has changed since the bundle was made");
     if of_launch(def, spec, &[]) != *spec {
         return untried("no launch has the views of its class".to_owned());
     }
@@ -292,8 +294,12 @@ fn is_too_long(e: &anyhow::Error) -> bool {
 fn alone(bundle: &Bundle, trial: &VariantTrial<'_>, machine: Machine) -> Result<Vec<u8>> {
     let mut writer = BundleWriter::new();
     let mut class = ClassEntry::new(trial.def, &trial.spec);
-    let image = writer.image(&bundle.image(trial.of)?);
-    class.variants.push(Variant { image, cubin: None, ..trial.of.clone() });
+    let mut add = |code: VariantCode| -> Result<VariantCode> {
+        Ok(VariantCode { image: writer.image(&bundle.image_of(trial.of, code)?), cubin: None })
+    };
+    let packers = trial.of.packers.iter().map(|&code| add(code)).collect::<Result<_>>()?;
+    let VariantCode { image, cubin } = add(trial.of.code())?;
+    class.variants.push(Variant { image, cubin, packers, ..trial.of.clone() });
     let bounds = vec![Vec::new(); trial.def.dims.len()];
     let table = Table { machine: machine.to_string(), bounds, cells: vec![0], order: vec![0], ..Table::default() };
     class.tables.push(MachineTable { target: trial.of.target.clone(), table });

@@ -2,18 +2,24 @@
 
 use super::super::ptxas;
 use super::super::stages::{self, CompileFailure};
-use anyhow::Result;
-use atlas_codegen::{KernelImage, Platform};
-use atlas_dsl::{Config, KernelDef, Specialization};
-use atlas_runtime::build_kernel;
-use atlas_runtime::bundle::{BundleWriter, ClassEntry, MachineTable, Resources, Table, Variant};
-use atlas_runtime::records::tile_ir_hash;
+use anyhow::{Context, Result};
+use atlas_codegen::{KernelImage, Platform, packing};
+use atlas_dsl::{Config, Kernel, KernelDef, Schedule, Specialization, Verified};
+use atlas_runtime::build_launch;
+use atlas_runtime::bundle::{BundleWriter, ClassEntry, MachineTable, Resources, Table, Variant, VariantCode};
+use atlas_runtime::records::launch_hash;
 use std::path::PathBuf;
 
-/// A compiled config.
+/// A compiled config: the kernels of its launch.
 pub(in super::super) struct Compiled {
     config: Config,
     tile_ir: String,
+    kernel: CompiledOne,
+    packers: Vec<CompiledOne>,
+}
+
+/// A compiled kernel.
+struct CompiledOne {
     image: KernelImage,
     resources: Option<Resources>,
     cubin: Option<Vec<u8>>,
@@ -36,12 +42,34 @@ impl Assembler {
         on: Platform,
         spills: bool,
     ) -> Result<Option<Compiled>> {
-        let kernel = build_kernel(def, spec, config)?;
-        let tile_ir = tile_ir_hash(&kernel);
-        let image = match stages::image(kernel.into_inner(), &config.schedule, on) {
+        let launch = build_launch(def, spec, config, on.target)?;
+        let tile_ir = launch_hash(&launch);
+        let one = |kernel: Verified<Kernel>, schedule: &Schedule| {
+            let compiled = self.compile_one(kernel.into_inner(), schedule, on, spills);
+            compiled.with_context(|| format!("`{}` with `{config}` for {on}", def.name))
+        };
+        let mut packers = Vec::new();
+        for packer in launch.packers {
+            match one(packer, &packing::packer_schedule())? {
+                Some(packer) => packers.push(packer),
+                None => return Ok(None),
+            }
+        }
+        let kernel = one(launch.kernel, &config.schedule)?;
+        Ok(kernel.map(|kernel| Compiled { config: config.clone(), tile_ir, kernel, packers }))
+    }
+
+    fn compile_one(
+        &self,
+        kernel: Kernel,
+        schedule: &Schedule,
+        on: Platform,
+        spills: bool,
+    ) -> Result<Option<CompiledOne>> {
+        let image = match stages::image(kernel, schedule, on) {
             Ok(image) => image,
             Err(CompileFailure::Refused(_)) => return Ok(None),
-            Err(CompileFailure::Other(e)) => return Err(e.context(format!("`{}` with `{config}` for {on}", def.name))),
+            Err(CompileFailure::Other(e)) => return Err(e),
         };
         let arch = format!("sm_{}{}", on.machine.sm, if on.target.specific { "a" } else { "" });
         let (cubin, resources) = match (&self.ptxas, self.cubin) {
@@ -53,10 +81,8 @@ impl Assembler {
             }
         };
         let resources = resources.map(|r| Resources { registers: r.registers, spills: r.spills });
-        if resources.is_some_and(|r| r.spills > 0) && !spills {
-            return Ok(None);
-        }
-        Ok(Some(Compiled { config: config.clone(), tile_ir, image, resources, cubin }))
+        let is_kept = spills || resources.is_none_or(|r| r.spills == 0);
+        Ok(is_kept.then_some(CompiledOne { image, resources, cubin }))
     }
 
     /// The lowest CUDA version whose drivers load the machine code.
@@ -78,16 +104,22 @@ impl Assembler {
         let target = on.target.to_string();
         let mut places: Vec<u16> = Vec::new();
         for c in compiled {
-            let image = writer.image(&c.image);
-            let cubin = c.cubin.map(|code| writer.cubin(on.machine.sm, self.driver(), &code));
+            let mut add = |one: CompiledOne| VariantCode {
+                image: writer.image(&one.image),
+                cubin: one.cubin.map(|code| writer.cubin(on.machine.sm, self.driver(), &code)),
+            };
             let (config, target) = (c.config.to_string(), target.clone());
+            let resources = c.kernel.resources;
+            let packers = c.packers.into_iter().map(&mut add).collect();
+            let VariantCode { image, cubin } = add(c.kernel);
             let variant = Variant {
                 config,
                 tile_ir: c.tile_ir,
                 target,
                 image,
-                resources: c.resources,
+                resources,
                 cubin,
+                packers,
                 evidence: Vec::new(),
                 no_evidence: None,
             };

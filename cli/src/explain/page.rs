@@ -151,6 +151,9 @@ impl Page {
         say!("\n{}", self.placement.to_string().trim_end());
         if let Some(counted) = &self.counted {
             say!("\n{}", counted.text().trim_end());
+            if self.config.schedule.packs_operands() {
+                say!("without the kernels before it, which pack its operands");
+            }
         }
     }
 }

@@ -59,10 +59,7 @@ pub(super) fn make(file: &Path, jobs: &[Job], on: Platform, records: &Records, s
                 continue;
             }
         };
-        // A pack has one kernel of each config.
-        let of_one: Vec<&Config> =
-            candidates.iter().map(|c| &c.config).filter(|config| !config.schedule.packs_operands()).collect();
-        let first = of_one.iter().take(measured(of_one.len(), share)).map(|&config| config.clone()).collect();
+        let first = candidates.iter().take(measured(candidates.len(), share)).map(|c| c.config.clone()).collect();
         let same = |c: &&mut ClassCandidates| c.of[0].0.def.name == job.def.name && c.of[0].0.spec == job.spec;
         match classes.iter_mut().find(same) {
             Some(class) => class.of.push((job.clone(), first)),

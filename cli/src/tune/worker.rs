@@ -127,7 +127,11 @@ impl Worker {
             _ => {}
         }
         let images = match &self.pack {
-            Some(pack) => vec![Arc::new(pack.image(&pack::variant(pack, job, config)?)?)],
+            Some(pack) => {
+                let variant = pack::variant(pack, job, config)?;
+                let images = variant.codes().map(|code| pack.image_of(&variant, code));
+                images.map(|image| Ok(Arc::new(image?))).collect::<Result<_>>()?
+            }
             None => self.compiled(job, config)?,
         };
         for image in images.iter().filter(|_| !self.device.simulates()) {

@@ -187,7 +187,7 @@ fn why_threads(
     let of_use = [
         (only_products_read(kernel, uses, v, &|_| true), WhyThreads::Readers),
         (only_products_read(kernel, uses, v, &is_asynchronous), WhyThreads::Product),
-        (runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
+        (is_loaded_once(uses, load) || runs_ahead(kernel, uses, schedule, load), WhyThreads::NotAhead),
     ];
     why_not_by_engine(kernel, schedule, target, load, &of_use, (layout.rows, is_box))
 }
@@ -205,7 +205,7 @@ fn why_threads_beside(
     let rows = kernel.ty(v).shape.first().copied().unwrap_or(1);
     let of_use = [
         (placement.atom(v).is_some_and(|atom| atom.row().asynchronous), WhyThreads::Accumulator),
-        (uses.block_of(load).is_some_and(|block| uses.loop_of(block).is_none()), WhyThreads::Repeated),
+        (is_loaded_once(uses, load), WhyThreads::Repeated),
     ];
     why_not_by_engine(kernel, schedule, target, load, &of_use, (rows, panels_of(kernel, v).is_some()))
 }
@@ -255,6 +255,11 @@ pub(crate) fn only_products_read(kernel: &Kernel, uses: &Uses, v: Value, is_one:
         Op::Transpose(_) => only_products_read(kernel, uses, kernel.results[u.inst][0], is_one),
         _ => false,
     })
+}
+
+/// True if a load stands outside of all loops.
+fn is_loaded_once(uses: &Uses, load: Inst) -> bool {
+    uses.block_of(load).is_some_and(|block| uses.loop_of(block).is_none())
 }
 
 /// True if a load stands in a pipelined loop whose iterations it can run ahead of.

@@ -21,7 +21,10 @@ atlas_kernel! {
         b: &Tensor<T, [N]>,
         y: &mut Tensor<T, [M, N]>,
     )
-    tune { BM: [128, 64, 256], BN: [128, 64, 256, 192, 32], BK: [64, 32, 128], stages: [3, 4, 5, 8], warps: [4, 8] }
+    tune {
+        BM: [128, 64, 256, 16], BN: [128, 64, 256, 192, 32], BK: [64, 32, 128], stages: [3, 4, 5, 8], warps: [4, 8],
+        split_k: [1, 2, 4],
+    }
     {
         for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
             let mut acc = zeros::<f32>([BM, BN]);

@@ -26,7 +26,8 @@ macro_rules! linear_residual {
                 y: &mut Tensor<T, [M, N]>,
             )
             tune {
-                BM: [128, 64], BN: [128, 64, 256, 192, 32], BK: [64, 32, 128], stages: [3, 4, 5, 8], warps: [4, 8]
+                BM: [128, 64, 16], BN: [128, 64, 256, 192, 32], BK: [64, 32, 128], stages: [3, 4, 5, 8], warps: [4, 8],
+                split_k: [1, 2, 4],
             }
             {
                 for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
@@ -66,3 +67,4 @@ crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":
     "linear_gelu_residual" "linear_relu_residual" "linear_residual" "linear_silu_residual"
 }
+crate::records::shipped! { "nvidia-h200": "linear_gelu_residual" "linear_residual" }

@@ -29,7 +29,9 @@ atlas_kernel! {
         r:  &Tensor<T, [G, N, D]>,
         y:  &mut Tensor<T, [G, N, D]>,
     )
-    tune { BN: [64, 32, 128, 16], BH: [64, 32, 96, 128], stages: 2..=3, warps: [4, 2, 8] }
+    tune {
+        BN: [64, 32, 128, 16], BH: [64, 32, 96, 128], stages: 2..=3, warps: [4, 2, 8], occupancy: [1, 2, 4],
+    }
     {
         for (g, n) in grid(G, tiles(N, BN)) {
             let xs = load(x[g, n, ..]);

@@ -55,7 +55,7 @@ atlas_kernel! {
 
     /// e = x xᵀ - centre I, each product of two tiles once
     pub kernel ns_gram<T: Float>(x: &Tensor<T, [B, M, N]>, e: &mut Tensor<T, [B, M, M]>, centre: f32)
-    tune { BI: [64, 128, 32], BK: [32, 64], stages: 2..=4, warps: [4, 8] }
+    tune { BI: [64, 128, 32], BK: [32, 64, 128], stages: [2, 3, 4, 6, 8], warps: [4, 8] }
     {
         for (b, i, j) in grid(B, pairs(tiles(M, BI))) {
             let on_diagonal = i * BI + iota([BI, BI], 0) == j * BI + iota([BI, BI], 1);
@@ -79,7 +79,7 @@ atlas_kernel! {
         second: f32,
         third: f32,
     )
-    tune { BI: [64, 128, 32], BK: [32, 64], stages: 2..=4, warps: [4, 8] }
+    tune { BI: [64, 128, 32], BK: [32, 64, 128], stages: [2, 3, 4, 6, 8], warps: [4, 8] }
     {
         for (b, i, j) in grid(B, pairs(tiles(M, BI))) {
             let mut acc = zeros::<f32>([BI, BI]);
@@ -100,7 +100,7 @@ atlas_kernel! {
         x: &Tensor<T, [B, M, N]>,
         y: &mut Tensor<T, [B, M, N]>,
     )
-    tune { BM: [64, 128, 32], BN: [64, 128, 32, 256], BK: [32, 64], stages: 2..=4, warps: [4, 8] }
+    tune { BM: [64, 128, 32], BN: [64, 128, 32, 256], BK: [32, 64, 128], stages: [2, 3, 4, 6, 8], warps: [4, 8] }
     {
         for (b, m, n) in grid(B, tiles(M, BM), tiles(N, BN)) {
             let mut acc = zeros::<f32>([BM, BN]);

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The most classes, variants and other items that a file may give for one kernel.
 const MOST_CLASSES: usize = 4096;
 const MOST_VARIANTS: usize = 4096;
+const MOST_PACKERS: usize = 64;
 /// The most characters of a text.
 const MOST_TEXT: usize = 4096;
 
@@ -53,7 +54,7 @@ pub struct MachineTable {
 pub struct Variant {
     /// The config's text.
     pub config: String,
-    /// SHA-256 of the Tile IR that it was compiled from.
+    /// SHA-256 of the Tile IR that it was compiled from: of all kernels of the launch, if its operands are packed.
     pub tile_ir: String,
     /// The target that it was compiled for, such as `sm_90`.
     pub target: String,
@@ -65,12 +66,26 @@ pub struct Variant {
     /// Machine code for exactly this compute capability, beside the PTX.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cubin: Option<Cubin>,
+    /// The kernels that pack its operands, in the order of the launch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub packers: Vec<VariantCode>,
     /// The runs in the simulator before it was shipped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// Why it was not run, if it should have been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_evidence: Option<String>,
+}
+
+/// One compiled kernel of a variant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantCode {
+    /// Its index in the bundle's list of images.
+    pub image: usize,
+    /// Machine code for exactly one compute capability, beside the PTX.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cubin: Option<Cubin>,
 }
 
 /// The resources of a multiprocessor that a kernel needs.
@@ -107,6 +122,18 @@ pub struct Evidence {
     pub error: f64,
     /// The largest difference that is allowed.
     pub bound: f64,
+}
+
+impl Variant {
+    /// Its kernel. With packed operands, that which reads them.
+    pub fn code(&self) -> VariantCode {
+        VariantCode { image: self.image, cubin: self.cubin }
+    }
+
+    /// The kernels of its launch, in order: those that pack operands, and its kernel.
+    pub fn codes(&self) -> impl Iterator<Item = VariantCode> {
+        self.packers.iter().copied().chain([self.code()])
+    }
 }
 
 impl ClassEntry {
@@ -150,8 +177,9 @@ impl KernelEntry {
                 return Err(wrong(format!("`{}` names a dim twice, or has too many variants", class.text())));
             }
             let is_known = |v: &Variant| {
-                let cubin = v.cubin.is_none_or(|c| c.image < images);
-                v.image < images && cubin && v.config.parse::<Config>().is_ok()
+                let is_there = |c: VariantCode| c.image < images && c.cubin.is_none_or(|cubin| cubin.image < images);
+                let are_few = v.packers.len() <= MOST_PACKERS;
+                are_few && v.codes().all(is_there) && v.config.parse::<Config>().is_ok()
             };
             if let Some(v) = class.variants.iter().find(|v| !is_known(v)) {
                 return Err(wrong(format!("variant `{}` of `{}` is none", shown(&v.config), class.text())));

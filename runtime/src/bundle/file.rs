@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 const MAGIC: &[u8; 8] = b"ATLASBND";
 /// Raised when the layout of the file or the meaning of its JSON changes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// Raised when the parameters of a compiled kernel, or how it is launched, change their meaning.
 pub(super) const ABI: u32 = 1;
 const HEADER: usize = MAGIC.len() + 4 + 4 + 8 + 8 + 32;

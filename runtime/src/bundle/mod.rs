@@ -23,7 +23,7 @@ mod table;
 mod write;
 
 pub use crate::error::{BundleError, shown};
-pub use entry::{ClassEntry, Cubin, Evidence, KernelEntry, MachineTable, Resources, Variant};
+pub use entry::{ClassEntry, Cubin, Evidence, KernelEntry, MachineTable, Resources, Variant, VariantCode};
 pub use file::is_whole;
 pub(crate) use offer::{Asked, Lack, Offer};
 pub use regions::{Choices, regions};
@@ -125,13 +125,21 @@ impl Bundle {
         Some(entries.entry(kernel.to_owned()).or_insert_with(read).clone())
     }
 
-    /// The compiled kernel of a variant.
+    /// The compiled kernel of a variant. With packed operands, that which reads them.
     ///
     /// # Errors
     /// [`BundleError`] if that part of the file is damaged, or holds another kernel than the entry says.
     pub fn image(&self, variant: &Variant) -> Result<KernelImage, BundleError> {
+        self.image_of(variant, variant.code())
+    }
+
+    /// One of the compiled kernels of a variant.
+    ///
+    /// # Errors
+    /// As [`image`](Bundle::image).
+    pub fn image_of(&self, variant: &Variant, code: VariantCode) -> Result<KernelImage, BundleError> {
         let what = format!("the kernel compiled with `{}`", variant.config);
-        let image = image_file::decode(&self.bytes_of(variant.image, &what)?);
+        let image = image_file::decode(&self.bytes_of(code.image, &what)?);
         let image = image.map_err(|e| self.file.wrong(format!("{what}: {e}")))?;
         match image.target.to_string() == variant.target {
             true => Ok(image),
@@ -139,9 +147,9 @@ impl Bundle {
         }
     }
 
-    /// The SHA-256 of a variant's image.
-    pub(crate) fn image_hash(&self, variant: &Variant) -> &str {
-        self.file.contents.images.get(variant.image).map_or("", |s| s.hash())
+    /// The SHA-256 of an image.
+    pub(crate) fn image_hash(&self, code: VariantCode) -> &str {
+        self.file.contents.images.get(code.image).map_or("", |s| s.hash())
     }
 
     /// The bytes of a variant's machine code.
@@ -183,9 +191,11 @@ impl Bundle {
         for kernel in self.kernels() {
             let Some(entry) = self.entry(kernel) else { continue };
             for variant in entry?.classes.iter().flat_map(|c| &c.variants) {
-                self.image(variant)?;
-                if let Some(cubin) = variant.cubin {
-                    self.cubin(cubin)?;
+                for code in variant.codes() {
+                    self.image_of(variant, code)?;
+                    if let Some(cubin) = code.cubin {
+                        self.cubin(cubin)?;
+                    }
                 }
             }
         }

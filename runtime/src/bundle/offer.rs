@@ -1,6 +1,6 @@
 //! The variants of bundles that serve a problem, best first.
 
-use super::entry::{ClassEntry, MachineTable, Variant};
+use super::entry::{ClassEntry, MachineTable, Variant, VariantCode};
 use super::known::Known;
 use super::{Bundle, Bundles};
 use crate::compile::KernelKey;
@@ -36,14 +36,14 @@ impl Offer {
         &self.known.specs[self.class]
     }
 
-    /// The key of the compiled kernel among those that a device has loaded or refused. It identifies this kernel of the
+    /// The key of a compiled kernel of the variant among those that a device has loaded or refused. It identifies this kernel of the
     /// program, because another kernel may have the same name, and this bundle, because the copy in another bundle may
     /// be intact.
-    pub(crate) fn key(&self) -> KernelKey {
+    pub(crate) fn key(&self, code: VariantCode) -> KernelKey {
         let variant = self.variant();
         let (place, id) = (std::ptr::from_ref(self.def).addr().to_string(), self.bundle.id.to_string());
         let mut hash = Sha256::new();
-        for part in ["atlas bundle 3", &place, &id, self.bundle.image_hash(variant), &variant.tile_ir] {
+        for part in ["atlas bundle 3", &place, &id, self.bundle.image_hash(code), &variant.tile_ir] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }

@@ -173,8 +173,7 @@ fn row(
     let guide = records.guide(space.def, space.spec(), dims, Some(&machine));
     let corrected = |(p, t): (usize, Terms)| (p, t.corrected(guide.factor(&space.points[p].config)));
     let terms = space.terms(dims, &machine).map(corrected);
-    // A bundle holds one kernel of each config.
-    let is_kept = |config: &Config| !config.schedule.packs_operands() && !refused.contains(config);
+    let is_kept = |config: &Config| !refused.contains(config);
     let terms: Vec<(usize, Terms)> = terms.filter(|(p, _)| is_kept(&space.points[*p].config)).collect();
     let cost: HashMap<usize, f64> = terms.iter().map(|(p, t)| (*p, t.cycles())).collect();
     if points.is_empty() {

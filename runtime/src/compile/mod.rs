@@ -43,12 +43,7 @@ pub fn build_kernel(def: &KernelDef, spec: &Specialization, config: &Config) -> 
 ///
 /// # Errors
 /// As [`build_kernel`], and a defect of the compiler.
-pub(crate) fn build_launch(
-    def: &KernelDef,
-    spec: &Specialization,
-    config: &Config,
-    target: Target,
-) -> Result<LaunchKernels> {
+pub fn build_launch(def: &KernelDef, spec: &Specialization, config: &Config, target: Target) -> Result<LaunchKernels> {
     let kernel = build_kernel(def, spec, config)?;
     Ok(packing::launch_kernels(kernel, &config.schedule, target).map_err(|e| defect(def, &e))?)
 }

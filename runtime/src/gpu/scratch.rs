@@ -148,7 +148,7 @@ impl StreamScratch {
             let records = context.is_recording(stream)?;
             if records && context.pool.is_none() {
                 let found =
-                    "one that allocates no memory in graphs on this GPU, as a kernel with split programs needs it";
+                    "one that allocates no memory in graphs on this GPU, as split programs and packed operands need it";
                 return Err(DeviceError::DriverTooOld { found: found.to_owned(), wanted: "11.4".to_owned() }.into());
             }
             if records || stream as usize == PER_THREAD {

@@ -24,8 +24,8 @@ pub use crate::compile::specialization_class::{class_text, of_launch, parse_clas
 pub use crate::cost::MODEL;
 pub(crate) use guide::Guide;
 pub use record::{
-    MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, is_of_target, is_simulated, machine_of,
-    row_target, target_text, tile_ir_hash, tune_hash,
+    MOST_CONFIGS, MOST_SIZES, Record, RecordError, Timed, TunedSize, ir_hash, is_of_target, is_simulated, launch_hash,
+    machine_of, row_target, target_text, tune_hash,
 };
 
 use self::merged::Merged;

@@ -2,6 +2,7 @@
 
 use crate::files::toml_text::{number, quoted};
 use atlas_codegen::arch::Capability;
+use atlas_codegen::packing::LaunchKernels;
 use atlas_codegen::{Machine, Target};
 use atlas_dsl::op::Precision;
 use atlas_dsl::{Config, Kernel, KernelDef, Op};
@@ -290,8 +291,17 @@ pub(super) fn short_hash(text: &str) -> String {
 }
 
 /// The whole hash of the canonical Tile IR of a kernel at one config and specialization.
-pub fn tile_ir_hash(kernel: &Kernel) -> String {
+fn tile_ir_hash(kernel: &Kernel) -> String {
     hash(&kernel.to_string())
+}
+
+/// The whole hash of all kernels of a launch: that of its kernel, unless others before it pack operands.
+pub fn launch_hash(launch: &LaunchKernels) -> String {
+    if launch.packers.is_empty() {
+        return tile_ir_hash(&launch.kernel);
+    }
+    let texts: Vec<String> = launch.packers.iter().chain([&launch.kernel]).map(|kernel| kernel.to_string()).collect();
+    hash(&texts.join("\n"))
 }
 
 /// The hash of a kernel's tune space, by its text.

@@ -43,8 +43,7 @@ pub(super) fn from_bundles(
         Err(lack) => return Ok(Err(lack)),
     };
     let found = search(offers, config.is_some(), |offer| {
-        let trial =
-            load_offer(device, offer, machine)?.and_then(|kernel| gpu_body(device, problem.bound(), kernel.into()));
+        let trial = load_offer(device, offer, machine)?.and_then(|loaded| gpu_body(device, problem.bound(), loaded));
         trial.or_else(|e| match e {
             // This concerns one file's image; the next file may have one that fits.
             RuntimeError::Launch(e @ LaunchError::WrongAbi { .. }) => Ok(Trial::Refused(e.to_string())),

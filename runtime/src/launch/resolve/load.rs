@@ -1,18 +1,19 @@
 //! Loads kernels: from this process, from the store, from a bundle, or compiled now.
 
 use super::search::Trial;
-use crate::bundle::Offer;
-use crate::compile::{CompileProblem, KernelKey, build_kernel, compile, compile_with_lines, kernel_key};
+use crate::bundle::{Offer, VariantCode};
+use crate::compile::{CompileProblem, KernelKey, build_launch, compile, compile_with_lines, kernel_key};
 use crate::cost::Space;
 use crate::device::{Backend, Device, PlanCache};
 use crate::error::{DeviceError, LaunchError, Result, RuntimeError};
 use crate::gpu::{LoadedKernel, does_not_fit};
 use crate::launch::parameters::{LoadedLaunch, LoadedPacker};
-use crate::records::tile_ir_hash;
-use atlas_codegen::packing::packer_schedule;
-use atlas_codegen::{AbiParam, KernelImage, Machine, TensorMapData};
+use crate::records::launch_hash;
+use atlas_codegen::packing::{LaunchKernels, packer_schedule};
+use atlas_codegen::{AbiParam, KernelImage, Machine, Target, TensorMapData};
 use atlas_dsl::ir::{Access, ParamKind};
 use atlas_dsl::{Kernel, Param, Schedule, Verified};
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -85,28 +86,67 @@ fn load_compiled(
     })
 }
 
-/// The loaded kernel that a bundle offers, if it is still this program's kernel.
-pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<Arc<LoadedKernel>>> {
-    let key = offer.key();
+/// The loaded kernels that a bundle offers, if they are still this program's kernels.
+pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Result<Trial<LoadedLaunch>> {
+    let variant = offer.variant();
+    // Nothing is built again for a single kernel that is loaded already.
+    let launch = LazyCell::new(|| offered_launch(offer));
+    let packer = |place: usize| Ok(launch.as_ref().map_err(String::clone)?.packers[place].clone());
+    let kernel = || Ok(launch.as_ref().map_err(String::clone)?.kernel.clone());
+    let mut packers = Vec::new();
+    for (place, &code) in variant.packers.iter().enumerate() {
+        match load_code(device, offer, machine, (code, packer_schedule()), || packer(place))? {
+            Trial::Loaded(kernel, _) => packers.push(kernel),
+            other => return other.and_then(|kernel| Ok(kernel.into())),
+        }
+    }
+    let loaded = load_code(device, offer, machine, (variant.code(), offer.config.schedule), kernel)?;
+    if packers.is_empty() {
+        return loaded.and_then(|kernel| Ok(kernel.into()));
+    }
+    let launch = match &*launch {
+        Ok(launch) => launch,
+        Err(reason) => return Ok(Trial::Refused(reason.clone())),
+    };
+    let fills = launch.packers.iter().map(|packer| written(packer));
+    let packers = packers.into_iter().zip(fills).map(|(kernel, fills)| LoadedPacker { kernel, fills }).collect();
+    loaded.and_then(|kernel| Ok(LoadedLaunch { kernel, packers, workspaces: launch.workspaces.clone() }))
+}
+
+/// The kernels that a variant was compiled from, or why it is none of this program's.
+fn offered_launch(offer: &Offer) -> std::result::Result<LaunchKernels, String> {
+    let variant = offer.variant();
+    let target: Target = variant.target.parse().map_err(|_| format!("no target is called `{}`", variant.target))?;
+    let launch = build_launch(offer.def, offer.spec(), &offer.config, target);
+    let launch = launch.map_err(|e| format!("the bundle's config is none of this kernel: {e}"))?;
+    match launch_hash(&launch) == variant.tile_ir && launch.packers.len() == variant.packers.len() {
+        true => Ok(launch),
+        false => Err("the kernel has changed since the bundle was made; make the bundle again".to_owned()),
+    }
+}
+
+/// Loads one compiled kernel of a bundle, whose Tile IR `kernel` returns.
+fn load_code(
+    device: &Device,
+    offer: &Offer,
+    machine: Machine,
+    (code, schedule): (VariantCode, Schedule),
+    kernel: impl FnOnce() -> std::result::Result<Verified<Kernel>, String>,
+) -> Result<Trial<Arc<LoadedKernel>>> {
+    let key = offer.key(code);
     load_once(device, key, || {
-        let kernel = match build_kernel(offer.def, offer.spec(), &offer.config) {
-            Ok(kernel) if tile_ir_hash(&kernel) == offer.variant().tile_ir => kernel,
-            Ok(_) => {
-                return Ok(Trial::Refused(
-                    "the kernel has changed since the bundle was made; make the bundle again".to_owned(),
-                ));
-            }
-            Err(e) => return Ok(Trial::Refused(format!("the bundle's config is none of this kernel: {e}"))),
+        let kernel = match kernel() {
+            Ok(kernel) => kernel,
+            Err(reason) => return Ok(Trial::Refused(reason)),
         };
-        let image = match offer.bundle.image(offer.variant()) {
+        let image = match offer.bundle.image_of(offer.variant(), code) {
             Ok(image) if is_of(&image, &kernel) => Arc::new(image),
             Ok(_) => return Ok(Trial::Refused("the bundle's code has another grid or other parameters".to_owned())),
             Err(e) => return Ok(Trial::Refused(e.to_string())),
         };
         // Machine code only saves the driver's assembler: where it does not fit, the PTX is used.
-        let cubin = offer.variant().cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
+        let cubin = code.cubin.filter(|c| c.sm == machine.sm && device.driver_number() >= Some(c.driver));
         let cubin = cubin.and_then(|c| offer.bundle.cubin(c).ok());
-        let schedule = offer.config.schedule;
         match load_on_gpu(device, key, CompiledCode { image, cubin, schedule, machine }, || Ok(kernel)) {
             Err(e) if is_of_code(&e) => Ok(Trial::Refused(e.to_string())),
             made => made,
