@@ -137,7 +137,8 @@ fn terms<'a>(precision: Precision, x: &'a [f32], y: &'a [f32]) -> Vec<Term<'a>> 
     }
 }
 
-/// What rounding leaves of a number; 0 where that is infinite or no number, so that products of infinities stay what they are.
+/// What rounding leaves of a number; 0 where that is infinite or no number. Such a number still meets both parts of the other operand,
+/// so what it reaches is infinite or no number.
 fn rest(x: f32, rounded: f32) -> f32 {
     let rest = x - rounded;
     if rest.is_finite() { rest } else { 0.0 }

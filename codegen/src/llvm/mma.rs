@@ -142,8 +142,8 @@ impl<'c> Emitter<'c, '_> {
         self.pair(&narrow, DType::Bf16)
     }
 
-    /// What rounding leaves of an f32, exactly; 0 of one that is infinite or no number, or that rounds to infinity, so that the
-    /// product with what is rounded is what it would be without the rest.
+    /// What rounding leaves of an f32, exactly; 0 of one that is infinite or no number, or that rounds to infinity. Such a number
+    /// still meets both parts of the other operand, so what it reaches is infinite or no number.
     fn rest(&self, x: BasicValueEnum<'c>, near: FloatValue<'c>) -> R<BasicValueEnum<'c>> {
         let f32t = self.cx.f32_type();
         let rest = self.b.build_float_sub(x.into_float_value(), near, "")?;
