@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 
 /// Several launches of one kernel with the same arguments in a CUDA graph.
 ///
-/// It keeps the kernel loaded and borrows the arguments, so both are there whenever it runs. The scratch memory of a kernel whose
-/// programs are split is its own.
+/// It keeps the kernel loaded and borrows the arguments, so both are there whenever it runs. Scratch memory, for split programs or
+/// packed operands, is its own.
 pub struct LaunchGraph<'a> {
     graph: ExecutableGraph,
     stream: Stream,
