@@ -6,6 +6,8 @@ use super::{Kernel, Op, Value};
 pub(crate) const REGISTERS_AT_ONCE: u32 = 4;
 /// Their bytes, of which the address is a multiple.
 pub(crate) const STEP_BYTES: u32 = 4 * REGISTERS_AT_ONCE;
+/// The most loads of parts in a block, as far as they are of several CTAs.
+pub(crate) const LOADS_AT_ONCE: u32 = 16;
 
 impl Kernel {
     /// Bytes that the CTAs of one program leave for each other in global memory: 0 if each has its own program.

@@ -2,11 +2,11 @@
 
 use super::{Emitter, GLOBAL, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::partial_tiles::{REGISTERS_AT_ONCE, STEP_BYTES};
+use crate::gpu::partial_tiles::{LOADS_AT_ONCE, REGISTERS_AT_ONCE, STEP_BYTES};
 use crate::gpu::{Inst, Value};
 use crate::image::ARRIVAL_BYTES;
 use inkwell::types::VectorType;
-use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue};
+use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue, VectorValue};
 use inkwell::{AddressSpace, InlineAsmDialect, IntPredicate};
 
 /// The addresses that a thread uses.
@@ -55,20 +55,7 @@ impl<'c> Emitter<'c, '_> {
         self.barrier()?;
         self.go_on_if_last(place.arrivals)?;
         let mut sums: Vec<BasicValueEnum<'c>> = Vec::new();
-        for step in 0..steps {
-            let mut sum = None;
-            for split in 0..self.k.index_map.splits {
-                let load = self.b.build_load(self.fours(), self.at_step(place.partials, split * steps + step)?, "")?;
-                if let Some(load) = load.as_instruction_value() {
-                    load.set_alignment(STEP_BYTES).map_err(|e| CompileError::bug(e.to_string()))?;
-                }
-                let part = load.into_vector_value();
-                sum = Some(match sum {
-                    None => part,
-                    Some(sum) => self.b.build_float_add(sum, part, "")?,
-                });
-            }
-            let Some(sum) = sum else { return Err(CompileError::bug("programs that no CTA shares")) };
+        for sum in self.sum_of_parts(place.partials, steps)? {
             for i in 0..i64::from(REGISTERS_AT_ONCE) {
                 sums.push(self.b.build_extract_element(sum, self.i32(i), "")?);
             }
@@ -79,6 +66,70 @@ impl<'c> Emitter<'c, '_> {
             self.values[result] = Some(regs);
         }
         Ok(())
+    }
+
+    /// The sums of what all CTAs left, in the order of their numbers.
+    ///
+    /// The assembler moves all loads of a block to its head, as many as there are, and spills. So a block has no more of them than
+    /// hide the latency of L2, and a loop goes over the CTAs.
+    fn sum_of_parts(&mut self, partials: PointerValue<'c>, steps: u32) -> R<Vec<VectorValue<'c>>> {
+        let splits = self.k.index_map.splits;
+        let at_once = (1..=splits).rev().find(|n| splits.is_multiple_of(*n) && n * steps <= LOADS_AT_ONCE).unwrap_or(1);
+        let first = self.add_parts(partials, steps, at_once, None)?;
+        if at_once == splits {
+            return Ok(first);
+        }
+        let (ptr, i32t) = (partials.get_type(), self.i32_type());
+        let of_group = u64::from(at_once * steps * self.step_bytes());
+        let of_group = self.cx.i64_type().const_int(of_group, false);
+        let (before, fours) = (self.current()?, self.fours());
+        let [group, done] = ["parts", "sums"].map(|name| self.cx.append_basic_block(self.function, name));
+        let second = self.offset(partials, of_group)?;
+        self.b.build_unconditional_branch(group)?;
+        self.b.position_at_end(group);
+        let left = self.b.build_phi(i32t, "")?;
+        let at = self.b.build_phi(ptr, "")?;
+        let carried = first.iter().map(|_| self.b.build_phi(fours, "")).collect::<Result<Vec<_>, _>>()?;
+        let so_far = carried.iter().map(|phi| phi.as_basic_value().into_vector_value()).collect();
+        let here = at.as_basic_value().into_pointer_value();
+        let sums = self.add_parts(here, steps, at_once, Some(so_far))?;
+        let next = self.offset(here, of_group)?;
+        let fewer = self.b.build_int_sub(left.as_basic_value().into_int_value(), self.i32(1), "")?;
+        let goes_on = self.b.build_int_compare(IntPredicate::NE, fewer, self.i32(0), "")?;
+        self.b.build_conditional_branch(goes_on, group, done)?;
+        left.add_incoming(&[(&self.i32(i64::from(splits / at_once) - 1), before), (&fewer, group)]);
+        at.add_incoming(&[(&second, before), (&next, group)]);
+        for ((phi, first), sum) in carried.iter().zip(&first).zip(&sums) {
+            phi.add_incoming(&[(first, before), (sum, group)]);
+        }
+        self.b.position_at_end(done);
+        Ok(sums)
+    }
+
+    /// Adds the parts of so many CTAs, from that of a place on, to sums.
+    fn add_parts(
+        &mut self,
+        from: PointerValue<'c>,
+        steps: u32,
+        count: u32,
+        sums: Option<Vec<VectorValue<'c>>>,
+    ) -> R<Vec<VectorValue<'c>>> {
+        let mut sums: Vec<Option<VectorValue<'c>>> =
+            sums.map_or_else(|| vec![None; steps as usize], |sums| sums.into_iter().map(Some).collect());
+        for (step, sum) in (0..).zip(&mut sums) {
+            for part in 0..count {
+                let load = self.b.build_load(self.fours(), self.at_step(from, part * steps + step)?, "")?;
+                if let Some(load) = load.as_instruction_value() {
+                    load.set_alignment(STEP_BYTES).map_err(|e| CompileError::bug(e.to_string()))?;
+                }
+                let part = load.into_vector_value();
+                *sum = Some(match *sum {
+                    None => part,
+                    Some(sum) => self.b.build_float_add(sum, part, "")?,
+                });
+            }
+        }
+        sums.into_iter().map(|sum| sum.ok_or_else(|| CompileError::bug("programs that no CTA shares"))).collect()
     }
 
     /// What a thread stores or loads at once.

@@ -350,6 +350,10 @@ impl CompulsoryCounter<'_> {
         made
     }
 
+    fn is_one_place(&mut self, v: Value) -> bool {
+        matches!(self.places(v), Some(Spread::One))
+    }
+
     fn make_places(&mut self, v: Value) -> Option<Spread> {
         if self.constant(v).is_some() {
             return Some(Spread::One);
@@ -362,13 +366,16 @@ impl CompulsoryCounter<'_> {
             _ => return None,
         };
         match k.insts[inst] {
-            Op::DimSize(_) | Op::DimTiles(..) => Some(Spread::One),
+            // Of the CTAs that share a program, this is about the first one.
+            Op::DimSize(_) | Op::DimTiles(..) | Op::SplitNumber | Op::SplitCount => Some(Spread::One),
             Op::Coordinate(..) => {
                 let axis = self.walk.expected.axis_of(inst).map_or(IndexSource::Index(v), IndexSource::Axis);
                 Some(Spread::Many([(axis, 1.0)].into()))
             }
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => self.places(x),
             Op::Select(condition, own, _) if self.own.contains(&condition) => self.places(own),
+            Op::Select(condition, a, b) if [condition, a, b].iter().all(|&v| self.is_one_place(v)) => Some(Spread::One),
+            Op::Compare(_, a, b) if self.is_one_place(a) && self.is_one_place(b) => Some(Spread::One),
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), _, a, b) => {
                 let sign = if op == BinaryOp::Sub { -1.0 } else { 1.0 };
                 match (self.places(a)?, self.places(b)?) {
@@ -419,7 +426,7 @@ impl CompulsoryCounter<'_> {
                 Some(Spread::Some { count, step: 1.0 })
             }
             Op::Const(_) | Op::Iota { .. } | Op::ScalarParam(_) | Op::TableGet(..) => None,
-            Op::CtaNumber | Op::CtaCount | Op::SplitNumber | Op::SplitCount | Op::Unsigned(..) => None,
+            Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) => None,
             Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) => None,
             Op::Transpose(_) | Op::ExtractSlice { .. } => None,
             gpu_ops!(fragments global shared products rings orders control) => None,

@@ -29,6 +29,7 @@
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
 use crate::gpu::atom::MmaAtom;
+use crate::gpu::partial_tiles::{LOADS_AT_ONCE, REGISTERS_AT_ONCE};
 use crate::gpu::{
     Accuracy, Block, BufferData, COPIED_AT_ONCE, CopyAtom, Inst, Kernel, Op, Operand, Side, Type, Value, ValueDef,
     access_elements,
@@ -354,6 +355,11 @@ impl<'k> PressureWalk<'k> {
         let op = &self.k.insts[inst];
         if let Op::Copy { atom, to, .. } = op {
             return self.addresses(*atom, &self.k.buffers[to.buffer]);
+        }
+        if let Op::SumSplits(values) = op {
+            // The assembler moves loads of parts to the head of their block.
+            let steps = self.k.partial_steps(values);
+            return REGISTERS_AT_ONCE * (steps * self.k.index_map.splits).min(LOADS_AT_ONCE);
         }
         let Op::Mma { atom, a, b, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none.
