@@ -4,7 +4,7 @@ use crate::ast::{self, KernelSyntax, ParamSyntaxKind};
 use crate::error::Errors;
 use crate::names::did_you_mean;
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
-use atlas_vocabulary::{DType, MOST_CONFIGS, Order, SCHEDULE, ScheduleKey, Setting};
+use atlas_vocabulary::{DType, MOST_CONFIGS, Order, Programs, SCHEDULE, ScheduleKey, Setting};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
@@ -54,6 +54,7 @@ pub(crate) fn check_tune(ast: &KernelSyntax, errors: &mut Errors) {
         );
         errors.push(23, longest.name.span(), message);
     }
+    check_splits(ast, errors);
     let Some(grids) = knob(ast, "warp_grid") else { return };
     let warps = knob(ast, "warps").map_or(&[Setting::Number(4)][..], |knob| &knob.values);
     for grid in &grids.values {
@@ -72,6 +73,30 @@ pub(crate) fn check_tune(ast: &KernelSyntax, errors: &mut Errors) {
             "the first values are the safe default, and warp_grid = {of} has {n} warps where `warps` begins with {first}; put `auto` first"
         );
         errors.push(23, grids.name.span(), message);
+    }
+}
+
+/// Checks that some config does not split its programs over CTAs that run several, and the first one does not.
+fn check_splits(ast: &KernelSyntax, errors: &mut Errors) {
+    let (Some(programs), Some(splits)) = (knob(ast, "programs"), knob(ast, "split_k")) else { return };
+    let persists = |value: &Setting| *value == Setting::Programs(Some(Programs::Persistent));
+    let shares = |value: &Setting| matches!(value, Setting::Number(2..));
+    let why = "CTAs that share a program run one each";
+    let all = |values: &[Setting], is: &dyn Fn(&Setting) -> bool| !values.is_empty() && values.iter().all(is);
+    if all(&programs.values, &persists) && all(&splits.values, &shares) {
+        let splits = splits.values.iter().map(Setting::to_string).collect::<Vec<_>>().join(", ");
+        let message = format!(
+            "no config is left: `programs` is always persistent and `split_k` is {splits}, but {why}; write `programs: [single]` or `[auto]`, or `split_k: [1]`"
+        );
+        errors.push(23, programs.name.span(), message);
+    } else if let (Some(first), Some(split)) = (programs.values.first(), splits.values.first())
+        && persists(first)
+        && shares(split)
+    {
+        let message = format!(
+            "the first values are the safe default, and programs = {first} with split_k = {split} is none, for {why}; begin `programs` with another value, or `split_k` with 1"
+        );
+        errors.push(23, programs.name.span(), message);
     }
 }
 

@@ -71,4 +71,24 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    kernel one_cta_runs_several_and_several_run_one(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], programs: [persistent], split_k: [2, 4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel the_safe_default_is_none(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], programs: [persistent, single], split_k: [2, 1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
 fn main() {}
