@@ -30,6 +30,13 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
         }
         values
     } else {
+        if let Some(key) = key {
+            let (start, value) = (input.span(), setting(key, &input.fork())?);
+            if !matches!(value, Setting::Number(_)) {
+                let message = format!("the values of `{name}` stand in brackets: write `{name}: [{value}]`");
+                return Err(syn::Error::new(start, message));
+            }
+        }
         let lo = number(input)?;
         if !input.peek(Token![..=]) {
             return Err(input.error("the values of a knob are `[64, 128]` or `2..=4`"));

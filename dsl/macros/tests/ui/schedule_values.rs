@@ -91,4 +91,24 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    kernel without_brackets(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], operands: packed }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel a_grid_without_brackets(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { warp_grid: 2x2, BN: [64] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
 fn main() {}
