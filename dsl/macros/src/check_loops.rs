@@ -100,7 +100,7 @@ impl Checker<'_> {
             let (moved, still): (Vec<Edge>, Vec<Edge>) =
                 self.vars[c].edges.clone().into_iter().partition(|e| e.depth > self.depth);
             let how = combined(&l.body, c);
-            for edge in moved {
+            for edge in moved.into_iter().filter(|e| !e.filled) {
                 let (name, dim) = (self.local_name(c), &edge.cut.dim_name);
                 let stands = stands_past_the_end(how, &edge, &want.elem, &name);
                 let message = match edge.contracted.as_ref().filter(|other| *other != dim) {

@@ -77,6 +77,11 @@ impl Checker<'_> {
             };
             let found = if from.is_empty() { "a scalar".to_owned() } else { found };
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
+        } else if let Some([p, q]) = crossed(&found, &target) {
+            let message = format!(
+                "the axes of this tile are tiles ({q}, {p}), and those of this store to `{name}` are ({p}, {q}): is a `.t()` missing, or one too many?"
+            );
+            self.error(227, value.place, message);
         } else if let Some((edge, axis)) = shown(&found, &target, &points) {
             let dim = &edge.cut.dim_name;
             let number = |op| neutral(op, &edge.elem);
@@ -92,7 +97,12 @@ impl Checker<'_> {
                 ),
                 _ => format!("`{}.or(v)`", edge.load),
             };
-            let message = match axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim) {
+            let written = axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim);
+            let other = axis.and_then(|axis| another_tile(edge, &target, axis));
+            let message = match written {
+                None if let Some([own, other]) = other => format!(
+                    "this tile has tile `{own}` of {dim} along the axis that this store to `{name}` has tile `{other}` along: is an index wrong?"
+                ),
                 Some(written) => format!(
                     "this tile has {dim} along the axis that this store to `{name}` has {written} along: is a `.t()` missing, or one too many? If not, say what stands where elements of it lie outside of {dim}: {stands}"
                 ),
@@ -131,11 +141,12 @@ impl Checker<'_> {
         };
         let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
         let mut points = Vec::new();
-        let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, is_tile: bool| {
+        let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, tile: Option<String>| {
             let load = format!("load({}[{}])", p.name, index_text(k, index));
-            let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile };
+            let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile: tile.is_some() };
             let elem = Elem::of(p.dtype, Some(k));
-            edges.push(Edge { axis, repeats: false, depth, contracted: None, place, load, elem, cut });
+            let (repeats, filled) = (false, false);
+            edges.push(Edge { axis, repeats, depth, contracted: None, place, load, elem, tile, filled, cut });
         };
         for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
             match i {
@@ -153,7 +164,7 @@ impl Checker<'_> {
                     }
                     // One element that is counted along the dim lies inside.
                     if !len.is_one() || !self.counted.contains(&(start.number.clone(), dim)) {
-                        edge(shape.len(), start.depth, dim, start.number, len.clone(), false);
+                        edge(shape.len(), start.depth, dim, start.number, len.clone(), None);
                     }
                     shape.push(len);
                 }
@@ -171,7 +182,7 @@ impl Checker<'_> {
                     let Some(at) = ty.coordinate else { continue };
                     axes.extend(at.axis.map(|of| (of, axis)));
                     if let Some(size) = tile {
-                        edge(shape.len(), ty.depth, dim, ty.number, size.clone(), true);
+                        edge(shape.len(), ty.depth, dim, ty.number, size.clone(), Some(at.name.clone()));
                         shape.push(size);
                     }
                     if at.dim != dim {
@@ -318,6 +329,7 @@ fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<(
     };
     let one = |edge: &Edge| edge.repeats || from.get(edge.axis).is_some_and(Size::is_one);
     let found = value.edges.iter().find(|edge| match edge.cut.start {
+        _ if edge.filled => false,
         Number::Sized(_) => false,
         _ if one(edge) => {
             edge.cut.len.is_one()
@@ -327,6 +339,32 @@ fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<(
             .is_some_and(|axis| target.edges.iter().any(|own| own.axis == axis && own.cut.may_equal(&edge.cut))),
     })?;
     Some((found, place(found.axis).filter(|_| !one(found))))
+}
+
+/// The tiles of two axes of a store, if the stored tile certainly has them the other way round: what it holds is of the tiles
+/// `(q, p)`, and it would be stored to `(p, q)`. An `or` does not make that right.
+fn crossed(value: &Ty, target: &Ty) -> Option<[String; 2]> {
+    let (from, to) = (value.shape.as_deref()?, target.shape.as_deref()?);
+    // `t` exchanges two axes.
+    let [p, q] = (from.len() == 2 && to.len() == 2).then_some([0, 1])?;
+    let written = |axis: usize| {
+        let edge = target.edges.iter().find(|e| e.axis == axis)?;
+        let is_known = matches!(edge.cut.start, Number::Formula(_)) && !edge.cut.len.is_one();
+        Some((&edge.cut, edge.tile.clone().filter(|_| is_known)?))
+    };
+    let ((at_p, name_p), (at_q, name_q)) = (written(p)?, written(q)?);
+    let is_all = |axis: usize, cut: &Cut| {
+        let mut own = value.edges.iter().filter(|e| e.axis == axis && !e.repeats).peekable();
+        own.peek().is_some() && own.all(|e| e.cut == *cut)
+    };
+    (at_p != at_q && is_all(p, at_q) && is_all(q, at_p)).then_some([name_p, name_q])
+}
+
+/// The names of two tiles of one dim: of an axis of a tile, and of the axis of the store where that is to stand.
+fn another_tile(edge: &Edge, target: &Ty, axis: usize) -> Option<[String; 2]> {
+    let to = target.edges.iter().find(|e| e.axis == axis && e.cut.dim == edge.cut.dim)?;
+    let [own, other] = [edge, to].map(|e| e.tile.clone());
+    own.zip(other).filter(|(own, other)| own != other).map(Into::into)
 }
 
 /// The indices of an access as a short text.

@@ -2,7 +2,7 @@
 
 use crate::check::Checker;
 use crate::error::SourceRange;
-use crate::symbolic::{Elem, Size, Ty, broadcast, broadcasts_to, list};
+use crate::symbolic::{Edge, Elem, Size, Ty, broadcast, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Extent};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp, number};
 
@@ -63,7 +63,8 @@ impl Checker<'_> {
                 format!("`or`: the number {} meets {}, and {why}", number(v), ty.elem),
             );
         }
-        Ty { coordinate: None, edges: vec![], ..ty }
+        let edges = ty.edges.into_iter().map(|e| Edge { filled: true, ..e }).collect();
+        Ty { coordinate: None, edges, ..ty }
     }
 
     pub(crate) fn unary(&mut self, op: UnaryOp, x: &Expr, e: &Expr) -> Ty {

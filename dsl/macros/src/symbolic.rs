@@ -258,7 +258,7 @@ impl Number {
     }
 }
 
-/// An axis of a tile that may reach past the end of a dim, where its elements are not valid.
+/// An axis of a tile that may reach past the end of a dim, where its elements are not valid, or are what an `or` says.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) axis: usize,
@@ -273,6 +273,10 @@ pub(crate) struct Edge {
     pub(crate) load: String,
     /// The element type of the tensor.
     pub(crate) elem: Elem,
+    /// The name of the tile's coordinate, if the index is one.
+    pub(crate) tile: Option<String>,
+    /// An `or` says what stands past the end.
+    pub(crate) filled: bool,
     pub(crate) cut: Cut,
 }
 
@@ -281,7 +285,7 @@ impl Edge {
     /// in a user's macro writes has the same location.
     pub(crate) fn same(&self, other: &Edge) -> bool {
         let place = |e: &Edge| format!("{:?} {:?}", e.place.start, e.place.end);
-        (self.axis, self.repeats, self.depth) == (other.axis, other.repeats, other.depth)
+        (self.axis, self.repeats, self.filled, self.depth) == (other.axis, other.repeats, other.filled, other.depth)
             && self.cut == other.cut
             && place(self) == place(other)
     }
