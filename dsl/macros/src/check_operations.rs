@@ -212,13 +212,18 @@ impl Checker<'_> {
             return self.mistake(109, e.place, message);
         }
         if !x.elem.agrees(&y.elem) || !x.elem.may_be_float() {
-            let message = format!("dot needs two operands of one float type, found {x_name}{x} and {y_name}{y}");
+            let mend = factors((&x, x_name.trim_end()), (&y, y_name.trim_end()));
+            let message = format!("dot needs two operands of one float type, found {x_name}{x} and {y_name}{y}{mend}");
             return self.mistake(105, e.place, message);
         }
         if precision != Precision::Default && !x.elem.agrees(&Elem::Fixed(DType::F32)) {
             let but = if matches!(x.elem, Elem::Generic(..)) { ", which may be bf16 or f16" } else { "" };
             let name = precision.name();
-            return self.mistake(110, e.place, format!("precision {name} needs f32 operands, found {}{but}", x.elem));
+            let message = format!(
+                "precision {name} needs f32 operands, found {}{but}; write `(..).cast::<f32>()` around both, or leave `.precision({name})` out",
+                x.elem
+            );
+            return self.mistake(110, e.place, message);
         }
         let result = Ty::tile(x.elem.accumulator(), vec![m.clone(), n.clone()]);
         let (of_x, of_y) = (self.dim_along(&x, 1), self.dim_along(&y, 0));
@@ -267,6 +272,24 @@ pub(crate) fn whole_of_numbers(found: &Ty, wanted: &Elem) -> Option<String> {
     let Elem::Fixed(to @ (DType::I32 | DType::I64)) = wanted else { return None };
     let mend = format!("is made of numbers that met no type, which are f32: write `0.cast::<{to}>()` for 0");
     (found.of_numbers && found.elem == Elem::Fixed(DType::F32)).then_some(mend)
+}
+
+/// The end of a message: how to convert two factors of a product of tiles to one float type.
+fn factors((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
+    if x.elem.is_bool() || y.elem.is_bool() {
+        return String::new();
+    }
+    if !x.elem.may_be_float() && !y.elem.may_be_float() {
+        return "; write `(..).cast::<f32>()` around both".to_owned();
+    }
+    if x.elem.width() == y.elem.width() {
+        let right = if y_name.is_empty() { "the right one" } else { &format!("`{y_name}`") };
+        return format!(
+            "; write `(..).cast::<f32>()` around both, or `.cast::<{}>()` around {right}, which rounds it",
+            x.elem
+        );
+    }
+    format!("; {}", promotion((x, x_name), (y, y_name)))
 }
 
 /// How to convert two operands of different types to one.

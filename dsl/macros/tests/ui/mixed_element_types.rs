@@ -42,6 +42,22 @@ atlas_kernel! {
             store(y[n], ones * load(i[n]) + zeros + right + total);
         }
     }
+
+    pub kernel factors<T: Float, U: Float>(
+        a: &Tensor<T, [M, K]>, b: &Tensor<U, [K, N]>, h: &Tensor<f16, [K, N]>, g: &Tensor<bf16, [M, K]>,
+        i: &Tensor<i32, [M, K]>, w: &Tensor<f32, [K, N]>, c: &mut Tensor<f32, [M, N]>,
+    )
+    tune { BM: [64], BN: [64] }
+    {
+        for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
+            let cols = load(b[.., n]);
+            let of_parameters = dot(load(a[m, ..]), cols);
+            let of_halves = dot(load(g[m, ..]), load(h[.., n]));
+            let of_half_and_float = dot(load(g[m, ..]), load(w[.., n]));
+            let of_whole_numbers = dot(load(i[m, ..]), load(w[.., n]));
+            store(c[m, n], of_parameters + of_halves + of_half_and_float + of_whole_numbers);
+        }
+    }
 }
 
 fn main() {}
