@@ -131,7 +131,7 @@ impl Schedule {
     fn contradiction(&self) -> Option<String> {
         if self.split_k > 1 && self.programs == Some(Programs::Persistent) {
             return Some(format!(
-                "split_k = {} and programs = persistent: CTAs that share a program run one each",
+                "split_k = {} and programs = persistent: CTAs that share a program run one each; use programs=single or split_k=1",
                 self.split_k
             ));
         }
@@ -288,6 +288,10 @@ mod tests {
         assert_eq!(check("occupancy=0"), Err("occupancy = 0 is not at least 1".to_owned()));
         assert_eq!(check("warps=8 warp_grid=2x4"), Ok(()));
         assert_eq!(check("warps=4 warp_grid=2x4"), Err("warp_grid = 2x4 has 8 warps, but warps = 4".to_owned()));
+        let both = check("programs=persistent split_k=2").unwrap_err();
+        assert!(both.ends_with("run one each; use programs=single or split_k=1"), "{both}");
+        assert_eq!(check("programs=single split_k=2"), Ok(()));
+        assert_eq!(check("programs=persistent split_k=1"), Ok(()));
         assert_eq!(check("order=groups(0)"), Err("order = groups(0) has groups of no rows".to_owned()));
         assert!(Schedule::KEYS.iter().all(|key| Schedule::default().get(key).is_some()));
     }

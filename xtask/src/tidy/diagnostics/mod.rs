@@ -21,6 +21,9 @@ const ENTRIES: &str = "docs/diagnostics.toml";
 /// The data that the command line embeds.
 const DATA: &str = "docs/diagnostics.json";
 
+/// What advice says where it lists the keys of a schedule, and the table that has them.
+const KEYS: (&str, &str) = ("{schedule keys}", "dsl/vocabulary/src/schedule.rs");
+
 /// The pages: file, title, and the first digits of their codes.
 const PAGES: [(&str, &str, &[u16]); 6] = [
     ("docs/src/diagnostics/syntax.md", "ATL0xx: syntax and names", &[0]),
@@ -70,7 +73,14 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 /// The mistakes in the entries, and the generated files with their texts.
 fn generate(tree: &Tree) -> (Vec<Finding>, BTreeMap<String, String>) {
     let mut findings = Vec::new();
-    let entries = entries(tree.get(ENTRIES).unwrap_or(""), &mut findings);
+    let mut entries = entries(tree.get(ENTRIES).unwrap_or(""), &mut findings);
+    let keys = schedule_keys(tree);
+    for (code, entry) in entries.iter_mut().filter(|(_, entry)| entry.mend.contains(KEYS.0)) {
+        if keys.is_empty() {
+            findings.push(Finding::new(ENTRIES, 0, format!("ATL{code:03} lists keys, and {} has none", KEYS.1)));
+        }
+        entry.mend = entry.mend.replace(KEYS.0, &keys);
+    }
     let given = given(tree);
     for (code, (path, line)) in given.iter().filter(|(code, _)| !entries.contains_key(code)) {
         findings.push(Finding::new(path, *line, format!("ATL{code:03} has no entry in {ENTRIES}")));
@@ -94,6 +104,13 @@ fn generate(tree: &Tree) -> (Vec<Finding>, BTreeMap<String, String>) {
         files.insert(DATA.to_owned(), data(&entries, &shown));
     }
     (findings, files)
+}
+
+/// The keys of a schedule, in the order of their table.
+fn schedule_keys(tree: &Tree) -> String {
+    let rows = tree.get(KEYS.1).unwrap_or("").split("ScheduleKey { name: \"").skip(1);
+    let names = rows.filter_map(|row| Some(format!("`{}`", row.split_once('"')?.0)));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// The entries by code.
@@ -148,7 +165,7 @@ fn data(entries: &BTreeMap<u16, Entry>, shown: &BTreeMap<u16, Example>) -> Strin
 #[cfg(test)]
 mod tests {
     use super::super::plant::{fails, tree};
-    use super::{DATA, ENTRIES, check, generate};
+    use super::{DATA, ENTRIES, KEYS, check, generate};
 
     const SOURCE: (&str, &str) = ("dsl/src/a.rs", "fn f() { err(101, \"axis {axis} of {t}\") }");
     const ENTRY: &str = "[ATL101]\ntitle = \"No such axis\"\nmend = \"Name another one.\"\n";
@@ -176,6 +193,11 @@ mod tests {
             page.contains("## ATL101\n\n**No such axis.**\n\n```text\nerror[ATL101]: axis {axis} of {t}\n```"),
             "{page}"
         );
+        let listed = (ENTRIES, "[ATL101]\ntitle = \"No such axis\"\nmend = \"One of {schedule keys}.\"\n");
+        let table = (KEYS.1, "[ScheduleKey { name: \"stages\", values }, ScheduleKey { name: \"warps\", values }]");
+        let page = &generate(&tree(&[SOURCE, listed, table])).1["docs/src/diagnostics/types.md"];
+        assert!(page.contains("One of `stages`, `warps`.\n"), "{page}");
+        assert!(generate(&tree(&[SOURCE, listed])).0[0].to_string().contains("has none"));
         let stale: Vec<_> = all.iter().map(|&(path, text)| (path, if path == DATA { "{}" } else { text })).collect();
         fails(check, &stale, DATA, "out of date");
     }
