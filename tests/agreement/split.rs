@@ -197,6 +197,21 @@ atlas_kernel! {
         }
     }
 
+    kernel nested<T: Float>(x: &Tensor<T, [N, V]>, y: &mut Tensor<f32, [N]>)
+    tune { warps: [4], split_k: [2] }
+    {
+        for n in grid(tiles(N, 16)) {
+            let mut acc = zeros::<f32>([16, 16]);
+            for _ in 0..size(N) {
+                for v in pipeline(tiles(V, 64)) {
+                    let z = load(x[n, v]);
+                    acc += dot(z, z.t());
+                }
+            }
+            store(y[n], sum(acc, axis = 1));
+        }
+    }
+
     kernel twice<T: Float>(x: &Tensor<T, [N, V]>, y: &mut Tensor<f32, [N]>)
     tune { warps: [4], split_k: [2] }
     {
@@ -302,7 +317,13 @@ fn what_is_no_sum_is_refused() {
     }
     let said = refusal(&multiplied, false);
     assert!(said.contains("split_k=2: the loop carries a tile in shared memory"), "{said}");
-    assert!(refusal(&twice, false).contains("split_k=2: the program is not one loop"), "{}", refusal(&twice, false));
+    let said = refusal(&nested, false);
+    assert!(
+        said.contains("split_k=2: the sum runs through a loop inside of the program's loop, over tiles(V, 64),"),
+        "{said}"
+    );
+    let said = refusal(&twice, false);
+    assert!(said.contains("split_k=2: the program is not one loop and what follows from it; use split_k=1"), "{said}");
     assert!(refusal(&running, true).contains("stores before the loop's end"), "{}", refusal(&running, true));
     let both: Result<Config, _> = "split_k=2 programs=persistent".parse();
     assert!(both.unwrap().schedule.check().unwrap_err().contains("CTAs that share a program run one each"));

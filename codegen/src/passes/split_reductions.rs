@@ -41,17 +41,24 @@ pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     if splits == 1 {
         return Ok(());
     }
-    let refused = |why: &str| CompileError::refusal(format!("split_k={splits}: {why}"));
+    let refused = |why: &str| CompileError::refusal(format!("split_k={splits}: {why}; use split_k=1"));
     let Some(body) = k.roles.values().map(|r| r.body).next() else { return Ok(()) };
     let at = the_loop(k, body).map_err(refused)?;
     let inst = k.blocks[body].insts[at];
     let Op::Loop { lo, hi, ref inits, body: iteration, .. } = k.insts[inst] else { return Ok(()) };
     let index = k.blocks[iteration].params[0];
     let inits = inits.clone();
-    if (0..inits.len()).any(|n| !is_sum(k, iteration, n)) {
-        return Err(refused(
-            "what the loop carries is not a sum in f32, such as `acc += ..`, that nothing else in the loop reads",
-        ));
+    if let Some(n) = (0..inits.len()).find(|&n| !is_sum(k, iteration, n)) {
+        return Err(refused(&match inner_loop(k, iteration, n) {
+            Some(inner) => format!(
+                "the sum runs through a loop inside of the program's loop{}, and CTAs share the iterations of one loop",
+                range_text(k, inner)
+            ),
+            None => {
+                "what the loop carries is not a sum in f32, such as `acc += ..`, that nothing else in the loop reads"
+                    .to_owned()
+            }
+        }));
     }
     let loc = k.locs[inst];
     let mut head = Vec::new();
@@ -175,6 +182,24 @@ fn is_sum(k: &Kernel, iteration: Block, n: usize) -> bool {
         sum = k.results[reader][0];
     }
     insts.iter().map(|&i| reads(k, i, last)).sum::<usize>() == 1
+}
+
+/// The loop in a loop's body that carries on the n-th value of that.
+fn inner_loop(k: &Kernel, iteration: Block, n: usize) -> Option<Inst> {
+    let param = *k.blocks[iteration].params.get(n + 1)?;
+    let carries = |&inst: &Inst| matches!(&k.insts[inst], Op::Loop { inits, .. } if inits.contains(&param));
+    k.blocks[iteration].insts.iter().copied().find(carries)
+}
+
+/// What a loop runs over, if a dim says it: `, over tiles(K, 64)`.
+fn range_text(k: &Kernel, inst: Inst) -> String {
+    let Op::Loop { hi, .. } = k.insts[inst] else { return String::new() };
+    let ValueDef::Result(end, _) = k.values[hi].def else { return String::new() };
+    if let Op::DimTiles(dim, size) = k.insts[end] {
+        return format!(", over tiles({}, {size})", k.dims[dim].name);
+    }
+    let Op::DimSize(dim) = k.insts[end] else { return String::new() };
+    format!(", up to size({})", k.dims[dim].name)
 }
 
 /// How often an instruction reads a value, with its body.
