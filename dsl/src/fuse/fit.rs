@@ -87,7 +87,7 @@ pub(super) fn remark(links: &Links, reader: usize, (part, param): (usize, usize)
     let (maker, reader) = (&links.parts[part], &links.parts[reader].label);
     let (name, elements) = (maker.def.params[param].name(), largest_tile(kernel));
     let text = format!(
-        "for what `{reader}` reads at once of `{name}`, `{}` makes a tile of {elements} elements in each program: where that is          too large, end the fusion with `{}`, which then stores `{name}`, or have `{reader}` read smaller tiles of it",
+        "for what `{reader}` reads at once of `{name}`, `{}` makes a tile of {elements} elements in each program: where that is too large, end the fusion with `{}`, which then stores `{name}`, or have `{reader}` read smaller tiles of it",
         maker.label, maker.label
     );
     (elements, text)
