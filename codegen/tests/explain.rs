@@ -1,7 +1,7 @@
 //! What `explain` says of the case kernels: every decision with its pass, its place and its reason.
 
 use atlas_codegen::{Explained, Target, explain};
-use atlas_dsl::Schedule;
+use atlas_dsl::{Config, Schedule};
 use std::path::PathBuf;
 
 fn explained(name: &str, schedule: Schedule) -> Explained {
@@ -9,11 +9,18 @@ fn explained(name: &str, schedule: Schedule) -> Explained {
 }
 
 fn explained_on(target: &str, name: &str, schedule: Schedule) -> Explained {
+    explained_text(target, &case(name), schedule)
+}
+
+fn case(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/cases/tile/{name}.tile"));
-    let text = std::fs::read_to_string(path).expect("a case file");
-    let tile = atlas_dsl::parse_kernel(&text).and_then(atlas_dsl::verify).expect("a kernel");
+    std::fs::read_to_string(path).expect("a case file")
+}
+
+fn explained_text(target: &str, text: &str, schedule: Schedule) -> Explained {
+    let tile = atlas_dsl::parse_kernel(text).and_then(atlas_dsl::verify).expect("a kernel");
     let target: Target = target.parse().expect("a target");
-    explain(&tile, &schedule, target).unwrap_or_else(|e| panic!("{name}: {e}"))
+    explain(&tile, &schedule, target).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
 /// The decision and the reason of a pass about a subject.
@@ -35,6 +42,42 @@ fn products_loads_and_rings_say_why() {
     assert!(read.notes.iter().any(|n| n.decision == "3 stages of 16384 bytes: w2, w1"), "{read}");
     assert!(read.notes.iter().any(|n| n.subject == "product" && n.loc.line > 0), "{read}");
     assert!(read.notes.iter().all(|n| !n.decision.is_empty() && !n.because.is_empty()), "{read}");
+}
+
+/// y = x wᵀ of bf16 by tf32, whose right operand is computed by these lines from the tile `%w0`.
+fn product_of_casts(right: &str) -> String {
+    format!(
+        "kernel @product(\n  %x: bf16[M, K] strides [?8, 1] align 16,\n  %w: bf16[N, K] strides [?8, 1] align 16,\n  \
+         %y: out f32[M, N] strides [?8, 1] align 16,\n)\ndims M: ?8, N: ?8, K: ?8\n\
+         grid (%m, %n) = (tiles(M, 128), tiles(N, 128)) {{\n  %acc0 = splat 0.0 : f32[128, 128]\n  \
+         %zero = splat 0 : i32\n  %steps = tiles(K, 32)\n  \
+         %acc = pipeline %k in %zero..%steps carry (%a = %acc0) {{\n    \
+         %x0 = load %x[%m : 128, %k : 32] : bf16[128, 32]\n    %w0 = load %w[%n : 128, %k : 32] : bf16[128, 32]\n    \
+         %xs = cast %x0 : f32[128, 32]\n    {right}\n    \
+         %sum = dot %xs, %ws acc %a precision tf32 : f32[128, 128]\n    yield %sum\n  }}\n  \
+         store %y[%m : 128, %n : 128], %acc\n}}\n"
+    )
+}
+
+#[test]
+fn a_product_that_is_no_wgmma_says_its_cause() {
+    for right in [
+        "%w1 = transpose %w0 : bf16[32, 128]\n    %ws = cast %w1 : f32[32, 128]",
+        "%w1 = cast %w0 : f32[128, 32]\n    %ws = transpose %w1 : f32[32, 128]",
+    ] {
+        let of = explained_text("sm_90a", &product_of_casts(right), Schedule::default());
+        assert!(said(&of, "lower_tiles", "product").1.contains("B is computed"), "{right}: {of}");
+    }
+    for (grid, warps, why) in [
+        ("2x2", 4, "no wgmma: the config's warp_grid"),
+        ("4x2", 8, "bf16 operands on sm_90a"),
+        ("2x4", 8, "no wgmma: the config's warp_grid"),
+    ] {
+        let text = format!("warps={warps} warp_grid={grid}");
+        let config: Config = text.parse().expect("a config");
+        let of = explained_text("sm_90a", &case("gemm").replace("256", "128"), config.schedule);
+        assert!(said(&of, "lower_tiles", "product").1.starts_with(why), "{text}: {of}");
+    }
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub enum WhySynchronous {
     Depth,
     /// No grid of warpgroups divides the tile into whole instructions.
     Tile,
+    /// The config's grid of warps does not, and another one would.
+    Grid,
     /// The wait would take longer than the product.
     Short,
     /// A thread would hold too many accumulators.
@@ -85,6 +87,9 @@ impl WhySynchronous {
             WhySynchronous::Depth => "no wgmma: its depth is no multiple of 16",
             WhySynchronous::Tile => {
                 "no wgmma: warpgroups do not divide it into multiples of 64 rows and of 16 columns, at most 256"
+            }
+            WhySynchronous::Grid => {
+                "no wgmma: the config's warp_grid does not divide it among warpgroups, which are four warps below each other; warp_grid=auto does"
             }
             WhySynchronous::Short => "no wgmma: a warpgroup's part takes tensor cores less than 128 cycles",
             WhySynchronous::Accumulators => "no wgmma: a thread would hold more than 128 accumulators",
@@ -136,14 +141,16 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
     or(schedule.products != Some(Products::Warps), WhySynchronous::Config)?;
     or(warps.is_multiple_of(WARPGROUP), WhySynchronous::Warps)?;
     or(depth.is_multiple_of(BLOCK), WhySynchronous::Depth)?;
-    let splits = match schedule.warp_grid {
-        Some(grid) => vec![Split::Given(grid)],
-        None => vec![Split::Rows, Split::Both],
+    let own = [Split::Rows, Split::Both].map(|split| atom.warp_grid(m, n, warps, split));
+    let grids = match schedule.warp_grid {
+        Some(grid) => vec![atom.warp_grid(m, n, warps, Split::Given(grid))],
+        None => own.to_vec(),
     };
-    let grids: Vec<WarpGrid> = splits.into_iter().map(|split| atom.warp_grid(m, n, warps, split)).collect();
+    let is_given = schedule.warp_grid.is_some() && own.iter().all(|&grid| atom.fits(m, n, grid));
+    let unfit = if is_given { WhySynchronous::Grid } else { WhySynchronous::Tile };
     for &grid in &grids {
         let (rows, columns) = (m / grid.rows, n / grid.cols);
-        or(atom.fits(m, n, grid), WhySynchronous::Tile)?;
+        or(atom.fits(m, n, grid), unfit)?;
         let is_asked_for = schedule.products == Some(Products::Warpgroups);
         or(is_asked_for || cycles(atom, [rows, columns, depth]) >= LEAST_CYCLES, WhySynchronous::Short)?;
         or(rows / 16 * (columns / 2) <= MOST_ACCUMULATORS, WhySynchronous::Accumulators)?;
@@ -152,18 +159,19 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
         let (root, turned) = root(kernel, v);
         let ty = kernel.ty(root);
         let layout = SharedLayout::of_wgmma_operand(&ty.shape, ty.dtype.bytes()).ok_or(WhySynchronous::Rank(side))?;
+        // What threads store needs a fence and a meeting of all threads before each product. How a computed tile's rows run says
+        // nothing of the tensor from which it is computed.
+        let is_copied = match kernel.def_op(root) {
+            Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
+            _ => side == Side::Left,
+        };
+        or(is_copied, WhySynchronous::Computed)?;
         let is_along_k = (side == Side::Left) != turned;
         or(is_along_k || !atom.reads_along_k_alone(), WhySynchronous::AlongK(side))?;
         // The rows of `[N, K]` run along K, those of `[K, N]` along N.
         let begins = |grid: &WarpGrid| grid.cols == 1 || (n / grid.cols).is_multiple_of(layout.panel);
         let is_whole = side == Side::Left || turned || grids.iter().all(begins);
         or(is_whole, WhySynchronous::Across)?;
-        // What threads store needs a fence and a meeting of all threads before each product.
-        let is_copied = match kernel.def_op(root) {
-            Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
-            _ => side == Side::Left,
-        };
-        or(is_copied, WhySynchronous::Computed)?;
     }
     Ok(atom)
 }
