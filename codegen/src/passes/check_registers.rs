@@ -30,8 +30,10 @@ pub fn check_registers(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     limits.check_registers(peak, "the tiles need")?;
     cx.notes.push("registers", Loc::default(), || {
         let because = format!(
-            "the estimate for tiles; 75 % of what {} threads at an occupancy of {} have",
-            k.threads, k.occupancy
+            "the estimate for tiles; {} % of what {} threads at an occupancy of {} have",
+            limits.share_of_tiles(),
+            k.threads,
+            k.occupancy
         );
         (format!("about {peak} of {limit} a thread"), because)
     });

@@ -38,7 +38,7 @@ atlas_kernel! {
 
     /// y = a1 x + a2 x^2 + a3 x^3
     pub kernel poly3<T: Float>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>, a1: f32, a2: f32, a3: f32)
-    tune { BN: [16, 8, 32, 64, 128], warps: [4, 8] }
+    tune { BN: [16, 8, 32, 64], warps: [4, 8] }
     {
         for n in grid(tiles(N, BN)) {
             let v = load(x[n, ..]).cast::<f32>();
