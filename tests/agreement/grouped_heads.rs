@@ -123,7 +123,7 @@ impl Heads {
 
 const SIZES: [Heads; 4] = [
     Heads { b: 2, h: 4, j: 2, m: 9, n: 72 },
-    Heads { b: 1, h: 3, j: 1, m: 70, n: 130 },
+    Heads { b: 1, h: 3, j: 1, m: 66, n: 70 },
     Heads { b: 1, h: 6, j: 2, m: 1, n: 8 },
     Heads { b: 1, h: 2, j: 2, m: 8, n: 0 },
 ];

@@ -129,7 +129,7 @@ mod tests {
         for (warps, occupancy, want) in [
             (4, 1, "smaller tiles would help"),
             (8, 1, "smaller tiles, or fewer dims used whole, would help"),
-            (32, 1, "smaller tiles, or fewer dims used whole, would help"),
+            (32, 1, "smaller tiles would help"),
             (16, 1, "smaller tiles, or fewer dims used whole, would help"),
             (2, 3, "smaller tiles would help"),
             (16, 2, "smaller tiles would help"),

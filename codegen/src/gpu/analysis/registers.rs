@@ -357,9 +357,10 @@ impl<'k> PressureWalk<'k> {
             return self.addresses(*atom, &self.k.buffers[to.buffer]);
         }
         if let Op::SumSplits(values) = op {
-            // The assembler moves loads of parts to the head of their block.
+            // The assembler moves loads of parts to the head of their block, as far as it has registers. Half of a block's loads hide
+            // most of their latency.
             let steps = self.k.partial_steps(values);
-            return REGISTERS_AT_ONCE * (steps * self.k.index_map.splits).min(LOADS_AT_ONCE);
+            return REGISTERS_AT_ONCE * (steps * self.k.index_map.splits).min(LOADS_AT_ONCE / 2);
         }
         let Op::Mma { atom, a, b, .. } = op else {
             // A polynomial's coefficients and powers; an approximate instruction has none.
