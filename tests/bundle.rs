@@ -16,7 +16,7 @@ static SOFTMAX: LazyLock<Vec<u8>> = LazyLock::new(|| {
     made(&["softmax", "--dims", "N=8,D=64", "--dims", "N=24,D=64", "--arch", "sm_80,sm_90", "--variants", "3"])
 });
 
-fn made(args: &[&str]) -> Vec<u8> {
+pub(crate) fn made(args: &[&str]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kernels.atlas");
     prints(&[&["bundle"], args, &["--out", &file.display().to_string()]].concat());
@@ -24,7 +24,7 @@ fn made(args: &[&str]) -> Vec<u8> {
 }
 
 /// A simulated GPU that runs kernels from bundles and does not compile.
-fn device(arch: &str, bundle: &[u8]) -> Device {
+pub(crate) fn device(arch: &str, bundle: &[u8]) -> Device {
     let device = Device::open(DeviceId::Sim(arch.parse().unwrap()), CacheDir::Off).unwrap();
     device.set_compiling(false);
     device.add_bundle(Bundle::read("test", bundle.to_vec()).unwrap());
@@ -469,59 +469,4 @@ fn one_row_of_a_view_is_served() {
         assert_eq!(alone.is_ok(), n == 1, "{n}: {alone:?}");
         assert!(n != 1 || is_right(&alone.unwrap(), n, 33));
     }
-}
-
-/// A variant with packed operands holds the kernels that pack them, and is refused without them.
-#[test]
-fn kernels_that_pack_operands_are_part_of_a_variant() {
-    let bytes = made(&["matmul_tf32x3", "--dims", "M=2048,N=2048,K=2048", "--arch", "sm_90a", "--variants", "2"]);
-    let bundle = Bundle::read("test", bytes.clone()).unwrap();
-    bundle.check().unwrap();
-    let mut entry = (*bundle.entry("matmul_tf32x3").unwrap().unwrap()).clone();
-    let variants: Vec<Variant> = entry.classes.iter().flat_map(|c| &c.variants).cloned().collect();
-    let packed = variants.iter().find(|v| v.config.contains("operands=packed")).expect("no variant packs operands");
-    assert_eq!(packed.packers.len(), 2, "{packed:?}");
-    assert_eq!(packed.evidence.len(), 3, "{packed:?}");
-    let config: atlas_dsl::Config = packed.config.parse().unwrap();
-    let product = |device: &Device, config: Option<&atlas_dsl::Config>| -> Result<Vec<f32>, String> {
-        let values = |n: usize| (0..n).map(|i| (i * 37 % 101) as f32 / 25.0 - 2.0).collect::<Vec<_>>();
-        let a = device.tensor_from(&values(72 * 40), [72, 40]).unwrap();
-        let b = device.tensor_from(&values(136 * 40), [136, 40]).unwrap();
-        let mut c = Tensor::zeros(device, atlas_dsl::DType::F32, [72, 136]).unwrap();
-        let def = &atlas_ops::matmul::matmul_tf32x3;
-        match config {
-            Some(config) => def.launch_with(device, config, args!(a, b, &mut c)),
-            None => def.launch(device, args!(a, b, &mut c)),
-        }
-        .map_err(|e| e.to_string())?;
-        Ok(c.to_vec::<f32>().unwrap())
-    };
-    let expected = product(&Device::cpu(), None).unwrap();
-    let gpu = device("sm_90a", &bytes);
-    // Twice: the second time, its kernels are loaded.
-    for _ in 0..2 {
-        let found = product(&gpu, Some(&config)).unwrap();
-        assert!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-3));
-    }
-    assert_eq!(gpu.stats().compiled, 0);
-
-    // With one of them twice, or without them.
-    let with = |entry: &atlas_runtime::bundle::KernelEntry| {
-        let mut writer = BundleWriter::new();
-        let mut entry = entry.clone();
-        for variant in entry.classes.iter_mut().flat_map(|c| &mut c.variants) {
-            let images: Vec<KernelImage> = variant.codes().map(|c| bundle.image_of(variant, c).unwrap()).collect();
-            let places: Vec<usize> = images.iter().map(|image| writer.image(image)).collect();
-            variant.packers.iter_mut().zip(&places).for_each(|(code, &place)| code.image = place);
-            variant.image = places[places.len() - 1];
-        }
-        writer.kernel("matmul_tf32x3", &entry);
-        product(&device("sm_90a", &writer.finish()), Some(&config)).unwrap_err()
-    };
-    entry.classes.iter_mut().flat_map(|c| &mut c.variants).for_each(|v| v.packers.truncate(1));
-    let why = with(&entry);
-    assert!(why.contains("the kernel has changed since the bundle was made"), "{why}");
-    entry.classes.iter_mut().flat_map(|c| &mut c.variants).for_each(|v| v.packers.clear());
-    let why = with(&entry);
-    assert!(why.contains("the kernel has changed since the bundle was made"), "{why}");
 }

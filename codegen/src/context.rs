@@ -16,6 +16,11 @@ pub struct Cx<'a> {
     /// Why a CTA runs one program although more were chosen or asked for. A pass that finds out refuses the kernel; the pipeline
     /// then lowers it again as one of single programs.
     pub why_single: Option<String>,
+    /// True if the copy engine fetches operands that stand before a loop: if it may, and from `lower_tiles` on, if it does. Threads
+    /// copy them where shared memory is short, for the bytes of an engine's stage are not shared with others.
+    pub fetches_before_loops: bool,
+    /// True if shared memory is why the kernel is refused.
+    pub lacks_shared: bool,
     /// The target: which instructions are legal.
     pub target: Target,
     /// The machine: which configs are refused.
@@ -28,6 +33,15 @@ impl<'a> Cx<'a> {
     /// A context before the first pass.
     pub fn new(schedule: &'a Schedule, target: Target, machine: &'a Machine, notes: &'a mut Notes) -> Cx<'a> {
         let programs = schedule.programs.unwrap_or(Programs::Single);
-        Cx { schedule, programs, why_single: None, target, machine, notes }
+        Cx {
+            schedule,
+            programs,
+            why_single: None,
+            fetches_before_loops: true,
+            lacks_shared: false,
+            target,
+            machine,
+            notes,
+        }
     }
 }

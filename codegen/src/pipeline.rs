@@ -37,9 +37,11 @@ pub fn run_with_notes(
     mut watch: impl FnMut(&'static str, &Kernel),
 ) -> Result<VerifiedKernel<Lowered>, CompileError> {
     let Platform { target, machine } = on.into();
-    let mut attempt = |schedule: &Schedule, why_single: Option<String>| {
+    // What one attempt leaves: the kernel, why the next one has single programs, and whether the engine's operands before loops are
+    // why it does not fit.
+    let mut attempt = |schedule: &Schedule, why_single: Option<String>, fetches_before_loops: bool| {
         notes.begin_anew();
-        let cx = &mut Cx { why_single, ..Cx::new(schedule, target, &machine, notes) };
+        let cx = &mut Cx { why_single, fetches_before_loops, ..Cx::new(schedule, target, &machine, notes) };
         let lowered = place(tile, cx, &mut watch)
             .and_then(|placed| self::schedule(placed, cx, &mut watch))
             .and_then(|scheduled| lower(scheduled, cx, &mut watch));
@@ -51,12 +53,20 @@ pub fn run_with_notes(
             (Err(CompileError::Refused(_)), Programs::Persistent) => cx.why_single.take(),
             _ => None,
         };
-        (lowered, why_single)
+        (lowered, why_single, cx.lacks_shared && cx.fetches_before_loops)
     };
-    let lowered = match attempt(schedule, None) {
-        // Passes up to the one that refused have decided for persistent programs: it is lowered from the beginning.
-        (_, Some(why)) => attempt(&Schedule { programs: Some(Programs::Single), ..*schedule }, Some(why)).0,
-        (lowered, None) => lowered,
+    // Passes up to the one that refused have decided for persistent programs: it is lowered from the beginning.
+    let single = Schedule { programs: Some(Programs::Single), ..*schedule };
+    let lowered = match attempt(schedule, None, true) {
+        (_, _, true) => match attempt(schedule, None, false) {
+            (_, Some(why), _) => attempt(&single, Some(why), false).0,
+            (lowered, None, _) => lowered,
+        },
+        (_, Some(why), false) => match attempt(&single, Some(why.clone()), true) {
+            (_, _, true) => attempt(&single, Some(why), false).0,
+            (lowered, ..) => lowered,
+        },
+        (lowered, None, false) => lowered,
     };
     lowered.map_err(|e| match (e, &tile.remark) {
         (CompileError::Refused(reason), Some(remark)) => CompileError::Refused(format!("{reason}; {remark}")),

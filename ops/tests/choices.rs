@@ -66,6 +66,8 @@ fn a_warp_takes_as_many_rows_as_it_can_hold() {
 fn a_memory_is_read_by_one_of_the_best() {
     // The first was measured best since the warps of a product lie in a grid.
     let best = [
+        // The best of all since the copy engine fetches x too: 18.7 us (`ops/records`).
+        "BH=64 BN=64 stages=2 warps=4 occupancy=4",
         "BH=64 BN=64 stages=2 warps=2",
         "BH=32 BN=64 stages=2 warps=4",
         "BH=64 BN=32 stages=2 warps=2",

@@ -208,9 +208,12 @@ fn the_engine_brings_shared_keys() {
         for launch in launches {
             let image = launch.image().unwrap();
             let of_params: Vec<u32> = image.maps.iter().map(|map| map.param.as_u32()).collect();
-            assert_eq!(of_params, [1, 2], "{text}");
+            assert_eq!(of_params, [0, 1, 2], "{text}");
             assert!(image.ptx.contains("wgmma.mma_async"), "{text}:\n{}", image.ptx);
-            assert!(!image.ptx.contains("complete_tx::bytes.L2::cache_hint"), "{text}:\n{}", image.ptx);
+            // Queries are read once, and keys and values by several programs.
+            let hinted = image.ptx.matches("complete_tx::bytes.L2::cache_hint").count();
+            let all = image.ptx.matches("complete_tx::bytes").count();
+            assert!(0 < hinted && hinted < all - hinted, "{text}: {hinted} of {all}\n{}", image.ptx);
         }
     }
 }

@@ -9,6 +9,7 @@ mod absolute;
 mod advice;
 mod ahead;
 mod arguments;
+mod before_loops;
 mod doubles;
 mod edges_of_derivatives;
 mod engine_stores;

@@ -39,13 +39,15 @@ pub struct LoweringDecisions {
 }
 
 impl LoweringDecisions {
-    /// The decisions of a kernel for a schedule.
+    /// The decisions of a kernel for a schedule. `fetches_before_loops` says whether the copy engine may fetch operands that stand
+    /// before a loop.
     ///
     /// # Errors
     /// Refuses a schedule that nothing runs, an operation without an instruction, and a config that exceeds the machine.
     pub fn choose(
         kernel: &Kernel,
         schedule: &Schedule,
+        fetches_before_loops: bool,
         target: Target,
         machine: &Machine,
     ) -> Result<LoweringDecisions, CompileError> {
@@ -56,7 +58,9 @@ impl LoweringDecisions {
         let bounds = Bounds::of(kernel, &uses, &placement, schedule);
         bounds.check(schedule, &limits)?;
         refuse_unencodable(kernel, &uses, &placement)?;
-        let mut paths = Paths::of(kernel, &uses, &placement, schedule, target);
+        let paths_of =
+            |schedule: &Schedule| Paths::of(kernel, &uses, &placement, schedule, fetches_before_loops, target);
+        let mut paths = paths_of(schedule);
         let is_fetched = |inst: Inst| paths.by_engine(inst);
         // Machines of one target get one text.
         let usual = Machine::from(target);
@@ -70,7 +74,7 @@ impl LoweringDecisions {
         if programs == Programs::Persistent && schedule.programs.is_none() {
             // Stores of persistent programs have another default.
             let persistent = Schedule { programs: Some(programs), ..*schedule };
-            paths = Paths::of(kernel, &uses, &placement, &persistent, target);
+            paths = paths_of(&persistent);
         }
         if programs == Programs::Persistent && schedule.order.is_none() {
             order.group = order.group.map(|_| rows_of_resident(&order, &usual));

@@ -1,8 +1,9 @@
 //! Which loads the copy engine makes, and why the others are copied by threads.
 //!
-//! Two kinds of tiles come by the engine: the operands of asynchronous products in pipelined loops, and outside of loops the tiles
-//! that meet the accumulator of such a product element by element, as a residual does. The accumulator's layout would read the
-//! latter from global memory in pieces that are too small, so they are staged in any case.
+//! Three kinds of tiles come by the engine: the operands of asynchronous products in pipelined loops; such operands that are loaded
+//! outside of all loops, as queries are; and outside of loops the tiles that meet the accumulator of such a product element by
+//! element, as a residual does. The accumulator's layout would read the latter from global memory in pieces that are too small, so
+//! they are staged in any case.
 //!
 //! # Promise
 //! A load of the engine is a box of a tensor map for each panel of its buffer: it brings what copies by threads would, zeros past
@@ -74,6 +75,8 @@ pub enum WhyThreads {
     Accumulator,
     /// A loop loads it, once in each iteration.
     Repeated,
+    /// It stands before a loop, and shared memory is too short for a stage of its own.
+    Shared,
 }
 
 impl WhyThreads {
@@ -84,7 +87,7 @@ impl WhyThreads {
             WhyThreads::Config => "the config leaves copies to threads",
             WhyThreads::Product => "its product is no wgmma",
             WhyThreads::Readers => "not only products read it",
-            WhyThreads::NotAhead => "no pipelined loop of two or more stages loads it",
+            WhyThreads::NotAhead => "a loop loads it that is no pipeline of two or more stages",
             WhyThreads::Written => "the kernel writes the tensor",
             WhyThreads::Strides => "address or strides are no multiples of 16 bytes",
             WhyThreads::Start => "its box may begin off a multiple of 16 bytes",
@@ -94,6 +97,7 @@ impl WhyThreads {
             WhyThreads::Rows => "its tile has more than 256 rows",
             WhyThreads::Accumulator => "it meets no accumulator of wgmma",
             WhyThreads::Repeated => "a loop loads it",
+            WhyThreads::Shared => "shared memory has no room for a stage of its own",
         }
     }
 }
@@ -102,21 +106,32 @@ impl WhyThreads {
 #[derive(Clone, Debug)]
 pub struct Paths {
     of: SecondaryMap<Inst, Option<Path>>,
-    /// The panels of the tiles that the engine loads outside of loops.
+    /// The panels of the tiles beside an accumulator that the engine loads.
     panels: SecondaryMap<Value, Option<SharedLayout>>,
     stores: SecondaryMap<Inst, Option<StorePath>>,
+    fetches_before_loops: bool,
 }
 
 impl Paths {
-    /// Decides for every load of a kernel.
-    pub fn of(kernel: &Kernel, uses: &Uses, placement: &Placement, schedule: &Schedule, target: Target) -> Paths {
+    /// Decides for every load of a kernel. `before_loops` says whether the engine may fetch operands that stand before a loop.
+    pub fn of(
+        kernel: &Kernel,
+        uses: &Uses,
+        placement: &Placement,
+        schedule: &Schedule,
+        before_loops: bool,
+        target: Target,
+    ) -> Paths {
         let (mut of, mut stores, mut panels) = (SecondaryMap::new(), SecondaryMap::new(), SecondaryMap::new());
-        let mut maps = 0;
+        let (mut maps, mut fetches_before_loops) = (0, false);
         for (inst, op) in kernel.insts.iter() {
             let Op::Load { .. } = op else { continue };
             let v = kernel.results[inst][0];
             let why = match placement.home(v) {
                 _ if !uses.is_live(inst) => continue,
+                Home::Copied(StagingReason::Operand) if !before_loops && is_loaded_once(uses, inst) => {
+                    Some(WhyThreads::Shared)
+                }
                 Home::Copied(StagingReason::Operand) => why_threads(kernel, uses, placement, schedule, target, inst),
                 Home::Copied(StagingReason::Coalescing) => {
                     panels[v] = panels_of(kernel, v);
@@ -126,6 +141,9 @@ impl Paths {
             };
             let why = why.or((maps == MOST_MAPS).then_some(WhyThreads::Maps));
             maps += usize::from(why.is_none());
+            fetches_before_loops |= why.is_none()
+                && *placement.home(v) == Home::Copied(StagingReason::Operand)
+                && is_loaded_once(uses, inst);
             panels[v] = panels[v].filter(|_| why.is_none());
             of[inst] = Some(why.map_or(Path::Engine, Path::Threads));
         }
@@ -139,18 +157,23 @@ impl Paths {
                 stores[inst] = Some(why.map_or(StorePath::Engine, StorePath::Threads));
             }
         }
-        Paths { of, panels, stores }
+        Paths { of, panels, stores, fetches_before_loops }
     }
 
-    /// The layout in shared memory of a tile that the engine loads outside of loops; `None` for any other one, whose layout its
-    /// readers decide.
+    /// The layout in shared memory of a tile beside an accumulator that the engine loads; `None` for any other one, whose layout
+    /// its readers decide.
     pub fn panels(&self, v: Value) -> Option<SharedLayout> {
         self.panels[v]
     }
 
-    /// Bytes of the tiles that the engine loads outside of loops.
+    /// Bytes of the tiles beside an accumulator that the engine loads.
     pub fn bytes_beside(&self) -> u64 {
         self.panels.values().flatten().map(|layout| u64::from(layout.bytes())).sum()
+    }
+
+    /// True if the engine fetches an operand that stands before a loop.
+    pub fn fetches_before_loops(&self) -> bool {
+        self.fetches_before_loops
     }
 
     /// The path of a load; `None` for one that is not kept in shared memory for a product or beside an accumulator.

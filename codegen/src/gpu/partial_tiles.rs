@@ -6,7 +6,7 @@ use super::{Kernel, Op, Value};
 pub(crate) const REGISTERS_AT_ONCE: u32 = 4;
 /// Their bytes, of which the address is a multiple.
 pub(crate) const STEP_BYTES: u32 = 4 * REGISTERS_AT_ONCE;
-/// The most loads of parts in a block, as far as they are of several CTAs.
+/// The most loads of parts in a block, unless those of one CTA alone are more.
 pub(crate) const LOADS_AT_ONCE: u32 = 16;
 
 impl Kernel {

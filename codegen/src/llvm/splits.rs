@@ -75,21 +75,21 @@ impl<'c> Emitter<'c, '_> {
     fn sum_of_parts(&mut self, partials: PointerValue<'c>, steps: u32) -> R<Vec<VectorValue<'c>>> {
         let splits = self.k.index_map.splits;
         let at_once = (1..=splits).rev().find(|n| splits.is_multiple_of(*n) && n * steps <= LOADS_AT_ONCE).unwrap_or(1);
-        let first = self.add_parts(partials, steps, at_once, None)?;
         if at_once == splits {
-            return Ok(first);
+            return self.add_parts(partials, steps, at_once, None);
         }
+        // What is added to -0 stays as it is.
+        let none = VectorType::const_vector(&vec![self.cx.f32_type().const_float(-0.0); REGISTERS_AT_ONCE as usize]);
         let (ptr, i32t) = (partials.get_type(), self.i32_type());
         let of_group = u64::from(at_once * steps * self.step_bytes());
         let of_group = self.cx.i64_type().const_int(of_group, false);
         let (before, fours) = (self.current()?, self.fours());
         let [group, done] = ["parts", "sums"].map(|name| self.cx.append_basic_block(self.function, name));
-        let second = self.offset(partials, of_group)?;
         self.b.build_unconditional_branch(group)?;
         self.b.position_at_end(group);
         let left = self.b.build_phi(i32t, "")?;
         let at = self.b.build_phi(ptr, "")?;
-        let carried = first.iter().map(|_| self.b.build_phi(fours, "")).collect::<Result<Vec<_>, _>>()?;
+        let carried = (0..steps).map(|_| self.b.build_phi(fours, "")).collect::<Result<Vec<_>, _>>()?;
         let so_far = carried.iter().map(|phi| phi.as_basic_value().into_vector_value()).collect();
         let here = at.as_basic_value().into_pointer_value();
         let sums = self.add_parts(here, steps, at_once, Some(so_far))?;
@@ -97,10 +97,10 @@ impl<'c> Emitter<'c, '_> {
         let fewer = self.b.build_int_sub(left.as_basic_value().into_int_value(), self.i32(1), "")?;
         let goes_on = self.b.build_int_compare(IntPredicate::NE, fewer, self.i32(0), "")?;
         self.b.build_conditional_branch(goes_on, group, done)?;
-        left.add_incoming(&[(&self.i32(i64::from(splits / at_once) - 1), before), (&fewer, group)]);
-        at.add_incoming(&[(&second, before), (&next, group)]);
-        for ((phi, first), sum) in carried.iter().zip(&first).zip(&sums) {
-            phi.add_incoming(&[(first, before), (sum, group)]);
+        left.add_incoming(&[(&self.i32(i64::from(splits / at_once)), before), (&fewer, group)]);
+        at.add_incoming(&[(&partials, before), (&next, group)]);
+        for (phi, sum) in carried.iter().zip(&sums) {
+            phi.add_incoming(&[(&none, before), (sum, group)]);
         }
         self.b.position_at_end(done);
         Ok(sums)

@@ -156,7 +156,9 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
         total += ring.mbarrier_bytes();
     }
     let stages = k.buffers.values().map(|b| b.stages).max().unwrap_or(1);
-    Limits::of(k.threads, k.occupancy, machine).check_shared(total.into(), stages, "the tiles need")?;
+    let fits = Limits::of(k.threads, k.occupancy, machine).check_shared(total.into(), stages, "the tiles need");
+    cx.lacks_shared = fits.is_err();
+    fits?;
     cx.notes.push("shared", Loc::default(), || {
         let apart: u32 = k.buffers.values().map(|b| b.bytes()).sum();
         let because = match k.buffers.len() {

@@ -34,7 +34,7 @@ use self::file::{BundleFile, MOST_TEXT};
 use crate::compile::image_file;
 use atlas_codegen::KernelImage;
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -188,12 +188,16 @@ impl Bundle {
     /// # Errors
     /// [`BundleError`] for the first damaged part.
     pub fn check(&self) -> Result<(), BundleError> {
+        let (mut seen, mut cubins) = (HashSet::new(), HashSet::new());
         for kernel in self.kernels() {
             let Some(entry) = self.entry(kernel) else { continue };
             for variant in entry?.classes.iter().flat_map(|c| &c.variants) {
+                // A file may name one image many times.
                 for code in variant.codes() {
-                    self.image_of(variant, code)?;
-                    if let Some(cubin) = code.cubin {
+                    if seen.insert((code.image, variant.target.clone())) {
+                        self.image_of(variant, code)?;
+                    }
+                    if let Some(cubin) = code.cubin.filter(|cubin| cubins.insert(cubin.image)) {
                         self.cubin(cubin)?;
                     }
                 }

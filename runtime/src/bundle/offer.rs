@@ -36,14 +36,15 @@ impl Offer {
         &self.known.specs[self.class]
     }
 
-    /// The key of a compiled kernel of the variant among those that a device has loaded or refused. It identifies this kernel of the
+    /// The key of the compiled kernel at a place of the variant's launch among those that a device has loaded or refused. It identifies this kernel of the
     /// program, because another kernel may have the same name, and this bundle, because the copy in another bundle may
     /// be intact.
-    pub(crate) fn key(&self, code: VariantCode) -> KernelKey {
+    pub(crate) fn key(&self, place: usize, code: VariantCode) -> KernelKey {
         let variant = self.variant();
-        let (place, id) = (std::ptr::from_ref(self.def).addr().to_string(), self.bundle.id.to_string());
+        let (def, id) = (std::ptr::from_ref(self.def).addr().to_string(), self.bundle.id.to_string());
+        let place = place.to_string();
         let mut hash = Sha256::new();
-        for part in ["atlas bundle 3", &place, &id, self.bundle.image_hash(code), &variant.tile_ir] {
+        for part in ["atlas bundle 4", &def, &id, &place, self.bundle.image_hash(code), &variant.tile_ir] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }

@@ -79,7 +79,7 @@ impl LaunchBody {
     /// Bytes of local memory per thread: more than 0 if registers of the kernel spill.
     pub(crate) fn local_bytes(&self) -> u32 {
         match self {
-            LaunchBody::Gpu(gpu) => gpu.main.kernel.facts.local_bytes,
+            LaunchBody::Gpu(gpu) => gpu.kernels().map(|launch| launch.kernel.facts.local_bytes).max().unwrap_or(0),
             LaunchBody::Empty | LaunchBody::Cpu { .. } => 0,
         }
     }

@@ -73,8 +73,9 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     let (schedule, machine) = (cx.schedule, cx.machine);
     let tile = &*copies_of_results(rows_along_memory(tile));
     let LoweringDecisions { uses, placement, paths, extents, approximations, order, programs } =
-        LoweringDecisions::choose(tile, schedule, cx.target, machine)?;
+        LoweringDecisions::choose(tile, schedule, cx.fetches_before_loops, cx.target, machine)?;
     cx.programs = programs;
+    cx.fetches_before_loops = paths.fetches_before_loops();
     let mut k = gpu::Kernel::new(&tile.name, cx.target, schedule.warps * 32);
     k.occupancy = schedule.occupancy;
     k.dims = tile.dims.clone();

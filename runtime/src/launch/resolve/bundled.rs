@@ -2,7 +2,7 @@
 
 use super::Resolved;
 use super::load::load_offer;
-use super::search::{End, Trial, search, unless_too_large};
+use super::search::{End, Trial, search, unless_too_large, unless_too_much_scratch};
 use crate::bundle::{Asked, Lack, Offer};
 use crate::error::{LaunchError, Result, RuntimeError};
 use crate::launch::parameters::gpu_body;
@@ -44,6 +44,8 @@ pub(super) fn from_bundles(
     };
     let found = search(offers, config.is_some(), |offer| {
         let trial = load_offer(device, offer, machine)?.and_then(|loaded| gpu_body(device, problem.bound(), loaded));
+        let memory_bytes = device.memory_bytes().filter(|_| config.is_none());
+        let trial = trial.map(|trial| unless_too_much_scratch(trial, memory_bytes));
         trial.or_else(|e| match e {
             // This concerns one file's image; the next file may have one that fits.
             RuntimeError::Launch(e @ LaunchError::WrongAbi { .. }) => Ok(Trial::Refused(e.to_string())),

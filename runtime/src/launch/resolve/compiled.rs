@@ -4,12 +4,11 @@
 use super::Resolved;
 use super::failures::{no_compiler, no_config};
 use super::load::load;
-use super::search::{End, Trial, search, unless_too_large};
+use super::search::{End, search, unless_too_large, unless_too_much_scratch};
 use crate::bundle::Lack;
 use crate::cost::programs;
 use crate::device::{LaunchBody, PassedOver};
 use crate::error::{CompileFailure, Result};
-use crate::gpu::ScratchBytes;
 use crate::launch::parameters::gpu_body;
 use crate::launch::problem::Problem;
 use crate::select::{ConfigSource, Ranking};
@@ -56,16 +55,6 @@ pub(super) fn compile_best(
             let kernel = def.name.to_owned();
             Err(CompileFailure { kernel, message, refused: passed_over, compiler_present: true }.into())
         }
-    }
-}
-
-/// A config whose scratch memory would take more than half of the device's is passed over.
-fn unless_too_much_scratch(trial: Trial<LaunchBody>, memory_bytes: Option<u64>) -> Trial<LaunchBody> {
-    let Trial::Loaded(LaunchBody::Gpu(gpu), bytes) = trial else { return trial };
-    let needs = gpu.scratch.map_or(0, ScratchBytes::total);
-    match memory_bytes {
-        Some(has) if needs > has / 2 => Trial::Refused(format!("it needs {needs} bytes of scratch memory of {has}")),
-        _ => Trial::Loaded(LaunchBody::Gpu(gpu), bytes),
     }
 }
 

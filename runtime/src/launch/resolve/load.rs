@@ -11,6 +11,7 @@ use crate::launch::parameters::{LoadedLaunch, LoadedPacker};
 use crate::records::launch_hash;
 use atlas_codegen::packing::{LaunchKernels, packer_schedule};
 use atlas_codegen::{AbiParam, KernelImage, Machine, Target, TensorMapData};
+use atlas_dsl::config::Programs;
 use atlas_dsl::ir::{Access, ParamKind};
 use atlas_dsl::{Kernel, Param, Schedule, Verified};
 use std::cell::LazyCell;
@@ -30,7 +31,7 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
         Some(launch) => Ok(launch.kernel.clone()),
         None => space.kernel(point),
     })?;
-    let (kernel, bytes) = match main {
+    let (kernel, mut bytes) = match main {
         Trial::Loaded(kernel, bytes) => (kernel, bytes),
         Trial::Refused(reason) => return Ok(Trial::Refused(reason)),
         Trial::NoCompiler => return Ok(Trial::NoCompiler),
@@ -42,7 +43,10 @@ pub(super) fn load(device: &Device, space: &Space, point: usize, machine: Machin
         for packer in launch.packers {
             let (schedule, key) = (packer_schedule(), kernel_key(&packer, packer_schedule(), target));
             match load_compiled(device, key, schedule, machine, || Ok(packer.clone()))? {
-                Trial::Loaded(kernel, _) => loaded.packers.push(LoadedPacker { kernel, fills: written(&packer) }),
+                Trial::Loaded(kernel, of_packer) => {
+                    bytes = bytes.max(of_packer);
+                    loaded.packers.push(LoadedPacker { kernel, fills: written(&packer) });
+                }
                 Trial::Refused(reason) => {
                     return Ok(Trial::Refused(format!("the kernel that packs operands: {reason}")));
                 }
@@ -93,14 +97,19 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
     let launch = LazyCell::new(|| offered_launch(offer));
     let packer = |place: usize| Ok(launch.as_ref().map_err(String::clone)?.packers[place].clone());
     let kernel = || Ok(launch.as_ref().map_err(String::clone)?.kernel.clone());
-    let mut packers = Vec::new();
+    let (mut packers, mut most_bytes) = (Vec::new(), 0);
     for (place, &code) in variant.packers.iter().enumerate() {
-        match load_code(device, offer, machine, (code, packer_schedule()), || packer(place))? {
-            Trial::Loaded(kernel, _) => packers.push(kernel),
+        let schedule = Schedule { programs: Some(Programs::Single), ..packer_schedule() };
+        match load_code(device, offer, machine, (place, code, schedule), || packer(place))? {
+            Trial::Loaded(kernel, bytes) => {
+                most_bytes = bytes.max(most_bytes);
+                packers.push(kernel);
+            }
             other => return other.and_then(|kernel| Ok(kernel.into())),
         }
     }
-    let loaded = load_code(device, offer, machine, (variant.code(), offer.config.schedule), kernel)?;
+    let own = (packers.len(), variant.code(), offer.config.schedule);
+    let loaded = load_code(device, offer, machine, own, kernel)?;
     if packers.is_empty() {
         return loaded.and_then(|kernel| Ok(kernel.into()));
     }
@@ -110,6 +119,10 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
     };
     let fills = launch.packers.iter().map(|packer| written(packer));
     let packers = packers.into_iter().zip(fills).map(|(kernel, fills)| LoadedPacker { kernel, fills }).collect();
+    let loaded = match loaded {
+        Trial::Loaded(kernel, bytes) => Trial::Loaded(kernel, bytes.max(most_bytes)),
+        other => other,
+    };
     loaded.and_then(|kernel| Ok(LoadedLaunch { kernel, packers, workspaces: launch.workspaces.clone() }))
 }
 
@@ -125,22 +138,22 @@ fn offered_launch(offer: &Offer) -> std::result::Result<LaunchKernels, String> {
     }
 }
 
-/// Loads one compiled kernel of a bundle, whose Tile IR `kernel` returns.
+/// Loads the compiled kernel at a place of a variant's launch, whose Tile IR `kernel` returns.
 fn load_code(
     device: &Device,
     offer: &Offer,
     machine: Machine,
-    (code, schedule): (VariantCode, Schedule),
+    (place, code, schedule): (usize, VariantCode, Schedule),
     kernel: impl FnOnce() -> std::result::Result<Verified<Kernel>, String>,
 ) -> Result<Trial<Arc<LoadedKernel>>> {
-    let key = offer.key(code);
+    let key = offer.key(place, code);
     load_once(device, key, || {
         let kernel = match kernel() {
             Ok(kernel) => kernel,
             Err(reason) => return Ok(Trial::Refused(reason)),
         };
         let image = match offer.bundle.image_of(offer.variant(), code) {
-            Ok(image) if is_of(&image, &kernel) => Arc::new(image),
+            Ok(image) if is_of(&image, &kernel, &schedule) => Arc::new(image),
             Ok(_) => return Ok(Trial::Refused("the bundle's code has another grid or other parameters".to_owned())),
             Err(e) => return Ok(Trial::Refused(e.to_string())),
         };
@@ -156,7 +169,7 @@ fn load_code(
 
 /// Whether the code runs the programs of a kernel, and every argument that it takes exists. A grid of no programs would
 /// leave outputs unchanged.
-fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
+fn is_of(image: &KernelImage, kernel: &Kernel, schedule: &Schedule) -> bool {
     let rank = |p: Param| match kernel.params.get(p).map(|p| &p.kind) {
         Some(ParamKind::Tensor { dims, .. }) => dims.len(),
         _ => 0,
@@ -175,7 +188,10 @@ fn is_of(image: &KernelImage, kernel: &Kernel) -> bool {
             map.axes.iter().map(|a| a.axis).filter(|&a| usize::from(a) < rank(map.param)).collect();
         axes.len() == map.axes.len() && axes.len() == rank(map.param) && map.is_encodable()
     };
-    image.maps.iter().all(is_map)
+    let may_persist = schedule.programs != Some(Programs::Single);
+    image.splits == schedule.split_k
+        && (may_persist || !image.persistent)
+        && image.maps.iter().all(is_map)
         && image.grid.iter().eq(kernel.grid.iter().map(|axis| &axis.extent))
         && image.params.iter().all(is_there)
 }

@@ -1,6 +1,8 @@
 //! The first of several configs that loads and does not spill.
 
+use crate::device::LaunchBody;
 use crate::error::{LaunchError, Result, RuntimeError};
+use crate::gpu::ScratchBytes;
 
 /// The most spilling kernels to load before the one that spills least is accepted: each costs a compilation.
 const MOST_SPILLING: usize = 8;
@@ -36,6 +38,16 @@ pub(super) fn unless_too_large<T>(error: RuntimeError, given: bool) -> Result<Tr
             Ok(Trial::Refused(e.to_string()))
         }
         e => Err(e),
+    }
+}
+
+/// A config whose scratch memory would take more than half of the device's is passed over.
+pub(super) fn unless_too_much_scratch(trial: Trial<LaunchBody>, memory_bytes: Option<u64>) -> Trial<LaunchBody> {
+    let Trial::Loaded(LaunchBody::Gpu(gpu), bytes) = trial else { return trial };
+    let needs = gpu.scratch.map_or(0, ScratchBytes::total);
+    match memory_bytes {
+        Some(has) if needs > has / 2 => Trial::Refused(format!("it needs {needs} bytes of scratch memory of {has}")),
+        _ => Trial::Loaded(LaunchBody::Gpu(gpu), bytes),
     }
 }
 
