@@ -6,6 +6,7 @@ mod bad_input;
 mod bounds;
 #[cfg(feature = "llvm")]
 mod bundle;
+#[cfg(feature = "llvm")]
 mod bundled_packers;
 mod chains;
 mod cli;
