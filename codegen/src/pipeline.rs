@@ -55,18 +55,15 @@ pub fn run_with_notes(
         };
         (lowered, why_single, cx.lacks_shared && cx.fetches_before_loops)
     };
-    // Passes up to the one that refused have decided for persistent programs: it is lowered from the beginning.
     let single = Schedule { programs: Some(Programs::Single), ..*schedule };
-    let lowered = match attempt(schedule, None, true) {
-        (_, _, true) => match attempt(schedule, None, false) {
-            (_, Some(why), _) => attempt(&single, Some(why), false).0,
-            (lowered, None, _) => lowered,
-        },
-        (_, Some(why), false) => match attempt(&single, Some(why.clone()), true) {
-            (_, _, true) => attempt(&single, Some(why), false).0,
-            (lowered, ..) => lowered,
-        },
-        (lowered, None, false) => lowered,
+    let (mut schedule, mut why_single, mut fetches_before_loops) = (schedule, None, true);
+    // Passes up to the one that refused have decided for what does not fit: each attempt lowers from the beginning.
+    let lowered = loop {
+        match attempt(schedule, why_single.clone(), fetches_before_loops) {
+            (_, _, true) => fetches_before_loops = false,
+            (_, Some(why), false) => (schedule, why_single) = (&single, Some(why)),
+            (lowered, None, false) => break lowered,
+        }
     };
     lowered.map_err(|e| match (e, &tile.remark) {
         (CompileError::Refused(reason), Some(remark)) => CompileError::Refused(format!("{reason}; {remark}")),

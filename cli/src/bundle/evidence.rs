@@ -9,7 +9,7 @@ use super::super::print::{say, tell};
 use super::super::roundings::RoundingVerdict;
 use super::super::show::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
-use atlas_codegen::{Machine, Target};
+use atlas_codegen::{Machine, Target, packing};
 use atlas_dsl::def::DimDef;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use atlas_runtime::bundle::{
@@ -233,7 +233,7 @@ fn attempt(bundle: &Bundle, trial: &VariantTrial<'_>) -> Result<Result<Vec<Evide
     };
     let config: Config = of.config.parse().map_err(anyhow::Error::msg)?;
     let kernel = build_kernel(def, spec, &config)?;
-    let launch = build_launch(def, spec, &config, machine.target())?;
+    let launch = packing::launch_kernels(kernel.clone(), &config.schedule, machine.target())?;
     ensure!(launch_hash(&launch) == of.tile_ir, "the kernel has changed since the bundle was made");
     if of_launch(def, spec, &[]) != *spec {
         return untried("no launch has the views of its class".to_owned());

@@ -127,11 +127,11 @@ impl Paths {
         for (inst, op) in kernel.insts.iter() {
             let Op::Load { .. } = op else { continue };
             let v = kernel.results[inst][0];
-            let why = match placement.home(v) {
+            let home = placement.home(v);
+            let is_before_loops = *home == Home::Copied(StagingReason::Operand) && is_loaded_once(uses, inst);
+            let why = match home {
                 _ if !uses.is_live(inst) => continue,
-                Home::Copied(StagingReason::Operand) if !before_loops && is_loaded_once(uses, inst) => {
-                    Some(WhyThreads::Shared)
-                }
+                _ if is_before_loops && !before_loops => Some(WhyThreads::Shared),
                 Home::Copied(StagingReason::Operand) => why_threads(kernel, uses, placement, schedule, target, inst),
                 Home::Copied(StagingReason::Coalescing) => {
                     panels[v] = panels_of(kernel, v);
@@ -141,9 +141,7 @@ impl Paths {
             };
             let why = why.or((maps == MOST_MAPS).then_some(WhyThreads::Maps));
             maps += usize::from(why.is_none());
-            fetches_before_loops |= why.is_none()
-                && *placement.home(v) == Home::Copied(StagingReason::Operand)
-                && is_loaded_once(uses, inst);
+            fetches_before_loops |= why.is_none() && is_before_loops;
             panels[v] = panels[v].filter(|_| why.is_none());
             of[inst] = Some(why.map_or(Path::Engine, Path::Threads));
         }

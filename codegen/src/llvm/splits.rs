@@ -106,7 +106,7 @@ impl<'c> Emitter<'c, '_> {
         Ok(sums)
     }
 
-    /// Adds the parts of so many CTAs, from that of a place on, to sums.
+    /// Adds the partial tiles of `count` CTAs, the first of which lie at `from`, to `sums`, or to each other.
     fn add_parts(
         &mut self,
         from: PointerValue<'c>,

@@ -36,9 +36,9 @@ impl Offer {
         &self.known.specs[self.class]
     }
 
-    /// The key of the compiled kernel at a place of the variant's launch among those that a device has loaded or refused. It identifies this kernel of the
-    /// program, because another kernel may have the same name, and this bundle, because the copy in another bundle may
-    /// be intact.
+    /// The key, among the kernels that a device has loaded or refused, of the compiled kernel at a place of the variant's
+    /// launch. It identifies this kernel of the program, because another kernel may have the same name, and this bundle,
+    /// because the copy in another bundle may be intact.
     pub(crate) fn key(&self, place: usize, code: VariantCode) -> KernelKey {
         let variant = self.variant();
         let (def, id) = (std::ptr::from_ref(self.def).addr().to_string(), self.bundle.id.to_string());

@@ -290,16 +290,8 @@ pub(super) fn short_hash(text: &str) -> String {
     hash(text)[..16].to_owned()
 }
 
-/// The whole hash of the canonical Tile IR of a kernel at one config and specialization.
-fn tile_ir_hash(kernel: &Kernel) -> String {
-    hash(&kernel.to_string())
-}
-
-/// The whole hash of all kernels of a launch: that of its kernel, unless others before it pack operands.
+/// The whole hash of the canonical Tile IR of a launch's kernels, those that pack operands included.
 pub fn launch_hash(launch: &LaunchKernels) -> String {
-    if launch.packers.is_empty() {
-        return tile_ir_hash(&launch.kernel);
-    }
     let texts: Vec<String> = launch.packers.iter().chain([&launch.kernel]).map(|kernel| kernel.to_string()).collect();
     hash(&texts.join("\n"))
 }

@@ -109,21 +109,21 @@ pub(super) fn load_offer(device: &Device, offer: &Offer, machine: Machine) -> Re
         }
     }
     let own = (packers.len(), variant.code(), offer.config.schedule);
-    let loaded = load_code(device, offer, machine, own, kernel)?;
-    if packers.is_empty() {
-        return loaded.and_then(|kernel| Ok(kernel.into()));
+    let (kernel, bytes) = match load_code(device, offer, machine, own, kernel)? {
+        Trial::Loaded(kernel, bytes) => (kernel, bytes),
+        other => return other.and_then(|kernel| Ok(kernel.into())),
+    };
+    let mut loaded = LoadedLaunch::from(kernel);
+    if !packers.is_empty() {
+        let launch = match &*launch {
+            Ok(launch) => launch,
+            Err(reason) => return Ok(Trial::Refused(reason.clone())),
+        };
+        let fills = launch.packers.iter().map(|packer| written(packer));
+        loaded.packers = packers.into_iter().zip(fills).map(|(kernel, fills)| LoadedPacker { kernel, fills }).collect();
+        loaded.workspaces = launch.workspaces.clone();
     }
-    let launch = match &*launch {
-        Ok(launch) => launch,
-        Err(reason) => return Ok(Trial::Refused(reason.clone())),
-    };
-    let fills = launch.packers.iter().map(|packer| written(packer));
-    let packers = packers.into_iter().zip(fills).map(|(kernel, fills)| LoadedPacker { kernel, fills }).collect();
-    let loaded = match loaded {
-        Trial::Loaded(kernel, bytes) => Trial::Loaded(kernel, bytes.max(most_bytes)),
-        other => other,
-    };
-    loaded.and_then(|kernel| Ok(LoadedLaunch { kernel, packers, workspaces: launch.workspaces.clone() }))
+    Ok(Trial::Loaded(loaded, bytes.max(most_bytes)))
 }
 
 /// The kernels that a variant was compiled from, or why it is none of this program's.
