@@ -3,12 +3,14 @@
 use atlas_dsl::DType;
 use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, muon_momentum};
-use atlas_ops::omega::{Chunking, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{CacheDir, Device, Launch, Result, SimOptions, Target, Tensor, args};
 
 const D: usize = 8;
 const W: usize = 2;
-const RULE: StreamRule = StreamRule { read_before: false, scale: 1.0 };
+fn rule(chunking: Chunking) -> OmegaRule {
+    OmegaRule { loss: Loss::Scaled(1.0), ..OmegaRule::omega_net(chunking) }
+}
 
 fn sim() -> Device {
     Device::sim_with(Target::all()[0], SimOptions::default(), CacheDir::Off)
@@ -38,7 +40,7 @@ fn with_tokens<R>(device: &Device, n: usize, f: impl FnOnce(&Tokens<'_>) -> R) -
 }
 
 fn push(device: &Device, n: usize, memory: &mut [Tensor; 4], y: &mut Tensor) -> Result<()> {
-    let mut stream = OmegaStream::new(device, &OMEGA_MLP, Chunking::new(2, W), RULE, sizes()).unwrap();
+    let mut stream = OmegaStream::new(device, rule(Chunking::new(2, W)), sizes()).unwrap();
     with_tokens(device, n, |tokens| stream.push(tokens, &mut memory.each_mut(), y))
 }
 
@@ -80,7 +82,7 @@ fn packed_documents_that_cannot_be_laid_out() {
     let device = sim();
     let stream = device.default_stream();
     let starts = device.tensor_from(&[0, 4], [2]).unwrap();
-    let mut packed = OmegaPacked::new(&stream, false, Chunking::new(2, W), RULE, sizes()).unwrap();
+    let mut packed = OmegaPacked::new(&stream, rule(Chunking::new(2, W)), sizes()).unwrap();
     let mut launch = |memory: &mut [Tensor; 4], y: &mut Tensor| {
         with_tokens(&device, 4, |tokens| packed.launch(&stream, tokens, &starts, &mut memory.each_mut(), y))
     };

@@ -6,7 +6,7 @@ use atlas::prelude::*;
 use atlas_dsl::DType;
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::omega::check::Case;
-use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
 use atlas_runtime::{CacheDir, SimOptions, Stream, Target};
 
 #[test]
@@ -16,7 +16,7 @@ fn chains_follow_the_definition_on_every_device() {
             for memory in [[16, 16, 32], [8, 24, 40], [24, 16, 0]] {
                 let mut case = Case::new([2, 23, 1], memory, Chunking::new(8, 5));
                 case.dtype = dtype;
-                case.before = dtype == DType::F16;
+                case.rule.read = if dtype == DType::F16 { Read::Before } else { Read::After };
                 let found = case.check(&device).unwrap_or_else(|e| panic!("{name}: {case:?}: {e}"));
                 assert!(found.passes(bound), "{name}: {case:?}: {found:?}");
             }
@@ -67,9 +67,10 @@ fn pushed(device: &Device, stream: &mut OmegaStream, count: usize, state: &mut [
 fn a_push_whose_last_piece_is_refused_changes_nothing() {
     let start = |device: &Device| {
         let sizes = StreamSizes { sequences: 1, heads: 1, key: 16, value: 16, piece: 8, dtype: DType::F32 };
-        let rule = StreamRule { read_before: false, scale: 1.0 };
+        let rule = OmegaRule::omega_net(Chunking::new(8, 3));
+        let rule = OmegaRule { memory: MemoryForm::Linear, loss: Loss::HalfSquare, ..rule };
         let state = [numbers(device, &[1, 1, 16, 16], 0.0), numbers(device, &[1, 1, 16, 16], -0.2)];
-        (OmegaStream::new(device, &OMEGA_LINEAR, Chunking::new(8, 3), rule, sizes).unwrap(), state)
+        (OmegaStream::new(device, rule, sizes).unwrap(), state)
     };
     let device = with_what_it_launches(|device| {
         let (mut stream, mut state) = start(device);

@@ -4,9 +4,9 @@ use atlas_dsl::DType;
 use atlas_ops::cases::model_problem;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::problem::expected;
-use atlas_ops::omega::reference::{Gates, Sequence, State, mix, muon};
+use atlas_ops::omega::reference::{Gates, Sequence, State, mix, recurrence};
 use atlas_ops::omega::rounded::Arithmetic;
-use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens};
 use atlas_ops::{Comparison, Fill, Problem};
 use atlas_runtime::{Device, Tensor};
 
@@ -58,7 +58,7 @@ fn sixteen_bits_keep_their_bound() {
 fn a_token_may_be_read_before_it_is_seen() {
     for memory in MEMORIES {
         let mut case = case(23, memory, 8, 5);
-        case.before = true;
+        case.rule.read = Read::Before;
         holds(&case, 1e-5);
     }
 }
@@ -67,7 +67,7 @@ fn a_token_may_be_read_before_it_is_seen() {
 fn windows_may_stop_at_the_start_of_their_chunk() {
     for memory in MEMORIES {
         let mut case = case(23, memory, 8, 5);
-        case.chunking.halo = false;
+        case.rule.chunking.halo = false;
         holds(&case, 1e-5);
     }
 }
@@ -91,13 +91,15 @@ fn a_sequence_may_be_given_in_parts() {
 fn with_muon_each_chunk_takes_one_step() {
     for (tokens, chunk, window) in [(23, 8, 5), (24, 8, 1), (9, 4, 16), (7, 16, 3), (1, 8, 4), (10, 1, 4)] {
         let mut case = case(tokens, [16, 16, 32], chunk, window);
-        case.muon = true;
+        case.rule.step = Step::MuonByChunk;
+        case.rule.read = Read::Before;
         holds(&case, 1e-5);
         case.dtype = DType::F16;
         holds(&case, 5e-3);
     }
     let mut case = case(39, [8, 24, 40], 8, 5);
-    case.muon = true;
+    case.rule.step = Step::MuonByChunk;
+    case.rule.read = Read::Before;
     holds(&case, 1e-5);
     let inputs = case.inputs();
     let whole = case.run(&Device::cpu(), &inputs).unwrap();
@@ -114,12 +116,15 @@ fn with_muon_what_rounds_nothing_is_the_definition() {
         let (x, s) = (case.inputs(), case.sizes());
         let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
         let none = vec![0.0; tokens * s.e];
-        let sequence = Sequence { q: wide(&x.q), k: wide(&x.k), v: wide(&x.v), rq: none.clone(), rk: none };
+        let sequence =
+            Sequence { q: wide(&x.q), k: wide(&x.k), v: wide(&x.v), rq: none.clone(), rk: none, norm: vec![] };
         let gates = Gates { alpha: wide(&x.alpha), theta: wide(&x.theta), eta: wide(&x.eta), gamma: wide(&x.gamma) };
-        let start = State { w: x.w.each_ref().map(|w| wide(w)), s: x.s.each_ref().map(|s| wide(s)) };
+        let each = |of: &[Vec<f32>]| of.iter().map(|w| wide(w)).collect();
+        let start = State { w: each(&x.w), s: each(&x.s) };
+        let rule = OmegaRule { step: Step::MuonByChunk, read: Read::Before, ..case.rule };
         let exact = Arithmetic::of(DType::F64);
         let (mut by_definition, mut by_chunks, mut by_tokens) = (start.clone(), start.clone(), start);
-        let wanted = muon(&s, &sequence, &gates, &mut by_definition, 2.0);
+        let wanted = recurrence(&s, &sequence, &gates, &mut by_definition, &rule);
         let mixed = mix(&s, &gates, false, usize::MAX);
         let found = exact.chunks(&s, &sequence, &mixed, &mut by_chunks, 2.0);
         let near = |found: &[f64], wanted: &[f64]| Comparison::new(found, wanted).passes(1e-10);
@@ -268,7 +273,7 @@ fn mistakes_show() {
                 assert!(!found.passes(bound), "{name} went unnoticed in {dtype} {memory:?}: {found:?}");
             }
             let mut early = case.clone();
-            early.before = true;
+            early.rule.read = Read::Before;
             let (x, late) = (case.inputs(), case.run(&Device::cpu(), &case.inputs()).unwrap());
             assert_ne!(early.run(&Device::cpu(), &x).unwrap()[0], late[0]);
         }
@@ -301,9 +306,10 @@ fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>;
             let weights = x.w.iter().zip(&shapes).map(|(w, shape)| of(w, shape));
             weights.chain(x.s.iter().zip(&shapes).map(|(s, shape)| of(s, shape))).collect()
         };
-        let rule = StreamRule { read_before: false, scale: 2.0 };
+        let memory = if m == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
+        let rule = OmegaRule { memory, ..OmegaRule::omega_net(chunking) };
         let sizes = StreamSizes { sequences: documents, heads: 2, key: d, value: e, piece, dtype: DType::F32 };
-        let mut packed = OmegaPacked::new(&stream, m == 0, chunking, rule, sizes).unwrap();
+        let mut packed = OmegaPacked::new(&stream, rule, sizes).unwrap();
         assert!(packed.bytes() > 0);
         let given =
             Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
@@ -328,8 +334,7 @@ fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>;
             let end = of[1].min(of[0] + piece);
             let part = |t: &Tensor| t.slice(1, of[0]..end).unwrap();
             let one = StreamSizes { sequences: 1, ..sizes };
-            let chain = if m == 0 { &OMEGA_LINEAR } else { &OMEGA_MLP };
-            let mut stream = OmegaStream::new(&device, chain, chunking, rule, one).unwrap();
+            let mut stream = OmegaStream::new(&device, rule, one).unwrap();
             let [q, k, v, rq, rk, alpha, theta, eta, gamma] =
                 [&q, &k, &v, &rq, &rk, &alpha, &theta, &eta, &gamma].map(part);
             let given = Tokens {

@@ -3,10 +3,12 @@
 use atlas_dsl::DType;
 use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
-use atlas_ops::omega::{Chunking, OMEGA_MLP, OmegaPacked, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{Device, Result, Stream, Tensor};
 
-const RULE: StreamRule = StreamRule { read_before: false, scale: 1.5 };
+fn rule(chunking: Chunking) -> OmegaRule {
+    OmegaRule { loss: Loss::Scaled(1.5), ..OmegaRule::omega_net(chunking) }
+}
 const D: usize = 4;
 const M: usize = 6;
 const W: usize = 3;
@@ -49,14 +51,13 @@ fn stream_sizes(sequences: usize, piece: usize) -> StreamSizes {
 }
 
 fn push(x: &[Tensor], memory: &mut [Tensor], y: &mut Tensor) -> Result<()> {
-    let mut stream =
-        OmegaStream::new(&Device::cpu(), &OMEGA_MLP, Chunking::new(2, W), RULE, stream_sizes(1, 4)).unwrap();
+    let mut stream = OmegaStream::new(&Device::cpu(), rule(Chunking::new(2, W)), stream_sizes(1, 4)).unwrap();
     stream.push(&tokens(x), &mut memory.iter_mut().collect::<Vec<_>>(), y)
 }
 
 fn launch_packed(x: &[Tensor], memory: &mut [Tensor], y: &mut Tensor) -> Result<()> {
     let on = Stream::default_of(&Device::cpu());
-    let mut packed = OmegaPacked::new(&on, false, Chunking::new(2, W), RULE, stream_sizes(2, 8)).unwrap();
+    let mut packed = OmegaPacked::new(&on, rule(Chunking::new(2, W)), stream_sizes(2, 8)).unwrap();
     let starts = Device::cpu().tensor_from(&[0, 4, T as i32], [3]).unwrap();
     packed.launch(&on, &tokens(x), &starts, &mut memory.iter_mut().collect::<Vec<_>>(), y)
 }
@@ -156,7 +157,7 @@ fn a_refusal_leaves_a_stream_as_it_was() {
     let whole = sequence(T);
     let mut wanted = of(&[1, T, 1, D], 30);
     push(&whole, &mut memory(1), &mut wanted).unwrap();
-    let mut stream = OmegaStream::new(&cpu, &OMEGA_MLP, Chunking::new(2, W), RULE, stream_sizes(1, 4)).unwrap();
+    let mut stream = OmegaStream::new(&cpu, rule(Chunking::new(2, W)), stream_sizes(1, 4)).unwrap();
     let (mut memory, y) = (memory(1), of(&[1, T, 1, D], 30));
     for (from, to) in [(0, 3), (3, T)] {
         let x = part(&whole, from, to);
@@ -330,7 +331,7 @@ fn chunks_of_any_number_of_tokens() {
     assert_eq!(Chunking::new(usize::MAX - 2, 5).keys(), usize::MAX);
     assert_eq!(Chunking::new(usize::MAX, 1).keys(), usize::MAX);
     for chunking in [Chunking::new(usize::MAX, 1), Chunking::new(usize::MAX - 2, 5), Chunking::new(4, usize::MAX)] {
-        let made = OmegaStream::new(&Device::cpu(), &OMEGA_MLP, chunking, RULE, stream_sizes(1, 4));
+        let made = OmegaStream::new(&Device::cpu(), rule(chunking), stream_sizes(1, 4));
         assert!(made.is_err(), "{chunking:?}");
     }
 }

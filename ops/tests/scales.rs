@@ -106,8 +106,9 @@ fn a_step_is_as_long_whatever_the_momentum_is() {
         let rows = |seed: usize, len: usize| (0..len).map(|i| noise(i + 1000 * seed)).collect::<Vec<f32>>();
         let momentum = |seed: usize| rows(seed, d * m).into_iter().map(|s| s * 2_f32.powi(power)).collect::<Vec<f32>>();
         let [x, v] = [1, 2].map(|seed| tensor(rows(seed, 5 * d), &[1, 5, d]));
-        let [mut w1, mut w2] = [3, 4].map(|seed| tensor(rows(seed, d * m), &[1, d, m]));
-        let [mut s1, mut s2] = [5, 6].map(|seed| tensor(momentum(seed), &[1, d, m]));
+        let (wide, tall) = ([1, d, m], [1, m, d]);
+        let [mut w1, mut w2] = [(3, &wide), (4, &tall)].map(|(seed, of)| tensor(rows(seed, d * m), of));
+        let [mut s1, mut s2] = [(5, &wide), (6, &tall)].map(|(seed, of)| tensor(momentum(seed), of));
         let (c, mut loss) = (tensor(vec![0.5; 5], &[1, 5]), tensor(vec![0.0], &[1]));
         let [alpha, theta, eta] = [1.0, 1.0, 0.25].map(|gate| tensor(vec![gate], &[1]));
         let out = args!(&x, &v, &x, c, alpha, theta, eta, &mut w1, &mut w2, &mut s1, &mut s2, &mut loss, 2.0, 5);

@@ -2,7 +2,7 @@
 
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
-use atlas_ops::omega::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
 use atlas_runtime::{Arg, Chain, Device, Tensor};
 use std::collections::BTreeMap;
 
@@ -65,8 +65,9 @@ fn memory(device: &Device, chain: &Chain) -> Vec<Tensor> {
 }
 
 /// What is read, and the memory afterwards, with the sequence as one.
-fn whole(chain: &'static Chain, chunking: Chunking, before: bool) -> Vec<Vec<f32>> {
+fn whole(rule: OmegaRule) -> Vec<Vec<f32>> {
     let cpu = Device::cpu();
+    let (chain, chunking) = (rule.chain(), rule.chunking);
     let (tokens, mut memory) = (sequence(&cpu, chunking.window), memory(&cpu, chain));
     let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
     let mut space = chain.workspace(&cpu, &[], &chunking.dims(B, H, T)).unwrap();
@@ -78,9 +79,9 @@ fn whole(chain: &'static Chain, chunking: Chunking, before: bool) -> Vec<Vec<f32
         .params()
         .into_iter()
         .map(|p| match p.name() {
-            "before" => Arg::I32(before.into()),
+            "before" => Arg::I32((rule.read == Read::Before).into()),
             "commit" => Arg::I32(full),
-            "scale" => Arg::F32(2.0),
+            "scale" => Arg::F32(rule.loss.factor(E)),
             "y" => Arg::Out(out.take().unwrap()),
             name => tokens.get(name).map_or_else(|| Arg::Out(states.next().unwrap()), Arg::In),
         })
@@ -90,12 +91,11 @@ fn whole(chain: &'static Chain, chunking: Chunking, before: bool) -> Vec<Vec<f32
 }
 
 /// The same in pieces of these lengths, again and again.
-fn pieces(chain: &'static Chain, chunking: Chunking, before: bool, lengths: &[usize], piece: usize) -> Vec<Vec<f32>> {
+fn pieces(rule: OmegaRule, lengths: &[usize], piece: usize) -> Vec<Vec<f32>> {
     let cpu = Device::cpu();
-    let (tokens, mut memory) = (sequence(&cpu, chunking.window), memory(&cpu, chain));
+    let (tokens, mut memory) = (sequence(&cpu, rule.chunking.window), memory(&cpu, rule.chain()));
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece, dtype: DType::F32 };
-    let rule = StreamRule { read_before: before, scale: 2.0 };
-    let mut stream = OmegaStream::new(&cpu, chain, chunking, rule, sizes).unwrap();
+    let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
     let y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
     let (mut from, mut lengths) = (0, lengths.iter().cycle());
     while from < T {
@@ -120,12 +120,13 @@ fn same(a: &[Vec<f32>], b: &[Vec<f32>]) -> bool {
 fn pieces_of_any_length_give_what_the_whole_gives() {
     let halo = |chunk, window| Chunking::new(chunk, window);
     let chunkings = [halo(8, 3), halo(4, 9), halo(1, 4), Chunking { chunk: 8, window: 3, halo: false }];
-    for chain in [&OMEGA_MLP, &OMEGA_LINEAR] {
-        for (chunking, before) in chunkings.into_iter().zip([false, true, false, true]) {
-            let wanted = whole(chain, chunking, before);
+    for memory in [MemoryForm::Mlp, MemoryForm::Linear] {
+        for (chunking, read) in chunkings.into_iter().zip([Read::After, Read::Before, Read::After, Read::Before]) {
+            let rule = OmegaRule { memory, read, ..OmegaRule::omega_net(chunking) };
+            let wanted = whole(rule);
             for (lengths, piece) in [(&[1][..], 4), (&[23], 100), (&[23], 5), (&[3, 1, 9], 16), (&[8], 8)] {
-                let found = pieces(chain, chunking, before, lengths, piece);
-                assert!(same(&wanted, &found), "{} {chunking:?} in pieces of {lengths:?}", chain.name);
+                let found = pieces(rule, lengths, piece);
+                assert!(same(&wanted, &found), "{rule:?} in pieces of {lengths:?}");
             }
         }
     }
@@ -133,22 +134,22 @@ fn pieces_of_any_length_give_what_the_whole_gives() {
 
 #[test]
 fn what_is_kept_matters() {
-    let chunking = Chunking::new(8, 3);
-    let wanted = whole(&OMEGA_MLP, chunking, false);
-    // Of another window, and read after the step rather than before.
-    assert!(!same(&wanted, &pieces(&OMEGA_MLP, Chunking::new(8, 2), false, &[5], 16)));
-    assert!(!same(&wanted, &pieces(&OMEGA_MLP, chunking, true, &[5], 16)));
+    let rule = OmegaRule::omega_net(Chunking::new(8, 3));
+    let wanted = whole(rule);
+    // Of another window, another loss, and read after the step rather than before.
+    assert!(!same(&wanted, &pieces(OmegaRule::omega_net(Chunking::new(8, 2)), &[5], 16)));
+    assert!(!same(&wanted, &pieces(OmegaRule { loss: Loss::HalfSquare, ..rule }, &[5], 16)));
+    assert!(!same(&wanted, &pieces(OmegaRule { read: Read::Before, ..rule }, &[5], 16)));
 }
 
 #[test]
 fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
     let cpu = Device::cpu();
-    let chunking = Chunking::new(8, 3);
+    let rule = OmegaRule::omega_net(Chunking::new(8, 3));
     let tokens = sequence(&cpu, 3);
-    let mut memory = memory(&cpu, &OMEGA_MLP);
+    let mut memory = memory(&cpu, rule.chain());
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 8, dtype: DType::F32 };
-    let rule = StreamRule { read_before: false, scale: 2.0 };
-    let mut stream = OmegaStream::new(&cpu, &OMEGA_MLP, chunking, rule, sizes).unwrap();
+    let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
     let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
     let mut held = Vec::new();
     for _ in 0..4 {
@@ -170,8 +171,8 @@ fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
     }
     assert_eq!(held[1..], [held[1]; 3]);
     // Once more from the start, with a memory as at the start.
-    let first = pieces(&OMEGA_MLP, chunking, false, &[23], 8);
-    memory = self::memory(&cpu, &OMEGA_MLP);
+    let first = pieces(rule, &[23], 8);
+    memory = self::memory(&cpu, rule.chain());
     stream.restart().unwrap();
     let of = |name: &str| &tokens[name];
     let piece = Tokens {
@@ -193,13 +194,12 @@ fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
 #[test]
 fn what_does_not_fit_is_refused_before_the_memory_changes() {
     let cpu = Device::cpu();
-    let chunking = Chunking::new(8, 3);
+    let rule = OmegaRule::omega_net(Chunking::new(8, 3));
     let tokens = sequence(&cpu, 3);
-    let mut memory = memory(&cpu, &OMEGA_MLP);
+    let mut memory = memory(&cpu, rule.chain());
     let before: Vec<Vec<f32>> = memory.iter().map(|t| t.to_vec().unwrap()).collect();
     // No token at a time is one.
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 0, dtype: DType::F32 };
-    let rule = StreamRule { read_before: false, scale: 2.0 };
     let of = |name: &str| &tokens[name];
     let piece = Tokens {
         q: of("q"),
@@ -213,7 +213,7 @@ fn what_does_not_fit_is_refused_before_the_memory_changes() {
         gamma: of("gamma"),
     };
     let mut push = |piece: &Tokens<'_>, [len, width]: [usize; 2]| {
-        let mut stream = OmegaStream::new(&cpu, &OMEGA_MLP, chunking, rule, sizes).unwrap();
+        let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
         let mut y = Tensor::zeros(&cpu, DType::F32, [B, len, H, width]).unwrap();
         let mut states: Vec<&mut Tensor> = memory.iter_mut().collect();
         let pushed = stream.push(piece, &mut states, &mut y).is_ok();

@@ -82,6 +82,6 @@
 //! ```
 
 pub use atlas_ops::omega::{
-    Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS, OmegaPacked, OmegaStream, StreamRule,
-    StreamSizes, Tokens, omega_decay_gates, omega_token_gates,
+    Chunking, Loss, MemoryForm, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS, OmegaPacked, OmegaRule,
+    OmegaStream, Read, Step, StreamSizes, Tokens, omega_decay_gates, omega_token_gates,
 };

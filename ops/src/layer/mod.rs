@@ -19,7 +19,7 @@ pub mod reference;
 
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 
-use crate::omega::{Chunking, OMEGA_MLP, OmegaStream, StreamRule, StreamSizes, Tokens, copy_tokens};
+use crate::omega::{Chunking, Loss, OmegaRule, OmegaStream, Read, StreamSizes, Tokens, copy_tokens};
 use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
@@ -136,7 +136,8 @@ impl AtlasLayer {
         let tokens = |count: usize| Tensor::zeros(device, dtype, [sequences, count, heads, width]);
         let rows = || tokens((window - 1).saturating_add(piece));
         let of = StreamSizes { sequences, heads, key: width, value: width, piece, dtype };
-        let as_rule = StreamRule { read_before: rule.read_before, scale: rule.scale };
+        let read = if rule.read_before { Read::Before } else { Read::After };
+        let as_rule = OmegaRule { loss: Loss::Scaled(rule.scale), read, ..OmegaRule::omega_net(rule.chunking) };
         let [w1, w2] = memory;
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
@@ -149,7 +150,7 @@ impl AtlasLayer {
             sizes,
             rule,
             weights,
-            stream: OmegaStream::new(device, &OMEGA_MLP, rule.chunking, as_rule, of)?,
+            stream: OmegaStream::new(device, as_rule, of)?,
             memory: [own(&w1)?, own(&w2)?, momentum(&w1)?, momentum(&w2)?],
             past: [[rows()?, rows()?], [rows()?, rows()?]],
             seen: 0,

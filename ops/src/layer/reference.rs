@@ -2,6 +2,7 @@
 
 use super::{Combine, LayerRule, LayerSizes};
 use crate::omega::reference::{Gates, Sequence, SequenceSizes, State, of_head, recurrence};
+use crate::omega::{Loss, OmegaRule, Read};
 use crate::problem::{Inputs, Problem};
 use crate::windowed_attention;
 use rayon::prelude::*;
@@ -74,12 +75,14 @@ fn memory(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, t: usize) -> Vec<
             let rows =
                 |x: &[f64], width: usize| of_head(&x[sequence * t * h * width..][..t * h * width], head, h, width);
             let [q, k, v] = [0, 1, 2].map(|i| rows(&x.memory[i], d));
-            let s = Sequence { q: phi(&q), k: phi(&k), v, rq: q, rk: k };
+            let s = Sequence { q: phi(&q), k: phi(&k), v, rq: q, rk: k, norm: vec![] };
             let [alpha, theta, eta] = [0, 1, 2].map(|i| rows(&x.gates[i], 1));
             let gates = Gates { alpha, theta, eta, gamma: rows(&x.gamma, c.window) };
-            let w = [0, 1].map(|i| x.weights[i][at * m * d..][..m * d].to_vec());
-            let mut state = State { w, s: [vec![0.0; m * d], vec![0.0; m * d]] };
-            recurrence(&of, &s, &gates, &mut state, rule.scale.into(), rule.read_before)
+            let w: Vec<Vec<f64>> = (0..2).map(|i| x.weights[i][at * m * d..][..m * d].to_vec()).collect();
+            let mut state = State { s: State::zeros_like(&w), w };
+            let read = if rule.read_before { Read::Before } else { Read::After };
+            let rule = OmegaRule { loss: Loss::Scaled(rule.scale), read, ..OmegaRule::omega_net(c) };
+            recurrence(&of, &s, &gates, &mut state, &rule)
         })
         .collect();
     let mut y = vec![0.0; b * t * h * d];

@@ -1,7 +1,7 @@
 //! Runs the chains of the Omega rule on a device, whole or in parts, and compares them with the rule as it is defined.
 
-use super::reference::{Gates, Sequence, SequenceSizes, State, muon, of_head, recurrence};
-use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON};
+use super::reference::{Gates, Sequence, SequenceSizes, State, of_head, recurrence};
+use super::{Chunking, MemoryForm, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OmegaRule, Read, Step};
 use crate::compare::Comparison;
 use crate::problem::{HostTensor, normal, round};
 use crate::run::upload;
@@ -13,16 +13,12 @@ use atlas_runtime::{Arg, Device, Result, Tensor};
 pub struct Case {
     /// Sequences, tokens, heads.
     pub batch: [usize; 3],
-    /// Features of a key, elements of a value, hidden elements; 0 hidden ones for a linear memory.
+    /// Features of a key, elements of a value, hidden elements of the memory.
     pub memory: [usize; 3],
-    /// Chunks and windows.
-    pub chunking: Chunking,
+    /// The rule.
+    pub rule: OmegaRule,
     /// Element type of keys, values, queries and results.
     pub dtype: DType,
-    /// Whether each chunk takes one step with Muon.
-    pub muon: bool,
-    /// Whether a token is read before the memory has seen it.
-    pub before: bool,
     /// Lengths of the parts in which the sequence is given; empty for one part. A chunk that a part leaves open is given again
     /// with the next part, from its start, and the memory does not go on before it is whole.
     pub parts: Vec<usize>,
@@ -49,21 +45,24 @@ pub struct CaseInputs {
     pub eta: Vec<f32>,
     /// The band, `[B, T, H, W]`.
     pub gamma: Vec<f32>,
-    /// Weights, `[B, H, ..]`.
-    pub w: [Vec<f32>; 2],
-    /// Momentum.
-    pub s: [Vec<f32>; 2],
+    /// Weights, `[B, H, ..]`, as [`MemoryForm`] has them.
+    pub w: Vec<Vec<f32>>,
+    /// Momenta.
+    pub s: Vec<Vec<f32>>,
 }
 
 impl Case {
-    /// A memory of two layers in f32, read after each token, in one part.
+    /// A memory of two layers in f32, read after each token, in one part; a linear one, if it has no hidden elements.
     pub fn new(batch: [usize; 3], memory: [usize; 3], chunking: Chunking) -> Case {
-        Case { batch, memory, chunking, dtype: DType::F32, muon: false, before: false, parts: vec![], edit: |_| {} }
+        let rule = OmegaRule::omega_net(chunking);
+        let form = if memory[2] == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
+        let rule = OmegaRule { memory: form, ..rule };
+        Case { batch, memory, rule, dtype: DType::F32, parts: vec![], edit: |_| {} }
     }
 
     /// Its sizes.
     pub fn sizes(&self) -> SequenceSizes {
-        let ([_, n, h], [d, e, m], c) = (self.batch, self.memory, self.chunking);
+        let ([_, n, h], [d, e, m], c) = (self.batch, self.memory, self.rule.chunking);
         SequenceSizes { n, p: n, h, d, e, m, l: c.chunk, w: c.window, k: c.keys() }
     }
 
@@ -78,9 +77,15 @@ impl Case {
             x
         };
         let unit = |width: usize| (width as f64).powf(-0.5);
-        let [first, second] = self.sizes().matrices().map(|len| b * h * len);
+        let shapes = self.rule.memory.matrices(d, e, m);
+        let matrix = |of: &str, sd: &dyn Fn(usize) -> f64| -> Vec<Vec<f32>> {
+            let named = |(i, [rows, cols]): (usize, &[usize; 2])| {
+                make(&format!("{of}{}", i + 1), 0.0, sd(if i == 0 { *cols } else { 1 }), b * h * rows * cols)
+            };
+            shapes.iter().enumerate().map(named).collect()
+        };
         // Longer steps diverge: a gradient is as large as the hidden row is long, and momentum adds up five of a window.
-        let step = 0.3 / (self.chunking.window as f64 * (1.0 + m as f64 / 4.0));
+        let step = 0.3 / (self.rule.chunking.window as f64 * (1.0 + m as f64 / 4.0));
         let gate = |x: Vec<f32>| x.into_iter().map(|v| v.clamp(0.0, 1.0)).collect::<Vec<f32>>();
         let mut inputs = CaseInputs {
             batch: self.batch,
@@ -90,9 +95,9 @@ impl Case {
             alpha: gate(make("alpha", 0.95, 0.03, tokens)),
             theta: gate(make("theta", 0.8, 0.1, tokens)),
             eta: gate(make("eta", step, step / 3.0, tokens)),
-            gamma: gate(make("gamma", 0.5, 0.2, tokens * self.chunking.window)),
-            w: [make("w1", 0.0, unit(if m == 0 { d } else { m }), first), make("w2", 0.0, 1.0, second)],
-            s: [make("s1", 0.0, 0.01, first), make("s2", 0.0, 0.01, second)],
+            gamma: gate(make("gamma", 0.5, 0.2, tokens * self.rule.chunking.window)),
+            w: matrix("w", &unit),
+            s: matrix("s", &|_| 0.01),
         };
         (self.edit)(&mut inputs);
         inputs
@@ -103,9 +108,9 @@ impl Case {
         let [b, n, h] = self.batch;
         let [d, e, _] = self.memory;
         let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
-        let matrices = sizes.matrices();
+        let matrices = sizes.matrices(&self.rule);
         let mut out = vec![0.0; b * n * h * e];
-        let mut after = [vec![], vec![], vec![], vec![]];
+        let mut after = vec![vec![]; 2 * matrices.len()];
         for at in 0..b {
             let of = |x: &[f32], width: usize| wide(&x[at * n * h * width..][..n * h * width]);
             for head in 0..h {
@@ -118,6 +123,7 @@ impl Case {
                     v: rows(&x.v, e),
                     rq: residual(&x.q),
                     rk: residual(&x.k),
+                    norm: vec![],
                 };
                 let gates = Gates {
                     alpha: rows(&x.alpha, 1),
@@ -125,14 +131,14 @@ impl Case {
                     eta: rows(&x.eta, 1),
                     gamma: rows(&x.gamma, sizes.w),
                 };
-                let part = |x: &[Vec<f32>; 2]| {
-                    std::array::from_fn(|i| wide(&x[i][(at * h + head) * matrices[i]..][..matrices[i]]))
+                let part = |x: &[Vec<f32>]| {
+                    let of = |(x, [rows, cols]): (&Vec<f32>, &[usize; 2])| {
+                        wide(&x[(at * h + head) * rows * cols..][..rows * cols])
+                    };
+                    x.iter().zip(&matrices).map(of).collect()
                 };
                 let mut state = State { w: part(&x.w), s: part(&x.s) };
-                let y = match self.muon {
-                    true => muon(sizes, &sequence, &gates, &mut state, self.scale()),
-                    false => recurrence(sizes, &sequence, &gates, &mut state, self.scale(), self.before),
-                };
+                let y = recurrence(sizes, &sequence, &gates, &mut state, &self.rule);
                 for (t, y) in y.chunks(e).enumerate() {
                     out[((at * n + t) * h + head) * e..][..e].copy_from_slice(y);
                 }
@@ -141,12 +147,7 @@ impl Case {
                 }
             }
         }
-        let [w1, w2, s1, s2] = after;
-        if self.memory[2] == 0 { vec![out, w1, s1] } else { vec![out, w1, w2, s1, s2] }
-    }
-
-    fn scale(&self) -> f64 {
-        2.0
+        std::iter::once(out).chain(after).collect()
     }
 
     /// Runs the chain: what is read, and the memories and momenta after it.
@@ -166,23 +167,21 @@ impl Case {
         let (rq, rk) = if d == e { (q.clone(), k.clone()) } else { (nothing.clone(), nothing) };
         let gate = |values: &[f32]| tensor(DType::F32, values, &[b, n, h]);
         let (alpha, theta, eta) = (gate(&x.alpha)?, gate(&x.theta)?, gate(&x.eta)?);
-        let gamma = tensor(DType::F32, &x.gamma, &[b, n, h, self.chunking.window])?;
-        let inner = if m == 0 { d } else { m };
-        let matrix = |values: &[f32], rows: usize, cols: usize| tensor(DType::F32, values, &[b, h, rows, cols]);
-        let (mut w1, mut s1) = (matrix(&x.w[0], e, inner)?, matrix(&x.s[0], e, inner)?);
-        // With Muon both matrices lie wide.
-        let [rows, cols] = if self.muon { [d, m] } else { [m, d] };
-        let (mut w2, mut s2) = (matrix(&x.w[1], rows, cols)?, matrix(&x.s[1], rows, cols)?);
+        let gamma = tensor(DType::F32, &x.gamma, &[b, n, h, self.rule.chunking.window])?;
+        let matrix = |(values, [rows, cols]): (&Vec<f32>, [usize; 2])| tensor(DType::F32, values, &[b, h, rows, cols]);
+        let shapes = self.rule.memory.matrices(d, e, m).into_iter().cycle();
+        let mut memory: Vec<Tensor> = x.w.iter().chain(&x.s).zip(shapes).map(matrix).collect::<Result<_>>()?;
         let y = tokens(&vec![f32::NAN; b * n * h * e], e)?;
         let whole = [n];
         let parts = if self.parts.is_empty() { &whole[..] } else { &self.parts };
-        let past = self.chunking.keys() - self.chunking.chunk;
-        let (mut first, mut end, chunk) = (0, 0, self.chunking.chunk);
+        let chunking = self.rule.chunking;
+        let past = chunking.keys() - chunking.chunk;
+        let (mut first, mut end, chunk) = (0, 0, chunking.chunk);
         for (i, &length) in parts.iter().enumerate() {
             end += length;
             let part = end - first;
             let is_last = i + 1 == parts.len();
-            let commit = if is_last { self.chunking.chunks(part) } else { part / chunk };
+            let commit = if is_last { chunking.chunks(part) } else { part / chunk };
             // The keys of the halo are given again.
             let from = first - first.min(past);
             let (new, seen) = (first..first + part, from..first + part);
@@ -191,27 +190,22 @@ impl Case {
             let (alpha, theta, eta, gamma) = (at(&alpha)?, at(&theta)?, at(&eta)?, at(&gamma)?);
             let (q, k, v, rq, rk) = (at(&q)?, with_past(&k)?, with_past(&v)?, at(&rq)?, with_past(&rk)?);
             let mut y = at(&y)?;
-            let dims = self.chunking.dims(b, h, part);
-            let (before, scale) = (i32::from(self.before), self.scale() as f32);
+            let dims = chunking.dims(b, h, part);
+            let (before, scale) = (i32::from(self.rule.read == Read::Before), self.rule.loss.factor(e));
             let mut args = vec![Arg::In(&alpha), Arg::In(&theta), Arg::In(&eta), Arg::In(&gamma)];
             args.extend([Arg::I32(before), Arg::I32(commit as i32)]);
             args.extend([&q, &k, &v, &rq, &rk].map(Arg::In));
-            if m == 0 {
-                args.extend([&mut w1, &mut s1, &mut y].map(Arg::Out));
-            } else {
-                args.extend([&mut w1, &mut w2, &mut s1, &mut s2, &mut y].map(Arg::Out));
-            }
+            args.extend(memory.iter_mut().chain([&mut y]).map(Arg::Out));
             args.push(Arg::F32(scale));
-            let chain = match (m, self.muon) {
-                (0, _) => &OMEGA_LINEAR,
-                (_, true) => &OMEGA_MUON,
+            let chain = match (self.rule.memory, self.rule.step) {
+                (MemoryForm::Linear, _) => &OMEGA_LINEAR,
+                (_, Step::MuonByChunk) => &OMEGA_MUON,
                 _ => &OMEGA_MLP,
             };
             chain.launch(device, args, &mut chain.workspace(device, &[], &dims)?)?;
             first += commit * chunk;
         }
-        let results = if m == 0 { vec![&y, &w1, &s1] } else { vec![&y, &w1, &w2, &s1, &s2] };
-        results.into_iter().map(Tensor::to_f64_vec).collect()
+        std::iter::once(&y).chain(&memory).map(Tensor::to_f64_vec).collect()
     }
 
     /// Compares the chain with the rule by definition.

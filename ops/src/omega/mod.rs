@@ -36,6 +36,7 @@ pub mod problem;
 pub mod reference;
 #[cfg(feature = "verify")]
 pub mod rounded;
+mod rule;
 pub mod stream;
 
 pub use chunking::Chunking;
@@ -46,8 +47,9 @@ pub use mlp::omega_mlp;
 pub use muon::{fused_descent, fused_optimization, omega_muon};
 pub use muon_tokens::omega_muon_tokens;
 pub use packed::OmegaPacked;
+pub use rule::{Loss, MemoryForm, OmegaRule, Read, Step};
 pub(crate) use stream::copy_tokens;
-pub use stream::{OmegaStream, StreamRule, StreamSizes, Tokens};
+pub use stream::{OmegaStream, StreamSizes, Tokens};
 
 use atlas_runtime::Chain;
 
@@ -61,10 +63,10 @@ pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, 
 pub static OMEGA_LINEAR: Chain =
     Chain { name: "omega_linear", kernels: &[&omega_mix, &omega_linear], workspace: MIXED };
 
-/// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers whose second matrix lies `[D, M]`.
+/// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers.
 pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix, &omega_muon], workspace: MIXED };
 
-/// The rule with Muon, one orthogonalised step per token, on a memory of two layers whose second matrix lies `[D, M]`. `K` of its
+/// The rule with Muon, one orthogonalised step per token, on a memory of two layers. `K` of its
 /// workspace is that of [`Chunking::keys`].
 pub static OMEGA_MUON_TOKENS: Chain =
     Chain { name: "omega_muon_tokens", kernels: &[&omega_muon_tokens], workspace: &["errors", "act", "delta"] };

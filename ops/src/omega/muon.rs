@@ -14,8 +14,8 @@
 //! bring it near. The results are those of f64 with the roundings of the kernel, which is what tests hold it to.
 //!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 32 by chunks, as LaCT (arXiv 2505.23884) applies it; the iteration is that of
-//! [`newton_schulz_small`](crate::newton_schulz_small). `W2` and its momentum are kept as `[D, M]`, so that both matrices lie
-//! wide, as the iteration wants them; `E` and `D` are at most `M`.
+//! [`newton_schulz_small`](crate::newton_schulz_small), on `W1` and on the transpose of `W2`, which lie wide where `E` and `D` are
+//! at most `M`.
 
 use crate::newton_schulz_small::CLASSIC;
 use atlas_macros::atlas_kernel;
@@ -51,9 +51,9 @@ atlas_kernel! {
         beta_end: &Tensor<f32, [B, H, C]>,
         steps: &Tensor<f32, [B, H, C, L]>,
         w1: &mut Tensor<f32, [B, H, E, M]>,
-        w2: &mut Tensor<f32, [B, H, D, M]>,
+        w2: &mut Tensor<f32, [B, H, M, D]>,
         s1: &mut Tensor<f32, [B, H, E, M]>,
-        s2: &mut Tensor<f32, [B, H, D, M]>,
+        s2: &mut Tensor<f32, [B, H, M, D]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         scale: f32,
     )
@@ -73,9 +73,9 @@ atlas_kernel! {
                 let mut out = load(rq[b, span(first, L), h, ..]).or(0.0).cast::<f32>();
                 for m in tiles(M, BM) {
                     let w1m = load(w1[b, h, .., m]).cast::<T>();
-                    let w2m = load(w2[b, h, .., m]).cast::<T>();
-                    e += dot(gelu(dot(x, w2m)).cast::<T>(), w1m.t());
-                    out += dot(gelu(dot(xq, w2m)).cast::<T>(), w1m.t());
+                    let w2t = load(w2[b, h, m, ..]).cast::<T>().t();
+                    e += dot(gelu(dot(x, w2t)).cast::<T>(), w1m.t());
+                    out += dot(gelu(dot(xq, w2t)).cast::<T>(), w1m.t());
                 }
                 store(y[b, span(first, L), h, ..], out.cast::<T>());
                 let error = e * scale;
@@ -85,16 +85,16 @@ atlas_kernel! {
                 let s_after = load(beta_end[b, h, c]);
                 // The greatest magnitudes, while they are in registers.
                 let mut top1 = zeros::<f32>([E, BM]);
-                let mut top2 = zeros::<f32>([D, BM]);
+                let mut top2 = zeros::<f32>([BM, D]);
                 for m in tiles(M, BM) {
-                    let z = dot(x, load(w2[b, h, .., m]).cast::<T>());
+                    let z = dot(x, load(w2[b, h, m, ..]).cast::<T>().t());
                     let delta = to_s * grad(gelu)(z) * dot(errors, load(w1[b, h, .., m]).cast::<T>());
                     let s1m = s_after * load(s1[b, h, .., m]) + dot(error_s.t(), gelu(z).cast::<T>());
-                    let s2m = s_after * load(s2[b, h, .., m]) + dot(x.t(), delta.cast::<T>());
+                    let s2m = s_after * load(s2[b, h, m, ..]) + dot(delta.cast::<T>().t(), x);
                     top1 = max(top1, abs(s1m).or(0.0));
                     top2 = max(top2, abs(s2m).or(0.0));
                     store(s1[b, h, .., m], s1m);
-                    store(s2[b, h, .., m], s2m);
+                    store(s2[b, h, m, ..], s2m);
                 }
                 let w_after = load(lam_end[b, h, c]);
                 let step = load(steps[b, h, c, size(L) - 1]);
@@ -103,11 +103,11 @@ atlas_kernel! {
                     along1 = orthogonal_step(along1, iota([E, E], 0) == iota([E, E], 1));
                 }
                 store(w1[b, h, .., ..], w_after * load(w1[b, h, .., ..]) - step * along1.cast::<f32>());
-                let mut along2 = normalised(load(s2[b, h, .., ..]), max(top2), xq);
+                let mut along2 = normalised(load(s2[b, h, .., ..]).t(), max(top2), xq);
                 for _ in 0..5 {
                     along2 = orthogonal_step(along2, iota([D, D], 0) == iota([D, D], 1));
                 }
-                store(w2[b, h, .., ..], w_after * load(w2[b, h, .., ..]) - step * along2.cast::<f32>());
+                store(w2[b, h, .., ..], w_after * load(w2[b, h, .., ..]) - step * along2.t().cast::<f32>());
             }
         }
     }
@@ -126,9 +126,9 @@ atlas_kernel! {
         theta: &Tensor<f32, [G]>,
         eta: &Tensor<f32, [G]>,
         w1: &mut Tensor<f32, [G, E, M]>,
-        w2: &mut Tensor<f32, [G, D, M]>,
+        w2: &mut Tensor<f32, [G, M, D]>,
         s1: &mut Tensor<f32, [G, E, M]>,
-        s2: &mut Tensor<f32, [G, D, M]>,
+        s2: &mut Tensor<f32, [G, M, D]>,
         loss: &mut Tensor<f32, [G]>,
         scale: f32,
         count: i32,
@@ -143,7 +143,7 @@ atlas_kernel! {
             let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
             for m in tiles(M, BM) {
                 let w1m = load(w1[g, .., m]).cast::<T>();
-                e += dot(gelu(dot(xs, load(w2[g, .., m]).cast::<T>())).cast::<T>(), w1m.t());
+                e += dot(gelu(dot(xs, load(w2[g, m, ..]).cast::<T>().t())).cast::<T>(), w1m.t());
             }
             store(loss[g], 0.5 * scale * sum(weight * e * e));
             let error = e * scale;
@@ -152,16 +152,16 @@ atlas_kernel! {
             let kept = load(theta[g]);
             // The greatest magnitudes, while they are in registers.
             let mut top1 = zeros::<f32>([E, BM]);
-            let mut top2 = zeros::<f32>([D, BM]);
+            let mut top2 = zeros::<f32>([BM, D]);
             for m in tiles(M, BM) {
-                let z = dot(xs, load(w2[g, .., m]).cast::<T>());
+                let z = dot(xs, load(w2[g, m, ..]).cast::<T>().t());
                 let delta = weight * grad(gelu)(z) * dot(errors, load(w1[g, .., m]).cast::<T>());
                 let s1m = kept * load(s1[g, .., m]) + dot(weighted.t(), gelu(z).cast::<T>());
-                let s2m = kept * load(s2[g, .., m]) + dot(xs.t(), delta.cast::<T>());
+                let s2m = kept * load(s2[g, m, ..]) + dot(delta.cast::<T>().t(), xs);
                 top1 = max(top1, abs(s1m).or(0.0));
                 top2 = max(top2, abs(s2m).or(0.0));
                 store(s1[g, .., m], s1m);
-                store(s2[g, .., m], s2m);
+                store(s2[g, m, ..], s2m);
             }
             let held = load(alpha[g]);
             let step = load(eta[g]);
@@ -170,11 +170,11 @@ atlas_kernel! {
                 along1 = orthogonal_step(along1, iota([E, E], 0) == iota([E, E], 1));
             }
             store(w1[g, .., ..], held * load(w1[g, .., ..]) - step * along1.cast::<f32>());
-            let mut along2 = normalised(load(s2[g, .., ..]), max(top2), xs);
+            let mut along2 = normalised(load(s2[g, .., ..]).t(), max(top2), xs);
             for _ in 0..count {
                 along2 = orthogonal_step(along2, iota([D, D], 0) == iota([D, D], 1));
             }
-            store(w2[g, .., ..], held * load(w2[g, .., ..]) - step * along2.cast::<f32>());
+            store(w2[g, .., ..], held * load(w2[g, .., ..]) - step * along2.t().cast::<f32>());
         }
     }
 
@@ -188,9 +188,9 @@ atlas_kernel! {
         theta: &Tensor<f32, [G]>,
         eta: &Tensor<f32, [G]>,
         w1: &mut Tensor<f32, [G, E, M]>,
-        w2: &mut Tensor<f32, [G, D, M]>,
+        w2: &mut Tensor<f32, [G, M, D]>,
         s1: &mut Tensor<f32, [G, E, M]>,
-        s2: &mut Tensor<f32, [G, D, M]>,
+        s2: &mut Tensor<f32, [G, M, D]>,
         loss: &mut Tensor<f32, [G]>,
         scale: f32,
     )
@@ -204,7 +204,7 @@ atlas_kernel! {
             let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
             for m in tiles(M, BM) {
                 let w1m = load(w1[g, .., m]).cast::<T>();
-                e += dot(gelu(dot(xs, load(w2[g, .., m]).cast::<T>())).cast::<T>(), w1m.t());
+                e += dot(gelu(dot(xs, load(w2[g, m, ..]).cast::<T>().t())).cast::<T>(), w1m.t());
             }
             store(loss[g], 0.5 * scale * sum(weight * e * e));
             let error = e * scale;
@@ -215,15 +215,15 @@ atlas_kernel! {
             let step = load(eta[g]);
             for m in tiles(M, BM) {
                 let w1m = load(w1[g, .., m]);
-                let w2m = load(w2[g, .., m]);
-                let z = dot(xs, w2m.cast::<T>());
+                let w2m = load(w2[g, m, ..]);
+                let z = dot(xs, w2m.cast::<T>().t());
                 let delta = weight * grad(gelu)(z) * dot(errors, w1m.cast::<T>());
                 let s1m = kept * load(s1[g, .., m]) + dot(weighted.t(), gelu(z).cast::<T>());
-                let s2m = kept * load(s2[g, .., m]) + dot(xs.t(), delta.cast::<T>());
+                let s2m = kept * load(s2[g, m, ..]) + dot(delta.cast::<T>().t(), xs);
                 store(s1[g, .., m], s1m);
-                store(s2[g, .., m], s2m);
+                store(s2[g, m, ..], s2m);
                 store(w1[g, .., m], held * w1m - step * s1m);
-                store(w2[g, .., m], held * w2m - step * s2m);
+                store(w2[g, m, ..], held * w2m - step * s2m);
             }
         }
     }

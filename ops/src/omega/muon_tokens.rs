@@ -11,7 +11,7 @@
 //!
 //! A momentum of fewer tokens than a matrix has rows is ill-conditioned for the iteration, as [`omega_muon`](super::muon) explains.
 //!
-//! Source: ATLAS (arXiv 2505.23735) Eq. 32 and 33. Both matrices lie wide, as for [`omega_muon`](super::muon).
+//! Source: ATLAS (arXiv 2505.23735) Eq. 32 and 33. The iteration runs on `W1` and on the transpose of `W2`.
 
 use crate::newton_schulz_small::{SCALE, STEPS, UNSCALE};
 use atlas_macros::atlas_kernel;
@@ -48,9 +48,9 @@ atlas_kernel! {
         eta: &Tensor<f32, [B, N, H]>,
         gamma: &Tensor<f32, [B, N, H, W]>,
         w1: &mut Tensor<f32, [B, H, E, M]>,
-        w2: &mut Tensor<f32, [B, H, D, M]>,
+        w2: &mut Tensor<f32, [B, H, M, D]>,
         s1: &mut Tensor<f32, [B, H, E, M]>,
-        s2: &mut Tensor<f32, [B, H, D, M]>,
+        s2: &mut Tensor<f32, [B, H, M, D]>,
         errors: &mut Tensor<f32, [B, H, K, E]>,
         act: &mut Tensor<T, [B, H, K, M]>,
         delta: &mut Tensor<T, [B, H, K, M]>,
@@ -81,14 +81,14 @@ atlas_kernel! {
                 let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
                 for m in tiles(M, BM) {
                     let w1m = load(w1[b, h, .., m]).cast::<T>();
-                    let w2m = load(w2[b, h, .., m]).cast::<T>();
-                    e += dot(gelu(dot(x, w2m)).cast::<T>(), w1m.t());
+                    let w2t = load(w2[b, h, m, ..]).cast::<T>().t();
+                    e += dot(gelu(dot(x, w2t)).cast::<T>(), w1m.t());
                 }
                 let error = e * scale;
                 let back = error.cast::<T>();
                 store(errors[b, h, .., ..], error);
                 for m in tiles(M, BM) {
-                    let z = dot(x, load(w2[b, h, .., m]).cast::<T>());
+                    let z = dot(x, load(w2[b, h, m, ..]).cast::<T>().t());
                     let slope = grad(gelu)(z) * dot(back, load(w1[b, h, .., m]).cast::<T>());
                     store(act[b, h, .., m], gelu(z).cast::<T>());
                     store(delta[b, h, .., m], slope.cast::<T>());
@@ -98,7 +98,7 @@ atlas_kernel! {
                     let residual = load(rq[b, span(t, 1), h, ..]).or(0.0).cast::<f32>();
                     let mut early = residual;
                     for m in tiles(M, BM) {
-                        let inner = gelu(dot(xq, load(w2[b, h, .., m]).cast::<T>())).cast::<T>();
+                        let inner = gelu(dot(xq, load(w2[b, h, m, ..]).cast::<T>().t())).cast::<T>();
                         early += dot(inner, load(w1[b, h, .., m]).cast::<T>().t());
                     }
                     let band = load(gamma[b, t, h, span(shift - t, K)]).or(0.0).t();
@@ -107,14 +107,14 @@ atlas_kernel! {
                     let kept = load(theta[b, t, h]);
                     // The greatest magnitudes, while they are in registers.
                     let mut top1 = zeros::<f32>([E, BM]);
-                    let mut top2 = zeros::<f32>([D, BM]);
+                    let mut top2 = zeros::<f32>([BM, D]);
                     for m in tiles(M, BM) {
                         let s1m = kept * load(s1[b, h, .., m]) + dot(error_s.t(), load(act[b, h, .., m]));
-                        let s2m = kept * load(s2[b, h, .., m]) + dot(key_s.t(), load(delta[b, h, .., m]));
+                        let s2m = kept * load(s2[b, h, m, ..]) + dot(load(delta[b, h, .., m]).t(), key_s);
                         top1 = max(top1, abs(s1m).or(0.0));
                         top2 = max(top2, abs(s2m).or(0.0));
                         store(s1[b, h, .., m], s1m);
-                        store(s2[b, h, .., m], s2m);
+                        store(s2[b, h, m, ..], s2m);
                     }
                     let held = load(alpha[b, t, h]);
                     let step = load(eta[b, t, h]);
@@ -124,15 +124,15 @@ atlas_kernel! {
                         along1 = orthogonal_step(along1, on_diagonal, STEPS[i][0], STEPS[i][1], STEPS[i][2]);
                     }
                     store(w1[b, h, .., ..], held * load(w1[b, h, .., ..]) - step * UNSCALE * along1.cast::<f32>());
-                    let mut along2 = normalised(load(s2[b, h, .., ..]), max(top2), x);
+                    let mut along2 = normalised(load(s2[b, h, .., ..]).t(), max(top2), x);
                     for i in 0..5 {
                         let on_diagonal = iota([D, D], 0) == iota([D, D], 1);
                         along2 = orthogonal_step(along2, on_diagonal, STEPS[i][0], STEPS[i][1], STEPS[i][2]);
                     }
-                    store(w2[b, h, .., ..], held * load(w2[b, h, .., ..]) - step * UNSCALE * along2.cast::<f32>());
+                    store(w2[b, h, .., ..], held * load(w2[b, h, .., ..]) - step * UNSCALE * along2.t().cast::<f32>());
                     let mut late = residual;
                     for m in tiles(M, BM) {
-                        let inner = gelu(dot(xq, load(w2[b, h, .., m]).cast::<T>())).cast::<T>();
+                        let inner = gelu(dot(xq, load(w2[b, h, m, ..]).cast::<T>().t())).cast::<T>();
                         late += dot(inner, load(w1[b, h, .., m]).cast::<T>().t());
                     }
                     store(y[b, span(t, 1), h, ..], select(before > 0, early, late).cast::<T>());

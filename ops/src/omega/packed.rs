@@ -12,13 +12,13 @@
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
 use super::stream::{arguments, check_memory};
-use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, StreamRule, StreamSizes, Tokens};
+use super::{OmegaRule, StreamSizes, Tokens};
 use crate::pass::{Pass, check_tokens};
 #[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Chain, Result, Stream, Tensor, Workspace, args};
+use atlas_runtime::{Result, Stream, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -92,9 +92,7 @@ atlas_kernel! {
 
 /// A rule on packed documents.
 pub struct OmegaPacked {
-    chain: &'static Chain,
-    chunking: Chunking,
-    rule: StreamRule,
+    rule: OmegaRule,
     /// Tokens and gates by name, one document a row.
     rows: BTreeMap<&'static str, Tensor>,
     y: Tensor,
@@ -102,19 +100,13 @@ pub struct OmegaPacked {
 }
 
 impl OmegaPacked {
-    /// For `sizes.sequences` documents of at most `sizes.piece` tokens each, with a memory of two layers, or with a linear one.
+    /// For `sizes.sequences` documents of at most `sizes.piece` tokens each.
     ///
     /// # Errors
     /// Those of [`Tensor::zeros`].
-    pub fn new(
-        stream: &Stream,
-        is_linear: bool,
-        chunking: Chunking,
-        rule: StreamRule,
-        sizes: StreamSizes,
-    ) -> Result<OmegaPacked> {
-        let chunking = Chunking { chunk: chunking.chunk.max(1), window: chunking.window.max(1), ..chunking };
-        let chain = if is_linear { &OMEGA_LINEAR } else { &OMEGA_MLP };
+    pub fn new(stream: &Stream, rule: OmegaRule, sizes: StreamSizes) -> Result<OmegaPacked> {
+        let rule = rule.at_least_one();
+        let (chain, chunking) = (rule.chain(), rule.chunking);
         let (b, n, h) = (sizes.sequences, sizes.piece.max(1), sizes.heads);
         let device = stream.device();
         let of = |dtype: DType, shape: &[usize]| Tensor::empty(device, dtype, shape);
@@ -130,7 +122,7 @@ impl OmegaPacked {
         rows.insert("gamma", of(DType::F32, &[b, n, h, chunking.window])?);
         let y = of(sizes.dtype, &[b, n, h, sizes.value])?;
         let workspace = chain.workspace(device, &[], &chunking.dims(b, h, n))?;
-        Ok(OmegaPacked { chain, chunking, rule, rows, y, workspace })
+        Ok(OmegaPacked { rule, rows, y, workspace })
     }
 
     /// Bytes that it holds on its device.
@@ -156,14 +148,15 @@ impl OmegaPacked {
         memory: &mut [&mut Tensor],
         y: &mut Tensor,
     ) -> Result<()> {
+        let chain = self.rule.chain();
         let documents = self.y.shape()[0];
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
         tokens.q.slice(1, 0..0)?;
         let count = tokens.q.shape()[1];
         for given in tokens.named().into_iter().chain([("y", &*y)]) {
-            check_tokens(self.chain.name, ("q", count), given)?;
+            check_tokens(chain.name, ("q", count), given)?;
         }
-        check_memory(self.chain, tokens, memory, y)?;
+        check_memory(chain, tokens, memory, y)?;
         for pass in Pass::BOTH {
             for (name, given) in tokens.named() {
                 let Some(row) = self.rows.get_mut(name) else { continue };
@@ -172,9 +165,10 @@ impl OmegaPacked {
                 pass.launch_on(unpack, stream, args!(given, &first, &end, &mut *row, fill))?;
             }
             let n = self.y.shape()[1];
-            let commit = self.chunking.chunks(n);
-            let args = arguments(self.chain, &self.rule, commit, &self.rows, memory, &mut self.y);
-            pass.chain_on(self.chain, stream, args, &mut self.workspace)?;
+            let commit = self.rule.chunking.chunks(n);
+            let value = self.y.shape()[3];
+            let args = arguments(&self.rule, value, commit, &self.rows, memory, &mut self.y);
+            pass.chain_on(chain, stream, args, &mut self.workspace)?;
             pass.launch_on(&omega_pack_tokens, stream, args!(&self.y, &first, &end, &mut *y))?;
         }
         Ok(())

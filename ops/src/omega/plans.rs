@@ -98,7 +98,7 @@ pub(crate) struct Window {
     pub(crate) x: Tensor,
     pub(crate) v: Tensor,
     pub(crate) c: Tensor,
-    /// `W1` `[G, D, M]` and `W2`, which lies `[G, M, D]` for gradients and `[G, D, M]` for steps.
+    /// `W1` `[G, D, M]` and `W2` `[G, M, D]`.
     pub(crate) w1: Tensor,
     pub(crate) w2: Tensor,
 }
@@ -122,9 +122,11 @@ struct Stepped([Tensor; 4], Tensor);
 impl Window {
     fn stepped(&self) -> Result<Stepped> {
         let [g, _, d, m] = self.sizes;
-        let of = |name: &str, sd: f64| plan_tensor(&self.device, DType::F32, name, (0.0, sd), &[g, d, m]);
+        let of = |name: &str, sd: f64, rows: usize| {
+            plan_tensor(&self.device, DType::F32, name, (0.0, sd), &[g, rows, d * m / rows])
+        };
         let loss = Tensor::zeros(&self.device, DType::F32, [g])?;
-        Ok(Stepped([of("w1", unit(m))?, of("w2 wide", unit(d))?, of("s1", 4.0)?, of("s2", 4.0)?], loss))
+        Ok(Stepped([of("w1", unit(m), d)?, of("w2", unit(d), m)?, of("s1", 4.0, d)?, of("s2", 4.0, m)?], loss))
     }
 
     /// Gates of a step, the same for all groups.
@@ -164,7 +166,7 @@ impl Window {
         let mut after: [Vec<f64>; 4] = Default::default();
         for at in 0..g {
             let part = |i: usize| start[i][at * d * m..][..d * m].to_vec();
-            let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
+            let mut state = State { w: vec![part(0), part(1)], s: vec![part(2), part(3)] };
             let rows = |x: &[f64]| x[at * n * d..][..n * d].to_vec();
             let (xs, vs) = (rows(&x), rows(&v));
             let iteration = (2.0, (count > 0).then_some(count));

@@ -2,6 +2,7 @@
 
 use super::reference::{Gates, Mixed, Sequence, SequenceSizes, State, chunks, mix, of_head};
 use super::rounded::Arithmetic;
+use super::{Chunking, Loss, MemoryForm, OmegaRule};
 use crate::problem::{Fill, Inputs, Problem};
 use atlas_dsl::DType;
 
@@ -45,6 +46,13 @@ fn sizes(p: &Problem, hidden: usize) -> SequenceSizes {
         w: p.dim("W"),
         k: p.dim("K"),
     }
+}
+
+/// The rule of a kernel's problem.
+fn rule(p: &Problem) -> OmegaRule {
+    let rule = OmegaRule::omega_net(Chunking::new(1, 1));
+    let memory = if p.kernel.name == "omega_linear" { MemoryForm::Linear } else { MemoryForm::Mlp };
+    OmegaRule { memory, loss: Loss::Scaled(p.scalar("scale") as f32), ..rule }
 }
 
 /// The reference of a problem of one of the kernels.
@@ -131,6 +139,7 @@ fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
                 v: rows(2, s.p, s.e),
                 rq: rows(3, s.n, s.e),
                 rk: rows(4, s.p, s.e),
+                norm: vec![],
             };
             let of = |i: usize, len: usize| mixed[i].get(at * len..(at + 1) * len).unwrap_or_default().to_vec();
             let m = Mixed {
@@ -145,22 +154,23 @@ fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
                 beta_end: of(8, c),
                 steps: of(9, c * s.l),
             };
-            let lens = s.matrices();
-            let count = matrices.len() / 2;
-            let part = |first: usize, i: usize| {
-                let len = lens[i];
-                if i < count { matrices[first + i][at * len..][..len].to_vec() } else { vec![] }
+            let rule = rule(p);
+            let shapes = s.matrices(&rule);
+            let part = |(i, given): (usize, &Vec<f64>)| {
+                let [rows, cols] = shapes[i % shapes.len()];
+                given[at * rows * cols..][..rows * cols].to_vec()
             };
-            let mut state = State { w: [part(0, 0), part(0, 1)], s: [part(count, 0), part(count, 1)] };
+            let mut w: Vec<Vec<f64>> = matrices.iter().enumerate().map(part).collect();
+            let mut state = State { s: w.split_off(shapes.len()), w };
             let scale = f64::from(p.scalar("scale"));
             let read = match p.kernel.name {
                 "omega_muon" => arithmetic.chunks(&s, &sequence, &m, &mut state, scale),
-                _ => chunks(&s, &sequence, &m, &mut state, scale),
+                _ => chunks(&s, &sequence, &m, &mut state, &rule),
             };
             for (t, row) in read.chunks(s.e).enumerate() {
                 y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
             }
-            let done = state.w.iter().take(count).chain(state.s.iter().take(count));
+            let done = state.w.iter().chain(&state.s);
             after.iter_mut().zip(done).for_each(|(to, from)| to.extend(from));
         }
     }
@@ -188,6 +198,7 @@ fn by_tokens(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f
                 v: rows(2, s.p, s.e),
                 rq: rows(3, s.n, s.e),
                 rk: rows(4, s.p, s.e),
+                norm: vec![],
             };
             let gates = Gates {
                 alpha: rows(5, s.n, 1),
@@ -195,9 +206,9 @@ fn by_tokens(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f
                 eta: rows(7, s.n, 1),
                 gamma: rows(8, s.n, s.w),
             };
-            let lens = s.matrices();
+            let lens = [s.e * s.m, s.m * s.d];
             let part = |i: usize| matrices[i][(b * heads + head) * lens[i % 2]..][..lens[i % 2]].to_vec();
-            let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
+            let mut state = State { w: vec![part(0), part(1)], s: vec![part(2), part(3)] };
             let scale = f64::from(p.scalar("scale"));
             let (read, kept) = arithmetic.tokens(&s, &sequence, &gates, &mut state, scale, before);
             for (t, row) in read.chunks(s.e).enumerate() {
@@ -227,7 +238,7 @@ fn stepped(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
             let len = if i & 1 == 0 { e * m } else { d * m };
             matrices[i][g * len..][..len].to_vec()
         };
-        let mut state = State { w: [part(0), part(1)], s: [part(2), part(3)] };
+        let mut state = State { w: vec![part(0), part(1)], s: vec![part(2), part(3)] };
         let gates = [gates[0][g], gates[1][g], gates[2][g]];
         let loss = arithmetic.step(&s, tokens, &c[g * n..][..n], gates, &mut state, (scale, count));
         let done = state.w.into_iter().chain(state.s).chain([vec![loss]]);

@@ -32,7 +32,7 @@ struct Activations {
     y: Vec<f64>,
 }
 
-/// What the gradients of a chunk are made of: of the first matrix `errors^T a`, of the second `x^T delta`, but for weights.
+/// What the gradients of a chunk are made of: of the first matrix `errors^T a`, of the second `delta^T x`, but for weights.
 struct Parts {
     x: Vec<f64>,
     errors: Vec<f64>,
@@ -60,22 +60,22 @@ impl Arithmetic {
         if self.dtype == DType::F64 { x } else { f64::from(x as f32) }
     }
 
-    /// Of weights as products take them, `[E, M]` and `[D, M]`.
-    fn pass(&self, s: &SequenceSizes, [w1, w2]: &[Vec<f64>; 2], x: &[f64]) -> Activations {
-        let z = times(x, w2, s.d, s.m);
+    /// Of weights as products take them, `[E, M]` and `[M, D]`.
+    fn pass(&self, s: &SequenceSizes, w: &[Vec<f64>], x: &[f64]) -> Activations {
+        let z = times_transposed(x, &w[1], s.d);
         let a: Vec<f64> = z.iter().map(|&z| self.operand(gelu(z))).collect();
-        let y = times_transposed(&a, w1, s.m);
+        let y = times_transposed(&a, &w[0], s.m);
         Activations { z, a, y }
     }
 
     /// What is read of a row, rounded.
-    fn read(&self, s: &SequenceSizes, w: &[Vec<f64>; 2], x: &[f64], r: &[f64]) -> Vec<f64> {
+    fn read(&self, s: &SequenceSizes, w: &[Vec<f64>], x: &[f64], r: &[f64]) -> Vec<f64> {
         let y = self.pass(s, w, x).y;
         y.iter().zip(r).map(|(y, r)| self.operand(y + r)).collect()
     }
 
     /// Of tokens `x`, `v` and `r` at the weights `w`, for the loss `scale/2 |M(x) - v|^2`.
-    fn parts(&self, s: &SequenceSizes, w: &[Vec<f64>; 2], [x, v, r]: [Vec<f64>; 3], scale: f64) -> Parts {
+    fn parts(&self, s: &SequenceSizes, w: &[Vec<f64>], [x, v, r]: [Vec<f64>; 3], scale: f64) -> Parts {
         let Activations { z, a, y } = self.pass(s, w, &x);
         let errors: Vec<f64> = y.iter().zip(&r).zip(&v).map(|((y, r), v)| scale * (y + r - v)).collect();
         let back = times(&self.operands(&errors), &w[0], s.e, s.m);
@@ -101,8 +101,12 @@ impl Arithmetic {
         step: f64,
         iterate: impl Fn(&[f64], usize) -> Vec<f64>,
     ) {
-        for (i, rows) in [s.e, s.d].into_iter().enumerate() {
-            let along = iterate(&state.s[i], rows);
+        for i in 0..2 {
+            // The second matrix is iterated as its transpose.
+            let along = match i {
+                0 => iterate(&state.s[0], s.e),
+                _ => turned(&iterate(&turned(&state.s[1], s.m), s.d), s.d),
+            };
             state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = self.kept(held * *w - step * o));
         }
     }
@@ -147,12 +151,11 @@ impl Arithmetic {
     }
 
     /// Both matrices as products take them.
-    fn weights(&self, state: &State) -> [Vec<f64>; 2] {
-        state.w.each_ref().map(|w| self.operands(w))
+    fn weights(&self, state: &State) -> Vec<Vec<f64>> {
+        state.w.iter().map(|w| self.operands(w)).collect()
     }
 
-    /// One head of `omega_muon`, chunk by chunk, from its mixing weights; `W2` and its momentum are `[D, M]`. Returns what is
-    /// read.
+    /// One head of `omega_muon`, chunk by chunk, from its mixing weights. Returns what is read.
     pub fn chunks(&self, s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
         let mut out = Vec::new();
         for c in 0..s.chunks() {
@@ -167,14 +170,14 @@ impl Arithmetic {
             let errors = self.operands(&weighted(&errors, weight, s.e));
             let delta = self.operands(&weighted(&delta, weight, s.m));
             self.add(&mut state.s[0], m.beta_end[c], [&errors, &a], [s.e, s.m]);
-            self.add(&mut state.s[1], m.beta_end[c], [&x, &delta], [s.d, s.m]);
+            self.add(&mut state.s[1], m.beta_end[c], [&delta, &x], [s.m, s.d]);
             let step = m.steps[(c + 1) * s.l - 1];
             self.descend(s, state, m.lam_end[c], step, |g, rows| self.iterate(g, rows, 5));
         }
         out
     }
 
-    /// One head of `omega_muon_tokens`; `W2` and its momentum are `[D, M]`. Returns what is read, `[N, E]`, and what the last
+    /// One head of `omega_muon_tokens`. Returns what is read, `[N, E]`, and what the last
     /// chunk's gradients are made of: `errors` `[K, E]`, `act` and `delta` `[K, M]`.
     pub fn tokens(
         &self,
@@ -209,7 +212,7 @@ impl Arithmetic {
                 let errors = self.operands(&weighted(&errors, &band, s.e));
                 let keys = self.operands(&weighted(&keys, &band, s.d));
                 self.add(&mut state.s[0], g.theta[t], [&errors, &a], [s.e, s.m]);
-                self.add(&mut state.s[1], g.theta[t], [&keys, &delta], [s.d, s.m]);
+                self.add(&mut state.s[1], g.theta[t], [&delta, &keys], [s.m, s.d]);
                 self.descend(s, state, g.alpha[t], g.eta[t], |g, rows| self.iterate_about_centres(g, rows));
                 if !before {
                     out.extend(self.read(s, &self.weights(state), query, residual));
@@ -220,7 +223,7 @@ impl Arithmetic {
         (out, last)
     }
 
-    /// One step of a memory on a window of tokens of these weights, `W2` lying `[D, M]`: the weighted loss before it. `count`
+    /// One step of a memory on a window of tokens of these weights: the weighted loss before it. `count`
     /// steps of the iteration, or along the momentum itself.
     pub fn step(
         &self,
@@ -243,7 +246,7 @@ impl Arithmetic {
         let errors = self.operands(&weighted(&errors, weights, s.e));
         let delta = self.operands(&weighted(&delta, weights, s.m));
         self.add(&mut state.s[0], theta, [&errors, &a], [s.e, s.m]);
-        self.add(&mut state.s[1], theta, [&x, &delta], [s.d, s.m]);
+        self.add(&mut state.s[1], theta, [&delta, &x], [s.m, s.d]);
         self.descend(s, state, alpha, eta, |g, rows| match count {
             None => g.to_vec(),
             Some(count) => self.iterate(g, rows, count),

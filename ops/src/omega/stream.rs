@@ -5,7 +5,7 @@
 //! full is computed again with each piece, and committed with the one that fills it. What is read does not depend on how the
 //! sequence was cut.
 
-use super::Chunking;
+use super::{OmegaRule, Read};
 use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
@@ -49,15 +49,6 @@ pub struct StreamSizes {
     pub piece: usize,
     /// The element type of tokens.
     pub dtype: DType,
-}
-
-/// Numbers of the rule.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamRule {
-    /// Read the memory as it was before each token's own step.
-    pub read_before: bool,
-    /// The factor of the loss: `s/2 |M(k) - v|^2`.
-    pub scale: f32,
 }
 
 /// Tokens of a piece: `T` of them for each sequence.
@@ -122,8 +113,7 @@ pub(crate) struct Place {
 pub struct OmegaStream {
     chain: &'static Chain,
     sizes: StreamSizes,
-    chunking: Chunking,
-    rule: StreamRule,
+    rule: OmegaRule,
     device: Device,
     kept: Vec<Kept>,
     y: Tensor,
@@ -133,19 +123,13 @@ pub struct OmegaStream {
 }
 
 impl OmegaStream {
-    /// A stream at the start of a sequence, for a chain such as [`OMEGA_MLP`](super::OMEGA_MLP) or
-    /// [`OMEGA_LINEAR`](super::OMEGA_LINEAR).
+    /// A stream at the start of a sequence.
     ///
     /// # Errors
     /// Those of [`Tensor::zeros`].
-    pub fn new(
-        device: &Device,
-        chain: &'static Chain,
-        chunking: Chunking,
-        rule: StreamRule,
-        sizes: StreamSizes,
-    ) -> Result<OmegaStream> {
-        let chunking = Chunking { chunk: chunking.chunk.max(1), window: chunking.window.max(1), ..chunking };
+    pub fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes) -> Result<OmegaStream> {
+        let rule = rule.at_least_one();
+        let chunking = rule.chunking;
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
         let room = (chunking.keys() - 1).saturating_add(sizes.piece);
         let shape = |width: Option<usize>| {
@@ -170,9 +154,8 @@ impl OmegaStream {
             ("gamma", gate, Some(chunking.window)),
         ];
         Ok(OmegaStream {
-            chain,
+            chain: rule.chain(),
             sizes,
-            chunking,
             rule,
             device: device.clone(),
             kept: kept.into_iter().map(of).collect::<Result<_>>()?,
@@ -232,8 +215,8 @@ impl OmegaStream {
         let (mut held, mut left, mut needed) = (self.place.held, count, BTreeSet::new());
         while left > 0 {
             let piece = left.min(self.sizes.piece);
-            needed.insert(self.chunking.chunks(held + piece));
-            (held, left) = ((held + piece) % self.chunking.chunk, left - piece);
+            needed.insert(self.rule.chunking.chunks(held + piece));
+            (held, left) = ((held + piece) % self.rule.chunking.chunk, left - piece);
         }
         let missing = needed.iter().filter(|chunks| !self.workspaces.contains_key(chunks)).count();
         while self.workspaces.len() + missing > MOST_WORKSPACES {
@@ -250,8 +233,8 @@ impl OmegaStream {
         match self.workspaces.entry(chunks) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
-                let tokens = chunks * self.chunking.chunk;
-                let dims = self.chunking.dims(self.sizes.sequences, self.sizes.heads, tokens);
+                let tokens = chunks * self.rule.chunking.chunk;
+                let dims = self.rule.chunking.dims(self.sizes.sequences, self.sizes.heads, tokens);
                 Ok(new.insert(self.chain.workspace(&self.device, &[], &dims)?))
             }
         }
@@ -301,7 +284,7 @@ impl OmegaStream {
 
     /// Tokens before the chunk that is not full, which its windows may reach.
     fn halo(&self) -> usize {
-        self.chunking.keys() - self.chunking.chunk
+        self.rule.chunking.keys() - self.rule.chunking.chunk
     }
 
     fn append(&mut self, pass: Pass, name: &str, tokens: &Tensor) -> Result<()> {
@@ -314,7 +297,7 @@ impl OmegaStream {
     /// Computes the tokens since the last full chunk.
     fn run(&mut self, pass: Pass, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
         let tokens = self.place.held + count;
-        let (halo, chunks) = (self.halo(), self.chunking.chunks(tokens));
+        let (halo, chunks) = (self.halo(), self.rule.chunking.chunks(tokens));
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
         for kept in &self.kept {
             // Keys and values are seen back to the halo.
@@ -322,8 +305,8 @@ impl OmegaStream {
             views.insert(kept.name, kept.now.slice(1, first..halo + tokens)?);
         }
         let mut y = self.y.slice(1, 0..tokens)?;
-        let full = tokens / self.chunking.chunk;
-        let args = arguments(self.chain, &self.rule, full, &views, memory, &mut y);
+        let full = tokens / self.rule.chunking.chunk;
+        let args = arguments(&self.rule, self.sizes.value, full, &views, memory, &mut y);
         let (chain, device) = (self.chain, self.device.clone());
         pass.chain(chain, &device, args, self.workspace(chunks)?)
     }
@@ -331,7 +314,7 @@ impl OmegaStream {
     /// Keeps what the next piece may still see.
     fn keep(&mut self, pass: Pass, count: usize) -> Result<()> {
         let tokens = self.place.held + count;
-        let done = tokens / self.chunking.chunk * self.chunking.chunk;
+        let done = tokens / self.rule.chunking.chunk * self.rule.chunking.chunk;
         let held = tokens - done;
         if done > 0 {
             let left = self.halo() + held;
@@ -380,8 +363,8 @@ pub(super) fn check_memory(
 
 /// The arguments of a chain of the rule: tokens and gates by name, then what it writes in the order of its parameters.
 pub(super) fn arguments<'a>(
-    chain: &'static Chain,
-    rule: &StreamRule,
+    rule: &OmegaRule,
+    value: usize,
     commit: usize,
     views: &'a BTreeMap<&str, Tensor>,
     memory: &'a mut [&mut Tensor],
@@ -389,11 +372,12 @@ pub(super) fn arguments<'a>(
 ) -> Vec<Arg<'a>> {
     let (mut y, mut memory) = (Some(y), memory.iter_mut());
     let mut args: Vec<Arg<'a>> = Vec::new();
-    for param in chain.params() {
+    for param in rule.chain().params() {
         args.extend(match param {
-            ParamDef::Scalar { name: "before", .. } => Some(Arg::I32(rule.read_before.into())),
+            ParamDef::Scalar { name: "before", .. } => Some(Arg::I32((rule.read == Read::Before).into())),
             ParamDef::Scalar { name: "commit", .. } => Some(Arg::I32(commit as i32)),
-            ParamDef::Scalar { .. } => Some(Arg::F32(rule.scale)),
+            ParamDef::Scalar { name: "chunk", .. } => Some(Arg::I32(rule.chunking.chunk as i32)),
+            ParamDef::Scalar { .. } => Some(Arg::F32(rule.loss.factor(value))),
             ParamDef::Tensor { name: "y", .. } => y.take().map(Arg::Out),
             ParamDef::Tensor { name, .. } => match views.get(name) {
                 Some(view) => Some(Arg::In(view)),

@@ -1,0 +1,163 @@
+//! What a memory is, what it is trained for and how it steps: the choices between the models of the papers, by name.
+//!
+//! | model | memory | step | loss | chunking | gates |
+//! |---|---|---|---|---|---|
+//! | OmegaNet (ATLAS Eq. 10) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Square`](Loss::Square) | window `c` | |
+//! | Atlas (ATLAS Eq. 32, 33) | [`Mlp`](MemoryForm::Mlp) | [`MuonByToken`](Step::MuonByToken) | [`Square`](Loss::Square) | window `c` | |
+//! | ATLAS++ (ATLAS Eq. 43) | [`Gated`](MemoryForm::Gated) | [`MuonByToken`](Step::MuonByToken) | [`Square`](Loss::Square) | window `c` | |
+//! | LaCT (arXiv 2505.23884), whose gate is SiLU | [`Gated`](MemoryForm::Gated) | [`MuonByChunk`](Step::MuonByChunk) | [`Dot`](Loss::Dot) | window 1 | |
+//! | Titans (arXiv 2501.00663) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Square`](Loss::Square) | window 1 | `alpha` is its `1 - alpha`, `theta` its `eta`, `gamma` its `theta`; `eta = 1` |
+//! | DLA (ATLAS Eq. 19) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window 1 | `theta = 0` |
+//! | SWLA (ATLAS Eq. 20) | [`Linear`](MemoryForm::Linear) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window `c` | `theta = 0` |
+
+use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS};
+use atlas_runtime::Chain;
+
+/// What a memory computes of a row `x` of `D` features and a residual `r` of `E` elements. Matrices are as `torch.nn.Linear`
+/// has its weights, outputs by inputs. `M` is the hidden dim.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MemoryForm {
+    /// `r + W x`, with `W` `[E, D]`.
+    Linear,
+    /// `r + W1 gelu(W2 x)`, with `W1` `[E, M]` and `W2` `[M, D]` (ATLAS Eq. 42).
+    Mlp,
+    /// `r + W1 (gelu(W2 x) (*) W3 x)`, with `W1` `[E, M]`, `W2` and `W3` `[M, D]` (ATLAS Eq. 43).
+    Gated,
+    /// `r + norm(W1 gelu(W2 x)) (*) w`, with the matrices of [`Mlp`](MemoryForm::Mlp). `norm` is a layer norm over `E`
+    /// elements, and `w` its weight, `[H, E]`, which the memory does not train (TTT, arXiv 2407.04620).
+    Normed {
+        /// Added to the variance before its root.
+        eps: f32,
+    },
+}
+
+impl MemoryForm {
+    /// Rows and columns of its matrices, in order.
+    pub fn matrices(&self, key: usize, value: usize, hidden: usize) -> Vec<[usize; 2]> {
+        match self {
+            MemoryForm::Linear => vec![[value, key]],
+            MemoryForm::Mlp | MemoryForm::Normed { .. } => vec![[value, hidden], [hidden, key]],
+            MemoryForm::Gated => vec![[value, hidden], [hidden, key], [hidden, key]],
+        }
+    }
+}
+
+/// How the weights follow the momentum `S_t = theta_t S_(t-1) + u_t`, where `u_t` is the window's gradient. `S` is a sum of
+/// gradients, and steps go against it: the papers' `S` of Titans and of ATLAS Eq. 13 has the other sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `M_t = alpha_t M_(t-1) - eta_t S_t`.
+    Descent,
+    /// `M_t = alpha_t M_(t-1) - eta_t NS(S_t)` (ATLAS Eq. 32), of each matrix by itself.
+    MuonByToken,
+    /// One step for a chunk: `M <- (product of its alpha) M - eta NS(S)`, with the `eta` of its last token (LaCT).
+    MuonByChunk,
+}
+
+/// What a memory is trained for, of a key with the value `v`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// `|M(k) - v|^2` (ATLAS, Titans).
+    Square,
+    /// `1/2 |M(k) - v|^2` (delta rule).
+    HalfSquare,
+    /// `|M(k) - v|^2 / E`, as `torch.nn.functional.mse_loss` has it (titans-pytorch).
+    MeanSquare,
+    /// `s/2 |M(k) - v|^2` of any `s`.
+    Scaled(f32),
+    /// `-<M(k), v>` (linear attention, DLA, SWLA, LaCT).
+    Dot,
+}
+
+impl Loss {
+    /// What the error `M(k) - v`, or `-v`, is multiplied by in a gradient.
+    pub fn factor(&self, value: usize) -> f32 {
+        match self {
+            Loss::Square => 2.0,
+            Loss::HalfSquare | Loss::Dot => 1.0,
+            Loss::MeanSquare => 2.0 / value.max(1) as f32,
+            Loss::Scaled(s) => *s,
+        }
+    }
+
+    /// Whether what the memory makes of the key is part of the error.
+    pub fn predicts(&self) -> bool {
+        *self != Loss::Dot
+    }
+}
+
+/// When a token reads the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// After the token's own step: `y_t = M_t(q_t)` (ATLAS). Of [`Step::MuonByChunk`] it is the step of the chunk, so that
+    /// tokens also read what later tokens of their chunk have taught.
+    After,
+    /// Before it: `y_t = M_(t-1)(q_t)` (Titans' memory as context, LaCT). Of [`Step::MuonByChunk`] it is the memory before the
+    /// chunk.
+    Before,
+}
+
+/// A memory that is trained while its sequence is read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OmegaRule {
+    /// What the memory computes.
+    pub memory: MemoryForm,
+    /// How it steps.
+    pub step: Step,
+    /// What it is trained for.
+    pub loss: Loss,
+    /// When a token reads it.
+    pub read: Read,
+    /// Chunks and windows.
+    pub chunking: Chunking,
+}
+
+impl OmegaRule {
+    /// The chain of kernels that computes it.
+    pub fn chain(&self) -> &'static Chain {
+        match (self.memory, self.step) {
+            (MemoryForm::Linear, Step::Descent) => &OMEGA_LINEAR,
+            (MemoryForm::Mlp, Step::Descent) => &OMEGA_MLP,
+            (MemoryForm::Mlp, Step::MuonByChunk) => &OMEGA_MUON,
+            (MemoryForm::Mlp, Step::MuonByToken) => &OMEGA_MUON_TOKENS,
+            _ => unimplemented!("{self:?}"),
+        }
+    }
+
+    /// The same with a chunk and a window of one token at least.
+    pub(crate) fn at_least_one(self) -> OmegaRule {
+        let Chunking { chunk, window, halo } = self.chunking;
+        OmegaRule { chunking: Chunking { halo, ..Chunking::new(chunk, window) }, ..self }
+    }
+
+    /// OmegaNet (ATLAS Eq. 10): gradient descent with momentum on windows.
+    pub fn omega_net(chunking: Chunking) -> OmegaRule {
+        OmegaRule { memory: MemoryForm::Mlp, step: Step::Descent, loss: Loss::Square, read: Read::After, chunking }
+    }
+
+    /// Atlas (ATLAS Eq. 32 and 33): the same with an orthogonalised step for each token.
+    pub fn atlas(chunking: Chunking) -> OmegaRule {
+        OmegaRule { step: Step::MuonByToken, ..OmegaRule::omega_net(chunking) }
+    }
+
+    /// ATLAS++ (ATLAS Eq. 43): Atlas with a gated memory.
+    pub fn atlas_pp(chunking: Chunking) -> OmegaRule {
+        OmegaRule { memory: MemoryForm::Gated, ..OmegaRule::atlas(chunking) }
+    }
+
+    /// Titans' long-term memory (arXiv 2501.00663 Eq. 13 and 14) in chunks of so many tokens. Its gates have other names: see
+    /// the table of this module.
+    pub fn titans(chunk: usize) -> OmegaRule {
+        OmegaRule::omega_net(Chunking::new(chunk, 1))
+    }
+
+    /// Deep linear attention (ATLAS Eq. 19) in chunks of so many tokens.
+    pub fn deep_linear_attention(chunk: usize) -> OmegaRule {
+        OmegaRule { loss: Loss::Dot, ..OmegaRule::titans(chunk) }
+    }
+
+    /// Linear attention over a sliding window (ATLAS Eq. 20).
+    pub fn sliding_window_linear_attention(chunking: Chunking) -> OmegaRule {
+        OmegaRule { memory: MemoryForm::Linear, loss: Loss::Dot, ..OmegaRule::omega_net(chunking) }
+    }
+}
