@@ -5,8 +5,8 @@
 //! sees it. The loss is plotted to `target/long_context.svg`. It falls while the memory learns, and stays low although
 //! the values keep changing.
 
-use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
-use atlas::ops::omega::Chunking;
+use atlas::ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
+use atlas::ops::omega::{Chunking, OmegaRule, Read};
 use atlas::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
@@ -33,9 +33,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         dtype: DType::F32,
     };
     // Each token is read before its own step, so the output is a prediction.
-    let (combine, chunking) = (Combine::Gate, Chunking::new(16, 4));
-    let rule = LayerRule { combine, chunking, features: [1.0, 0.0, 0.0], read_before: true, scale: 2.0, eps: 1e-6 };
-    let mut layer = AtlasLayer::new(&device, sizes, rule, weights(&device)?, memory(&device)?)?;
+    let chunking = Chunking::new(16, 4);
+    let rule = LayerRule {
+        combine: Combine::Gate,
+        memory: OmegaRule { read: Read::Before, ..OmegaRule::omega_net(chunking) },
+        features: FeatureMap::None,
+        residual: Residual::Raw,
+        eps: 1e-6,
+    };
+    let mut layer = AtlasLayer::new(&device, sizes, rule, weights(&device)?, &memory(&device)?)?;
     let before = layer.bytes();
 
     let bar = ProgressBar::new(tokens as u64);

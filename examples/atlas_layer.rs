@@ -4,8 +4,8 @@
 //! the number of tokens. The memory is trained as it is read. Its output either gates a windowed attention (MAG) or is
 //! read by it (MAL).
 
-use atlas::ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
-use atlas::ops::omega::Chunking;
+use atlas::ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
+use atlas::ops::omega::{Chunking, OmegaRule};
 use atlas::prelude::*;
 use atlas::verify::{Comparison, HostLayer, layer_reference};
 use std::time::Instant;
@@ -34,15 +34,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         dtype: if device.is_cpu() { DType::F32 } else { DType::Bf16 },
     };
     for combine in [Combine::Gate, Combine::Sequence] {
-        let chunking = Chunking::new(32, 8);
-        let rule =
-            LayerRule { combine, chunking, features: [1.0, 0.5, -0.25], read_before: false, scale: 2.0, eps: 1e-6 };
-        let x = inputs(&sizes, chunking, tokens);
+        let memory = OmegaRule::omega_net(Chunking::new(32, 8));
+        let features = FeatureMap::Elementwise([1.0, 0.5, -0.25]);
+        let rule = LayerRule { combine, memory, features, residual: Residual::Raw, eps: 1e-6 };
+        let x = inputs(&sizes, &rule, tokens);
         let start = Instant::now();
-        let y = run(&device, sizes, rule, &x, tokens)?;
+        let y = run(&device, sizes, &rule, &x, tokens)?;
         let first = start.elapsed();
         let start = Instant::now();
-        run(&device, sizes, rule, &x, tokens)?;
+        run(&device, sizes, &rule, &x, tokens)?;
         let again = start.elapsed();
         let c = Comparison::of_all([(&y[..], &layer_reference(&sizes, &rule, &x)[..])]);
         let bound = if sizes.dtype == DType::F32 { 1e-5 } else { 2e-2 };
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Tokens and weights as projections would produce them, from pseudo-random numbers.
-fn inputs(s: &LayerSizes, chunking: Chunking, tokens: usize) -> HostLayer {
+fn inputs(s: &LayerSizes, rule: &LayerRule, tokens: usize) -> HostLayer {
     let (rows, elements) = (tokens * s.heads, tokens * s.heads * s.width);
     let mut salt = 0;
     let mut of = |len: usize, middle: f64, deviation: f64| -> Vec<f64> {
@@ -72,15 +72,15 @@ fn inputs(s: &LayerSizes, chunking: Chunking, tokens: usize) -> HostLayer {
         memory: [of(elements, 0.0, unit), of(elements, 0.0, unit), of(elements, 0.0, unit)],
         attention: [of(elements, 0.0, 1.0), of(elements, 0.0, 1.0), of(elements, 0.0, 1.0)],
         gates: [of(rows, 0.98, 0.01), of(rows, 0.6, 0.1), of(rows, 0.002, 0.0005)],
-        gamma: of(rows * chunking.window, 0.5, 0.2),
+        gamma: of(rows * rule.memory.chunking.window, 0.5, 0.2),
         prefix: [of(s.heads * PREFIX * s.width, 0.0, 1.0), of(s.heads * PREFIX * s.width, 0.0, 1.0)],
         norms: [of(s.heads * s.width, 1.0, 0.1), of(s.heads * s.width, 1.0, 0.1)],
-        weights: [of(matrix, 0.0, (s.hidden as f64).powf(-0.5)), of(matrix, 0.0, unit)],
+        weights: vec![of(matrix, 0.0, (s.hidden as f64).powf(-0.5)), of(matrix, 0.0, unit)],
     }
 }
 
 /// The outputs of the layer for all tokens.
-fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: usize) -> atlas::Result<Vec<f64>> {
+fn run(device: &Device, s: LayerSizes, rule: &LayerRule, x: &HostLayer, tokens: usize) -> atlas::Result<Vec<f64>> {
     let wide = |values: &[f64], shape: &[usize]| {
         device.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape)
     };
@@ -88,7 +88,7 @@ fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: u
         DType::F32 => wide(values, shape),
         _ => device.tensor_from(&values.iter().copied().map(bf16::from_f64).collect::<Vec<_>>(), shape),
     };
-    let (h, d, m, w) = (s.heads, s.width, s.hidden, rule.chunking.window);
+    let (h, d, m, w) = (s.heads, s.width, s.hidden, rule.memory.chunking.window);
     let weights = LayerWeights {
         prefix_keys: narrow(&x.prefix[0], &[h, PREFIX, d])?,
         prefix_values: narrow(&x.prefix[1], &[h, PREFIX, d])?,
@@ -96,7 +96,7 @@ fn run(device: &Device, s: LayerSizes, rule: LayerRule, x: &HostLayer, tokens: u
         attention_norm: narrow(&x.norms[1], &[h, d])?,
     };
     let memory = [wide(&x.weights[0], &[1, h, d, m])?, wide(&x.weights[1], &[1, h, m, d])?];
-    let mut layer = AtlasLayer::new(device, s, rule, weights, memory)?;
+    let mut layer = AtlasLayer::new(device, s, rule.clone(), weights, &memory)?;
     let three = |all: &[Vec<f64>; 3], make: &dyn Fn(&[f64]) -> atlas::Result<Tensor>| -> atlas::Result<[Tensor; 3]> {
         Ok([make(&all[0])?, make(&all[1])?, make(&all[2])?])
     };

@@ -1,7 +1,7 @@
 //! Ops of several launches on a device that may not compile: a missing kernel is refused before anything is written.
 
 use atlas_dsl::DType;
-use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
+use atlas_ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, muon_momentum};
 use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{CacheDir, Device, Launch, Result, SimOptions, Target, Tensor, args};
@@ -95,8 +95,8 @@ fn packed_documents_that_cannot_be_laid_out() {
 
 fn layer(device: &Device, combine: Combine) -> AtlasLayer {
     let sizes = LayerSizes { sequences: 1, heads: 1, width: D, hidden: D, window: 3, piece: 4, dtype: DType::F32 };
-    let (chunking, features) = (Chunking::new(2, W), [1.0, 0.5, 0.0]);
-    let rule = LayerRule { combine, chunking, features, read_before: false, scale: 1.0, eps: 1e-6 };
+    let (memory, features) = (rule(Chunking::new(2, W)), FeatureMap::Elementwise([1.0, 0.5, 0.0]));
+    let rule = LayerRule { combine, memory, features, residual: Residual::Raw, eps: 1e-6 };
     let weights = LayerWeights {
         prefix_keys: of(device, &[1, 1, D], 1),
         prefix_values: of(device, &[1, 1, D], 2),
@@ -104,7 +104,7 @@ fn layer(device: &Device, combine: Combine) -> AtlasLayer {
         attention_norm: of(device, &[1, D], 4),
     };
     let [w1, w2, ..] = memory(device);
-    AtlasLayer::new(device, sizes, rule, weights, [w1, w2]).unwrap()
+    AtlasLayer::new(device, sizes, rule, weights, &[w1, w2]).unwrap()
 }
 
 #[test]

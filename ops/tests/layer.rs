@@ -3,8 +3,8 @@
 use atlas_dsl::DType;
 use atlas_ops::Comparison;
 use atlas_ops::layer::reference::{HostLayer, reference};
-use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
-use atlas_ops::omega::Chunking;
+use atlas_ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
+use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule, Read, Step};
 use atlas_runtime::{Device, Tensor};
 
 const TOKENS: usize = 45;
@@ -22,15 +22,42 @@ fn sizes() -> LayerSizes {
 fn rule(combine: Combine) -> LayerRule {
     LayerRule {
         combine,
-        chunking: Chunking::new(8, 5),
-        features: [1.0, 0.5, -0.25],
-        read_before: false,
-        scale: 2.0,
+        memory: OmegaRule::omega_net(Chunking::new(8, 5)),
+        features: FeatureMap::Elementwise([1.0, 0.5, -0.25]),
+        residual: Residual::Raw,
         eps: 1e-6,
     }
 }
 
-fn host(s: &LayerSizes, chunking: Chunking) -> HostLayer {
+const COMBINATIONS: [Combine; 3] = [Combine::Alone, Combine::Gate, Combine::Sequence];
+
+/// Layers of the papers, on each of the maps.
+fn rules() -> Vec<LayerRule> {
+    let chunking = Chunking::new(8, 5);
+    let memories = [
+        OmegaRule::omega_net(chunking),
+        OmegaRule::titans(8),
+        OmegaRule { memory: MemoryForm::Linear, ..OmegaRule::omega_net(chunking) },
+        OmegaRule { step: Step::MuonByChunk, read: Read::Before, ..OmegaRule::omega_net(chunking) },
+    ];
+    let projections = Device::cpu().tensor_from(&(0..24 * 16).map(|i| noise(i) as f32).collect::<Vec<_>>(), [24, 16]);
+    let maps = [
+        (FeatureMap::None, Residual::Raw),
+        (FeatureMap::Elementwise([1.0, 0.5, -0.25]), Residual::Features),
+        (FeatureMap::Polynomial(vec![0.5, 1.0, -0.3]), Residual::None),
+        (FeatureMap::ExpTaylor { degree: 2 }, Residual::Raw),
+        (FeatureMap::Favor { projections: projections.unwrap() }, Residual::None),
+    ];
+    let of = |(features, residual): &(FeatureMap, Residual), memory: &OmegaRule| LayerRule {
+        memory: *memory,
+        features: features.clone(),
+        residual: *residual,
+        ..rule(Combine::Alone)
+    };
+    maps.iter().flat_map(|map| memories.iter().map(move |memory| of(map, memory))).collect()
+}
+
+fn host(s: &LayerSizes, rule: &LayerRule) -> HostLayer {
     let (rows, elements) = (s.sequences * TOKENS * s.heads, s.sequences * TOKENS * s.heads * s.width);
     let mut salt = 0;
     let mut of = |len: usize, middle: f64, width: f64| -> Vec<f64> {
@@ -38,33 +65,37 @@ fn host(s: &LayerSizes, chunking: Chunking) -> HostLayer {
         // As f32 holds them, so that both sides see the same numbers.
         (0..len).map(|i| f64::from((middle + width * noise(i + salt)) as f32)).collect()
     };
-    let matrix = s.sequences * s.heads * s.width * s.hidden;
+    let shapes = rule.memory.memory.matrices(rule.features.features(s.width), s.width, s.hidden);
+    // A gradient is as long as its features are.
+    let step = 0.02 / (1.0 + shapes[0][1] as f64 / 32.0);
     HostLayer {
         memory: [of(elements, 0.0, 0.4), of(elements, 0.0, 0.4), of(elements, 0.0, 0.4)],
         attention: [of(elements, 0.0, 1.0), of(elements, 0.0, 1.0), of(elements, 0.0, 1.0)],
-        gates: [of(rows, 0.95, 0.05), of(rows, 0.6, 0.2), of(rows, 0.02, 0.01)],
-        gamma: of(rows * chunking.window, 0.3, 0.2),
+        gates: [of(rows, 0.95, 0.05), of(rows, 0.6, 0.2), of(rows, step, step / 2.0)],
+        gamma: of(rows * rule.memory.chunking.window, 0.3, 0.2),
         prefix: [of(s.heads * PREFIX * s.width, 0.0, 1.0), of(s.heads * PREFIX * s.width, 0.0, 1.0)],
         norms: [of(s.heads * s.width, 1.0, 0.2), of(s.heads * s.width, 1.0, 0.2)],
-        weights: [of(matrix, 0.0, 0.2), of(matrix, 0.0, 0.2)],
+        weights: shapes.iter().map(|[rows, cols]| of(s.sequences * s.heads * rows * cols, 0.0, 0.2)).collect(),
     }
 }
 
 /// What the layer gives in pieces of these lengths.
-fn run(s: LayerSizes, rule: LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec<f64> {
+fn run(s: LayerSizes, rule: &LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec<f64> {
     let cpu = Device::cpu();
     let tensor = |values: &[f64], shape: &[usize]| {
         cpu.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).unwrap()
     };
-    let (b, h, d, m, w) = (s.sequences, s.heads, s.width, s.hidden, rule.chunking.window);
+    let (b, h, d, w) = (s.sequences, s.heads, s.width, rule.memory.chunking.window);
     let weights = LayerWeights {
         prefix_keys: tensor(&x.prefix[0], &[h, PREFIX, d]),
         prefix_values: tensor(&x.prefix[1], &[h, PREFIX, d]),
         memory_norm: tensor(&x.norms[0], &[h, d]),
         attention_norm: tensor(&x.norms[1], &[h, d]),
     };
-    let memory = [tensor(&x.weights[0], &[b, h, d, m]), tensor(&x.weights[1], &[b, h, m, d])];
-    let mut layer = AtlasLayer::new(&cpu, s, rule, weights, memory).unwrap();
+    let shapes = rule.memory.memory.matrices(rule.features.features(d), d, s.hidden);
+    let memory: Vec<Tensor> =
+        x.weights.iter().zip(shapes).map(|(w, [rows, cols])| tensor(w, &[b, h, rows, cols])).collect();
+    let mut layer = AtlasLayer::new(&cpu, s, rule.clone(), weights, &memory).unwrap();
     let of = |all: &[Vec<f64>; 3]| [0, 1, 2].map(|i| tensor(&all[i], &[b, TOKENS, h, d]));
     let (memory, attention) = (of(&x.memory), of(&x.attention));
     let gates = [0, 1, 2].map(|i| tensor(&x.gates[i], &[b, TOKENS, h]));
@@ -83,57 +114,92 @@ fn run(s: LayerSizes, rule: LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec<
     y.to_f64_vec().unwrap()
 }
 
+#[track_caller]
+fn holds(s: LayerSizes, rule: &LayerRule) {
+    let x = host(&s, rule);
+    let (found, wanted) = (run(s, rule, &x, &[TOKENS]), reference(&s, rule, &x));
+    let c = Comparison::of_all([(&found[..], &wanted[..])]);
+    assert!(c.passes(1e-5), "{rule:?}: {c:?}");
+}
+
 #[test]
 fn a_layer_is_what_its_reference_says() {
-    for combine in [Combine::Gate, Combine::Sequence] {
+    for combine in COMBINATIONS {
         let (s, rule) = (sizes(), rule(combine));
-        let x = host(&s, rule.chunking);
-        let (found, wanted) = (run(s, rule, &x, &[TOKENS]), reference(&s, &rule, &x));
-        let c = Comparison::of_all([(&found[..], &wanted[..])]);
-        assert!(c.passes(1e-5), "{combine:?}: {c:?}");
+        holds(s, &rule);
         // A layer whose window is one key longer is another one.
-        let other = reference(&LayerSizes { window: s.window + 1, ..s }, &rule, &x);
+        let x = host(&s, &rule);
+        let (found, other) =
+            (run(s, &rule, &x, &[TOKENS]), reference(&LayerSizes { window: s.window + 1, ..s }, &rule, &x));
         let c = Comparison::of_all([(&found[..], &other[..])]);
-        assert!(!c.passes(1e-3), "{combine:?}: {c:?}");
+        assert!(combine == Combine::Alone || !c.passes(1e-3), "{combine:?}: {c:?}");
     }
 }
 
 #[test]
-fn a_layer_gives_the_same_however_its_sequences_are_cut() {
-    for combine in [Combine::Gate, Combine::Sequence] {
-        let (s, rule) = (sizes(), rule(combine));
-        let x = host(&s, rule.chunking);
-        let whole = run(s, rule, &x, &[TOKENS]);
-        for lengths in [&[1][..], &[7, 1, 20], &[16]] {
-            let cut = run(s, rule, &x, lengths);
-            let same = whole.iter().zip(&cut).all(|(a, b)| (a - b).abs() <= 1e-6 * (1.0 + a.abs()));
-            assert!(same, "{combine:?} in pieces of {lengths:?}");
-        }
-        let small = run(LayerSizes { piece: 6, ..s }, rule, &x, &[TOKENS]);
-        assert!(whole.iter().zip(&small).all(|(a, b)| (a - b).abs() <= 1e-6 * (1.0 + a.abs())), "{combine:?}");
+fn every_memory_takes_every_map() {
+    for rule in rules() {
+        holds(sizes(), &rule);
     }
+}
+
+#[test]
+fn a_map_is_not_another() {
+    let (s, rule) = (sizes(), LayerRule { features: FeatureMap::ExpTaylor { degree: 2 }, ..rule(Combine::Alone) });
+    let x = host(&s, &rule);
+    let found = run(s, &rule, &x, &[TOKENS]);
+    for features in [FeatureMap::Polynomial(vec![1.0, 1.0, 1.0]), FeatureMap::Polynomial(vec![1.0, -1.0, 0.5])] {
+        let other = reference(&s, &LayerRule { features, ..rule.clone() }, &x);
+        assert!(!Comparison::of_all([(&found[..], &other[..])]).passes(1e-3));
+    }
+    let other = reference(&s, &LayerRule { residual: Residual::None, ..rule.clone() }, &x);
+    assert!(!Comparison::of_all([(&found[..], &other[..])]).passes(1e-3));
+}
+
+#[test]
+fn a_layer_gives_the_same_however_its_sequences_are_cut() {
+    let mut all: Vec<LayerRule> = COMBINATIONS.map(rule).into();
+    all.extend(rules().into_iter().skip(8).take(1));
+    for rule in all {
+        let s = sizes();
+        let x = host(&s, &rule);
+        let whole = run(s, &rule, &x, &[TOKENS]);
+        let same = |cut: &[f64]| whole.iter().zip(cut).all(|(a, b)| (a - b).abs() <= 1e-6 * (1.0 + a.abs()));
+        for lengths in [&[1][..], &[7, 1, 20], &[16]] {
+            assert!(same(&run(s, &rule, &x, lengths)), "{rule:?} in pieces of {lengths:?}");
+        }
+        assert!(same(&run(LayerSizes { piece: 6, ..s }, &rule, &x, &[TOKENS])), "{rule:?}");
+    }
+}
+
+/// A layer's weights, all alike.
+fn weights(s: &LayerSizes) -> LayerWeights {
+    let of = |shape: &[usize]| tensor(shape);
+    let (h, d) = (s.heads, s.width);
+    LayerWeights {
+        prefix_keys: of(&[h, PREFIX, d]),
+        prefix_values: of(&[h, PREFIX, d]),
+        memory_norm: of(&[h, d]),
+        attention_norm: of(&[h, d]),
+    }
+}
+
+fn tensor(shape: &[usize]) -> Tensor {
+    let values: Vec<f32> = (0..shape.iter().product()).map(|i| noise(i) as f32).collect();
+    Device::cpu().tensor_from(&values, shape).unwrap()
 }
 
 #[test]
 fn a_layer_trains_a_memory_of_its_own() {
     let cpu = Device::cpu();
     let (s, rule) = (sizes(), rule(Combine::Gate));
-    let of = |shape: &[usize]| {
-        let values: Vec<f32> = (0..shape.iter().product()).map(|i| noise(i) as f32).collect();
-        cpu.tensor_from(&values, shape).unwrap()
-    };
     let (b, h, d) = (s.sequences, s.heads, s.width);
-    let initial = [of(&[b, h, d, s.hidden]), of(&[b, h, s.hidden, d])];
+    let initial = [tensor(&[b, h, d, s.hidden]), tensor(&[b, h, s.hidden, d])];
     let before = initial[0].to_f64_vec().unwrap();
-    let weights = || LayerWeights {
-        prefix_keys: of(&[h, PREFIX, d]),
-        prefix_values: of(&[h, PREFIX, d]),
-        memory_norm: of(&[h, d]),
-        attention_norm: of(&[h, d]),
-    };
-    let mut layer = AtlasLayer::new(&cpu, s, rule, weights(), initial.clone()).unwrap();
-    let (token, gate) = (of(&[b, TOKENS, h, d]), of(&[b, TOKENS, h]));
-    let gamma = of(&[b, TOKENS, h, rule.chunking.window]);
+    let window = rule.memory.chunking.window;
+    let mut layer = AtlasLayer::new(&cpu, s, rule, weights(&s), &initial).unwrap();
+    let (token, gate) = (tensor(&[b, TOKENS, h, d]), tensor(&[b, TOKENS, h]));
+    let gamma = tensor(&[b, TOKENS, h, window]);
     let tokens = LayerTokens { memory: [&token; 3], attention: [&token; 3], gates: [&gate; 3], gamma: &gamma };
     // What is too short is refused before anything is trained.
     let start = layer.memory()[0].to_f64_vec().unwrap();
@@ -143,4 +209,30 @@ fn a_layer_trains_a_memory_of_its_own() {
     layer.push(&tokens, &mut Tensor::zeros(&cpu, DType::F32, [b, TOKENS, h, d]).unwrap()).unwrap();
     assert_ne!(layer.memory()[0].to_f64_vec().unwrap(), start);
     assert_eq!(initial[0].to_f64_vec().unwrap(), before);
+}
+
+#[test]
+fn what_a_layer_does_not_offer_is_refused() {
+    let s = sizes();
+    let (b, h, d, m) = (s.sequences, s.heads, s.width, s.hidden);
+    let memory = [tensor(&[b, h, d, m]), tensor(&[b, h, m, d])];
+    let refused = |rule: LayerRule, memory: &[Tensor]| {
+        let made = AtlasLayer::new(&Device::cpu(), s, rule, weights(&s), memory);
+        made.err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert_eq!(refused(rule(Combine::Gate), &memory), "");
+    // The second matrix transposed, one matrix, and a memory of another map.
+    let turned = [memory[0].clone(), tensor(&[b, h, d, m])];
+    let polynomial = |a: &[f32]| FeatureMap::Polynomial(a.to_vec());
+    let with = |features: FeatureMap, residual: Residual| LayerRule { features, residual, ..rule(Combine::Gate) };
+    for (rule, memory) in [
+        (rule(Combine::Gate), &turned[..]),
+        (rule(Combine::Gate), &memory[..1]),
+        (with(polynomial(&[1.0, 1.0, 1.0]), Residual::Raw), &memory),
+        (with(polynomial(&[1.0, 1.0]), Residual::Raw), &memory),
+        (with(polynomial(&[1.0, 1.0, 0.5]), Residual::Features), &memory),
+    ] {
+        let error = refused(rule, memory);
+        assert!(error.contains("ATL651"), "{error}");
+    }
 }

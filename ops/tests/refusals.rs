@@ -1,7 +1,7 @@
 //! What several launches make is refused before the first of them has written anything.
 
 use atlas_dsl::DType;
-use atlas_ops::layer::{AtlasLayer, Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights};
+use atlas_ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{Device, Result, Stream, Tensor};
@@ -171,15 +171,15 @@ fn a_refusal_leaves_a_stream_as_it_was() {
 
 fn layer(combine: Combine, piece: usize) -> AtlasLayer {
     let sizes = LayerSizes { sequences: 1, heads: 1, width: D, hidden: M, window: 5, piece, dtype: DType::F32 };
-    let (chunking, features) = (Chunking::new(2, W), [1.0, 0.5, 0.25]);
-    let rule = LayerRule { combine, chunking, features, read_before: false, scale: 1.0, eps: 1e-6 };
+    let (memory, features) = (rule(Chunking::new(2, W)), FeatureMap::Elementwise([1.0, 0.5, 0.25]));
+    let rule = LayerRule { combine, memory, features, residual: Residual::Raw, eps: 1e-6 };
     let weights = LayerWeights {
         prefix_keys: of(&[1, 2, D], 1),
         prefix_values: of(&[1, 2, D], 2),
         memory_norm: of(&[1, D], 3),
         attention_norm: of(&[1, D], 4),
     };
-    AtlasLayer::new(&Device::cpu(), sizes, rule, weights, [of(&[1, 1, D, M], 5), of(&[1, 1, M, D], 6)]).unwrap()
+    AtlasLayer::new(&Device::cpu(), sizes, rule, weights, &[of(&[1, 1, D, M], 5), of(&[1, 1, M, D], 6)]).unwrap()
 }
 
 /// q, k, v of the memory and of the attention, three gates, gamma.

@@ -1,9 +1,10 @@
 //! The whole layer in f64, from the references of its parts.
 
-use super::{Combine, LayerRule, LayerSizes};
+use super::features::Side;
+use super::{Combine, FeatureMap, LayerRule, LayerSizes, Residual};
 use crate::omega::reference::{Gates, Sequence, SequenceSizes, State, of_head, recurrence};
-use crate::omega::{Loss, OmegaRule, Read};
 use crate::problem::{Inputs, Problem};
+use crate::random_features::Feature;
 use crate::windowed_attention;
 use rayon::prelude::*;
 
@@ -22,11 +23,14 @@ pub struct HostLayer {
     pub prefix: [Vec<f64>; 2],
     /// Weights of the norms of memory and attention.
     pub norms: [Vec<f64>; 2],
-    /// `W1` and `W2`.
-    pub weights: [Vec<f64>; 2],
+    /// The matrices of the memory.
+    pub weights: Vec<Vec<f64>>,
 }
 
 /// What the layer gives for all tokens of a sequence, `[B, T, H, D]`.
+///
+/// # Panics
+/// If the projections of a feature map cannot be read from their device.
 pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64> {
     let (b, h, d) = (sizes.sequences, sizes.heads, sizes.width);
     let t = x.memory[0].len() / (b * h * d).max(1);
@@ -52,6 +56,7 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
         o
     };
     match rule.combine {
+        Combine::Alone => m,
         Combine::Sequence => attend(&m, &m, &m),
         Combine::Gate => {
             let [q, k, v] = &x.attention;
@@ -61,34 +66,67 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
     }
 }
 
+/// The features of one row, as their definition has them: all monomials by index, and not in the order of a kernel.
+fn features(map: &FeatureMap, side: Side, x: &[f64]) -> Vec<f64> {
+    match map {
+        FeatureMap::None => x.to_vec(),
+        FeatureMap::Elementwise(a) => {
+            let [a1, a2, a3] = a.map(f64::from);
+            x.iter().map(|x| a1 * x + a2 * x * x + a3 * x * x * x).collect()
+        }
+        FeatureMap::Favor { projections } => {
+            let w = projections.to_f64_vec().unwrap_or_else(|e| panic!("projections: {e}"));
+            let scale = (x.len() as f64).powf(-0.25);
+            let features = projections.shape()[0];
+            crate::random_features::reference(x, &w, &Feature::Favor(scale, 0.0), [x.len(), features])
+        }
+        FeatureMap::Polynomial(_) | FeatureMap::ExpTaylor { .. } => {
+            let of = |a: &f32| {
+                let sign = if side == Side::Keys { f64::from(a.signum()) } else { 1.0 };
+                sign * f64::from(a.abs()).sqrt()
+            };
+            let c: Vec<f64> = map.coefficients().iter().map(of).collect();
+            crate::monomials::reference(x, x.len(), map.features(x.len()), &c, false)
+        }
+    }
+}
+
 /// What the memory gives, before its norm.
 fn memory(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, t: usize) -> Vec<f64> {
-    let (b, h, d, m) = (sizes.sequences, sizes.heads, sizes.width, sizes.hidden);
-    let c = rule.chunking;
-    let of = SequenceSizes { n: t, p: t, h, d, e: d, m, l: c.chunk, w: c.window, k: c.keys() };
-    let [a1, a2, a3] = rule.features.map(f64::from);
-    let phi = |x: &[f64]| x.iter().map(|x| x * (a1 + x * (a2 + x * a3))).collect::<Vec<f64>>();
+    let (b, h, e, m) = (sizes.sequences, sizes.heads, sizes.width, sizes.hidden);
+    let c = rule.memory.chunking;
+    let d = rule.features.features(e);
+    let of = SequenceSizes { n: t, p: t, h, d, e, m, l: c.chunk, w: c.window, k: c.keys() };
+    let shapes = of.matrices(&rule.memory);
     let heads: Vec<Vec<f64>> = (0..b * h)
         .into_par_iter()
         .map(|at| {
             let (sequence, head) = (at / h, at % h);
             let rows =
                 |x: &[f64], width: usize| of_head(&x[sequence * t * h * width..][..t * h * width], head, h, width);
-            let [q, k, v] = [0, 1, 2].map(|i| rows(&x.memory[i], d));
-            let s = Sequence { q: phi(&q), k: phi(&k), v, rq: q, rk: k, norm: vec![] };
+            let [q, k, v] = [0, 1, 2].map(|i| rows(&x.memory[i], e));
+            let phi = |side: Side, x: &[f64]| {
+                x.chunks(e).flat_map(|x| features(&rule.features, side, x)).collect::<Vec<f64>>()
+            };
+            let (fq, fk) = (phi(Side::Queries, &q), phi(Side::Keys, &k));
+            let (rq, rk) = match rule.residual {
+                Residual::Raw => (q, k),
+                Residual::Features => (fq.clone(), fk.clone()),
+                Residual::None => (vec![0.0; t * e], vec![0.0; t * e]),
+            };
+            let s = Sequence { q: fq, k: fk, v, rq, rk, norm: vec![] };
             let [alpha, theta, eta] = [0, 1, 2].map(|i| rows(&x.gates[i], 1));
             let gates = Gates { alpha, theta, eta, gamma: rows(&x.gamma, c.window) };
-            let w: Vec<Vec<f64>> = (0..2).map(|i| x.weights[i][at * m * d..][..m * d].to_vec()).collect();
+            let of_head = |(w, [rows, cols]): (&Vec<f64>, &[usize; 2])| w[at * rows * cols..][..rows * cols].to_vec();
+            let w: Vec<Vec<f64>> = x.weights.iter().zip(&shapes).map(of_head).collect();
             let mut state = State { s: State::zeros_like(&w), w };
-            let read = if rule.read_before { Read::Before } else { Read::After };
-            let rule = OmegaRule { loss: Loss::Scaled(rule.scale), read, ..OmegaRule::omega_net(c) };
-            recurrence(&of, &s, &gates, &mut state, &rule)
+            recurrence(&of, &s, &gates, &mut state, &rule.memory)
         })
         .collect();
-    let mut y = vec![0.0; b * t * h * d];
+    let mut y = vec![0.0; b * t * h * e];
     for (at, rows) in heads.iter().enumerate() {
-        for (i, row) in rows.chunks(d).enumerate() {
-            y[((at / h * t + i) * h + at % h) * d..][..d].copy_from_slice(row);
+        for (i, row) in rows.chunks(e).enumerate() {
+            y[((at / h * t + i) * h + at % h) * e..][..e].copy_from_slice(row);
         }
     }
     y

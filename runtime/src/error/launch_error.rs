@@ -335,6 +335,15 @@ errors! {
             /// The dim.
             dim: &'static str,
         } = 629, "dim `{dim}` of `{kernel}` is 0, but the kernel uses it whole, and a tile has at least one element; launch only where `{dim}` is 1 or more";
+        /// A choice that an op of several launches does not offer.
+        Choice {
+            /// The op.
+            op: &'static str,
+            /// What was chosen.
+            found: String,
+            /// What to choose instead.
+            mend: &'static str,
+        } = 651, "`{op}`: {found}; {mend}";
         /// A compiled kernel's parameters do not fit its signature.
         WrongAbi {
             /// The kernel.

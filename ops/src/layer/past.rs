@@ -1,0 +1,100 @@
+//! Attention of a piece to itself and to the tokens of its windows before.
+
+use super::{LayerSizes, part_of};
+use crate::omega::copy_tokens;
+use crate::pass::Pass;
+use crate::windowed_attention::windowed_attention;
+use atlas_dsl::DType;
+use atlas_runtime::{Device, Result, Tensor, args};
+
+/// Where in its sequence the attention is.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// Tokens that are kept.
+    count: usize,
+    /// Whether what is kept and its room have changed places an odd number of times.
+    is_turned: bool,
+}
+
+/// Keys and values that windows may reach.
+pub(super) struct Past {
+    sizes: LayerSizes,
+    /// Keys and values, each with room for those of a piece, and with room for what is kept next.
+    held: [[Tensor; 2]; 2],
+    seen: Seen,
+    lse: Tensor,
+    documents: Tensor,
+}
+
+impl Past {
+    pub(super) fn new(device: &Device, sizes: LayerSizes) -> Result<Past> {
+        let LayerSizes { sequences, heads, width, window, piece, dtype, .. } = sizes;
+        let rows = || Tensor::zeros(device, dtype, [sequences, (window - 1).saturating_add(piece), heads, width]);
+        Ok(Past {
+            sizes,
+            held: [[rows()?, rows()?], [rows()?, rows()?]],
+            seen: Seen::default(),
+            lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
+            documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
+        })
+    }
+
+    /// All that it holds on its device.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.held.iter().flatten().chain([&self.lse, &self.documents])
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        self.seen
+    }
+
+    /// Goes back to where it was before a pass that only prepared.
+    pub(super) fn go_back(&mut self, seen: Seen) {
+        if self.seen.is_turned != seen.is_turned {
+            self.turn();
+        }
+        self.seen = seen;
+    }
+
+    /// Attention of queries, keys and values of the tokens that come next, with prefix keys and values before them.
+    pub(super) fn attend(
+        &mut self,
+        pass: Pass,
+        device: &Device,
+        [q, k, v]: [&Tensor; 3],
+        [prefix_keys, prefix_values]: [&Tensor; 2],
+        o: &mut Tensor,
+    ) -> Result<()> {
+        let count = q.shape()[1];
+        let end = self.seen.count + count;
+        let [keys, values] = &self.held;
+        copy_tokens(pass, device, k, &mut keys[0].slice(1, self.seen.count..end)?)?;
+        copy_tokens(pass, device, v, &mut values[0].slice(1, self.seen.count..end)?)?;
+        let (ks, vs) = (keys[0].slice(1, 0..end)?, values[0].slice(1, 0..end)?);
+        let scale = std::f32::consts::LOG2_E / (self.sizes.width as f32).sqrt();
+        // A window of more tokens than there can be sees all of them.
+        let window = i32::try_from(self.sizes.window).unwrap_or(i32::MAX);
+        let documents = part_of(&self.documents, count)?;
+        let mut lse = self.lse.slice(2, 0..count)?;
+        pass.launch(
+            &windowed_attention,
+            device,
+            args!(q, ks, vs, prefix_keys, prefix_values, documents, window, scale, &mut *o, &mut lse),
+        )?;
+        let kept = end.min(self.sizes.window - 1);
+        if end > kept {
+            for [now, next] in &self.held {
+                copy_tokens(pass, device, &now.slice(1, end - kept..end)?, &mut part_of(next, kept)?)?;
+            }
+            self.turn();
+        }
+        self.seen.count = kept;
+        Ok(())
+    }
+
+    /// What is kept and its room change places.
+    fn turn(&mut self) {
+        self.held.iter_mut().for_each(|[now, next]| std::mem::swap(now, next));
+        self.seen.is_turned = !self.seen.is_turned;
+    }
+}

@@ -1,0 +1,232 @@
+//! A layer in the middle of its sequences.
+
+use super::features::{Features, Side};
+use super::past::Past;
+use super::{Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual, part_of};
+use super::{layer_combine, layer_norm};
+use crate::omega::{OmegaStream, StreamSizes, Tokens, copy_tokens};
+use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
+use atlas_dsl::DType;
+use atlas_runtime::{Device, LaunchError, Result, Tensor, args};
+
+/// The name in errors.
+const LAYER: &str = "atlas_layer";
+
+/// Names of the tensors of a memory: weights, then momenta.
+const MATRICES: [[&str; 3]; 2] = [["w1", "w2", "w3"], ["s1", "s2", "s3"]];
+
+/// A layer in the middle of its sequences.
+pub struct AtlasLayer {
+    device: Device,
+    sizes: LayerSizes,
+    rule: LayerRule,
+    weights: LayerWeights,
+    stream: OmegaStream,
+    /// Weights, then momenta.
+    memory: Vec<Tensor>,
+    /// Features of keys and of queries.
+    features: [Features; 2],
+    past: Past,
+    /// Tokens of the piece that came last.
+    last: usize,
+    /// Of a piece: what the memory gives, its norm, what the attention gives.
+    room: [Tensor; 3],
+    /// A zero for each element of a token.
+    nothing: Tensor,
+}
+
+impl AtlasLayer {
+    /// A layer at the start of its sequences. `memory` are the weights of all sequences' and heads' memories, `[B, H, ..]` in
+    /// f32, in the order and with the shapes of [`MemoryForm::matrices`](crate::omega::MemoryForm::matrices); the layer copies
+    /// them, and momenta are 0.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::zeros`], and of a memory with other shapes; [`LaunchError::Choice`] for what the rule does not offer.
+    pub fn new(
+        device: &Device,
+        sizes: LayerSizes,
+        rule: LayerRule,
+        weights: LayerWeights,
+        memory: &[Tensor],
+    ) -> Result<AtlasLayer> {
+        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.max(1), ..sizes };
+        let LayerSizes { sequences, heads, width, hidden, piece, dtype, .. } = sizes;
+        rule.features.check()?;
+        let key = rule.features.features(width);
+        if rule.residual == Residual::Features && key != width {
+            let found = format!("{key} features as the residual of {width} numbers");
+            return Err(LaunchError::Choice { op: LAYER, found, mend: "use Residual::Raw or Residual::None" }.into());
+        }
+        let shapes = rule.memory.memory.matrices(key, width, hidden);
+        check_memory(&sizes, &shapes, memory)?;
+        let tokens = || Tensor::zeros(device, dtype, [sequences, piece, heads, width]);
+        let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
+        let own = |w: &Tensor| -> Result<Tensor> {
+            let mut copy = momentum(w)?;
+            copy_tokens(Pass::Run, device, w, &mut copy)?;
+            Ok(copy)
+        };
+        let copies: Vec<Tensor> = memory.iter().map(own).collect::<Result<_>>()?;
+        let momenta: Vec<Tensor> = memory.iter().map(momentum).collect::<Result<_>>()?;
+        let of = StreamSizes { sequences, heads, key, value: width, piece, dtype };
+        let features = || Features::new(device, &rule.features, dtype, sequences * piece * heads, width);
+        Ok(AtlasLayer {
+            device: device.clone(),
+            sizes,
+            weights,
+            stream: OmegaStream::new(device, rule.memory, of)?,
+            memory: copies.into_iter().chain(momenta).collect(),
+            features: [features()?, features()?],
+            past: Past::new(device, sizes)?,
+            last: 0,
+            room: [tokens()?, tokens()?, tokens()?],
+            nothing: Tensor::zeros(device, dtype, [1, 1, 1, 1])?,
+            rule,
+        })
+    }
+
+    /// The memory as it is: weights, then momenta.
+    pub fn memory(&self) -> &[Tensor] {
+        &self.memory
+    }
+
+    /// What the memory gave for the first tokens of the piece that was pushed last, before its norm: `[B, T, H, D]`.
+    ///
+    /// # Errors
+    /// A tensor's, if more tokens are asked for than that piece had.
+    pub fn last_read(&self, tokens: usize) -> Result<Tensor> {
+        part_of(&self.room[0], self.last)?.slice(1, 0..tokens)
+    }
+
+    /// Bytes that the layer holds on its device, its weights left out.
+    pub fn bytes(&self) -> u64 {
+        let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
+        let own = self.memory.iter().chain(&self.room).chain(self.past.tensors()).chain([&self.nothing]);
+        let features: u64 = self.features.iter().map(Features::bytes).sum();
+        self.stream.bytes() + features + own.map(of).sum::<u64>()
+    }
+
+    /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`, which may be one of the tokens' tensors and shares no
+    /// memory with what else is given. It may return before a GPU has done so. All launches are made ready before the first one
+    /// runs.
+    ///
+    /// # Errors
+    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch), and
+    /// [`LaunchError::DimConflict`](atlas_runtime::LaunchError::DimConflict) if some tensor has another number of tokens; the layer
+    /// and `y` are as they were then.
+    pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
+        tokens.memory[0].slice(1, 0..0)?;
+        let count = tokens.memory[0].shape()[1];
+        self.check(tokens, y, count)?;
+        self.stream.reserve(count)?;
+        let start = (self.past.seen(), self.stream.place());
+        let prepared = self.pass(Pass::Prepare, tokens, y, count);
+        self.stream.go_back(start.1);
+        self.past.go_back(start.0);
+        prepared?;
+        self.pass(Pass::Run, tokens, y, count)
+    }
+
+    /// Fails if tensors have other numbers of tokens, or share memory where launches that write and read them lie apart.
+    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
+        let [q, k, v] = tokens.memory;
+        for x in [q, k, v] {
+            x.slice(3, 0..0)?;
+        }
+        let [alpha, theta, eta] = tokens.gates;
+        let mut given = vec![("q", q), ("k", k), ("v", v)];
+        given.extend([("alpha", alpha), ("theta", theta), ("eta", eta), ("gamma", tokens.gamma)]);
+        if self.rule.combine == Combine::Gate {
+            let [q, k, v] = tokens.attention;
+            given.extend([("attention q", q), ("attention k", k), ("attention v", v)]);
+        }
+        for of in given.iter().copied().chain([("y", y)]) {
+            check_tokens(LAYER, ("q", count), of)?;
+        }
+        // A piece of `y` is written after the same piece of the tokens has been read.
+        for of in given.into_iter().filter(|of| !is_same_view(of.1, y)) {
+            check_apart(LAYER, ("y", y), of)?;
+        }
+        let matrices = self.memory.len() / 2;
+        for (i, memory) in self.memory.iter().enumerate() {
+            check_apart(LAYER, ("y", y), (MATRICES[i / matrices][i % matrices], memory))?;
+        }
+        Ok(())
+    }
+
+    /// Goes over the launches of tokens that are checked.
+    fn pass(&mut self, pass: Pass, tokens: &LayerTokens<'_>, y: &mut Tensor, count: usize) -> Result<()> {
+        let mut from = 0;
+        while from < count {
+            let to = count.min(from + self.sizes.piece);
+            let of = |t: &Tensor| t.slice(1, from..to);
+            let [q, k, v] = [of(tokens.memory[0])?, of(tokens.memory[1])?, of(tokens.memory[2])?];
+            let [alpha, theta, eta] = [of(tokens.gates[0])?, of(tokens.gates[1])?, of(tokens.gates[2])?];
+            self.read_memory(pass, [&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
+            let attention = || Ok([of(tokens.attention[0])?, of(tokens.attention[1])?, of(tokens.attention[2])?]);
+            self.combine(pass, attention, &mut y.slice(1, from..to)?)?;
+            if pass == Pass::Run {
+                self.last = to - from;
+            }
+            from = to;
+        }
+        Ok(())
+    }
+
+    /// Reads and trains the memory; what it gives is the first room.
+    fn read_memory(
+        &mut self,
+        pass: Pass,
+        [q, k, v]: [&Tensor; 3],
+        [alpha, theta, eta, gamma]: [&Tensor; 4],
+    ) -> Result<()> {
+        let map = &self.rule.features;
+        let [of_keys, of_queries] = &self.features;
+        map.launch(pass, &self.device, Side::Keys, k, of_keys)?;
+        map.launch(pass, &self.device, Side::Queries, q, of_queries)?;
+        let (fk, fq) = (of_keys.given(k)?, of_queries.given(q)?);
+        let nothing = self.nothing.expand(v.shape())?;
+        let (rq, rk) = match self.rule.residual {
+            Residual::Raw => (q, k),
+            Residual::Features => (&fq, &fk),
+            Residual::None => (&nothing, &nothing),
+        };
+        let tokens = Tokens { q: &fq, k: &fk, v, rq, rk, alpha, theta, eta, gamma };
+        let mut memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
+        self.stream.pass(pass, &tokens, &mut memory, &mut part_of(&self.room[0], q.shape()[1])?)
+    }
+
+    /// Makes one of memory and attention.
+    fn combine(&mut self, pass: Pass, attention: impl Fn() -> Result<[Tensor; 3]>, out: &mut Tensor) -> Result<()> {
+        let count = out.shape()[1];
+        let (device, weights, eps) = (&self.device, &self.weights, self.rule.eps);
+        let [memory, mut normed, mut attended] =
+            [part_of(&self.room[0], count)?, part_of(&self.room[1], count)?, part_of(&self.room[2], count)?];
+        let prefix = [&weights.prefix_keys, &weights.prefix_values];
+        let (wm, wa) = (&weights.memory_norm, &weights.attention_norm);
+        match self.rule.combine {
+            Combine::Alone => pass.launch(&layer_norm, device, args!(memory, wm, &mut *out, eps)),
+            Combine::Gate => {
+                let given = attention()?;
+                self.past.attend(pass, device, given.each_ref(), prefix, &mut attended)?;
+                pass.launch(&layer_combine, device, args!(memory, wm, eps, attended, wa, &mut *out))
+            }
+            Combine::Sequence => {
+                pass.launch(&layer_norm, device, args!(memory, wm, &mut normed, eps))?;
+                self.past.attend(pass, device, [&normed; 3], prefix, out)
+            }
+        }
+    }
+}
+
+/// Fails unless a memory has the matrices of its form, for all sequences and heads.
+fn check_memory(sizes: &LayerSizes, shapes: &[[usize; 2]], memory: &[Tensor]) -> Result<()> {
+    let wanted: Vec<Vec<usize>> = shapes.iter().map(|s| vec![sizes.sequences, sizes.heads, s[0], s[1]]).collect();
+    let found: Vec<&[usize]> = memory.iter().map(Tensor::shape).collect();
+    if wanted != found {
+        let found = format!("a memory of shapes {found:?}, where the rule has {wanted:?}");
+        let mend = "give the matrices of `MemoryForm::matrices` for each sequence and head";
+        return Err(LaunchError::Choice { op: LAYER, found, mend }.into());
+    }
+    Ok(())
+}
