@@ -9,7 +9,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from baselines import memory, omega, timing, windows
+from baselines import layer, memory, omega, timing, windows
 from baselines.work import POLY3, RMS_EPS, Baseline, Work, both, compiled, normal, orthogonalise, with_compiled
 
 
@@ -366,6 +366,7 @@ GROUPS = {
     "transpose": [lambda: transpose(8192, 8192)],
     "taylor2": [lambda: taylor2(262_144, 64)],
     **omega.GROUPS,
+    **layer.GROUPS,
     **memory.GROUPS,
     **windows.GROUPS,
 }

@@ -8,6 +8,7 @@ use atlas_dsl::DType;
 pub(crate) const OP: Op = Op {
     scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
     far_from_one,
+    plans: super::plans::PLANS,
     ..Op::of(Required {
         name: "layer",
         kernels: const {

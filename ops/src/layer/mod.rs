@@ -19,6 +19,8 @@ mod features;
 mod kernels;
 mod past;
 #[cfg(feature = "verify")]
+mod plans;
+#[cfg(feature = "verify")]
 pub mod reference;
 mod run;
 
