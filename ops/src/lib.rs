@@ -79,6 +79,7 @@ pub mod rms_norm;
 pub mod rotary;
 #[cfg(feature = "verify")]
 pub mod run;
+pub mod short_conv;
 #[cfg(feature = "verify")]
 pub mod simulate;
 pub mod softmax;

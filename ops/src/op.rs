@@ -5,11 +5,11 @@ use crate::{
     attention, attention_decode, batched_matmul, block_attention, fused_forward, gated_memory, inverse, layer,
     linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
     matmul_add, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
-    rbf_features, rms_norm, rotary, softmax, taylor_features, transpose, window_sums, windowed_attention,
+    rbf_features, rms_norm, rotary, short_conv, softmax, taylor_features, transpose, window_sums, windowed_attention,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 37] = [
+pub static OPS: [Op; 38] = [
     attention::cases::OP,
     attention_decode::cases::OP,
     batched_matmul::cases::OP,
@@ -42,6 +42,7 @@ pub static OPS: [Op; 37] = [
     rbf_features::cases::OP,
     rms_norm::cases::OP,
     rotary::cases::OP,
+    short_conv::cases::OP,
     softmax::cases::OP,
     taylor_features::cases::OP,
     transpose::cases::OP,

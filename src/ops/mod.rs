@@ -46,6 +46,7 @@ pub use atlas_ops::matmul_add::matmul_add;
 pub use atlas_ops::newton_schulz_small::newton_schulz_small;
 pub use atlas_ops::rms_norm::rms_norm;
 pub use atlas_ops::rotary::rotary;
+pub use atlas_ops::short_conv::{short_conv, short_conv_input_grad, short_conv_weight_grad};
 pub use atlas_ops::softmax::softmax;
 pub use atlas_ops::transpose::{swap_axes, transpose};
 pub use atlas_ops::window_sums::{sum_windows, window_sum};
