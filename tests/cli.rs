@@ -79,7 +79,8 @@ fn list_names_every_kernel() {
         "powers3",
         "rbf_features",
         "rms_norm",
-        "rotary",
+        "rotary_halves",
+        "rotary_interleaved",
         "sigmoid_gate",
         "silu_gate",
         "softmax",
@@ -240,9 +241,9 @@ fn sizes_are_refused_alike_by_every_verb() {
 /// Sizes that a launch would refuse are refused with the same message, and are left out of a sweep.
 #[test]
 fn sizes_that_a_kernel_does_not_take_are_not_explained() {
-    let said = refuses(&["explain", "rotary", "--dims", "P=3"]);
-    has(&said, &["error[ATL648]: `rotary` requires P == 2, but P = 3"]);
-    let swept = json(&["explain", "rotary", "--sweep", "P=1..4", "--json"]);
+    let said = refuses(&["explain", "rotary_halves", "--dims", "P=3"]);
+    has(&said, &["error[ATL648]: `rotary_halves` requires P == 2, but P = 3"]);
+    let swept = json(&["explain", "rotary_halves", "--sweep", "P=1..4", "--json"]);
     assert_eq!(swept["sweep"].as_array().map(Vec::len), Some(1), "{swept}");
 }
 

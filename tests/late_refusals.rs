@@ -2,7 +2,7 @@
 
 use atlas_dsl::DType;
 use atlas_ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
-use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale, muon_momentum};
+use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, StepScale, muon_momentum};
 use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{CacheDir, Device, Launch, Result, SimOptions, Target, Tensor, args};
 
@@ -129,16 +129,7 @@ fn a_layer_whose_last_kernel_is_not_known() {
 }
 
 fn optimiser() -> Muon {
-    Muon {
-        iteration: NewtonSchulz::classic(),
-        rate: 0.1,
-        momentum: 0.9,
-        nesterov: true,
-        mean: true,
-        decay: 0.1,
-        scale: StepScale::One,
-        dtype: DType::F32,
-    }
+    Muon { rate: 0.1, momentum: 0.9, scale: StepScale::One, dtype: DType::F32, ..Muon::torch() }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use crate::agreement::devices;
 use atlas::prelude::*;
 use atlas_dsl::DType;
-use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
+use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces};
 use atlas_ops::omega::check::Case;
 use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
 use atlas_runtime::{CacheDir, SimOptions, Stream, Target};
@@ -92,16 +92,7 @@ fn a_push_whose_last_piece_is_refused_changes_nothing() {
 /// A step on matrices of two shapes, the second of which has no kernels.
 #[test]
 fn a_step_of_which_one_shape_is_refused_changes_no_matrix() {
-    let of = Muon {
-        iteration: NewtonSchulz::classic(),
-        rate: 0.02,
-        momentum: 0.9,
-        nesterov: true,
-        mean: true,
-        decay: 0.1,
-        scale: StepScale::Tall,
-        dtype: DType::F32,
-    };
+    let of = Muon { rate: 0.02, momentum: 0.9, dtype: DType::F32, ..Muon::torch() };
     let matrix = |device: &Device, shape: [usize; 2]| [0.1, -0.1, 0.3].map(|middle| numbers(device, &shape, middle));
     let step = |device: &Device, matrices: &mut [[Tensor; 3]]| {
         let mut list: Vec<MuonMatrix<'_>> = matrices.iter_mut().map(|[w, buf, g]| MuonMatrix { w, buf, g }).collect();

@@ -10,7 +10,7 @@ mod passed_on {
 }
 
 atlas_kernel! {
-    use atlas::ops::online_softmax::{attend, attended};
+    use atlas::ops::online_softmax::{attend, attended, base_two};
 
     /// What `attention` is, of the shipped steps.
     kernel attention_of_the_shipped_steps<T: Float>(
@@ -28,7 +28,7 @@ atlas_kernel! {
             let mut total = zeros::<f32>([BM, 1]);
             let mut acc = zeros::<f32>([BM, D]);
             for n in pipeline(tiles(N, BN)) {
-                let z = dot(qs, load(k[h, n, ..]).t()) * scale;
+                let z = dot(qs, load(k[h, n, ..]).t()) * base_two(scale);
                 (top, total, acc) = attend(z, load(v[h, n, ..]), top, total, acc);
             }
             store(o[h, m, ..], attended(top, total, acc).cast::<T>());

@@ -200,7 +200,10 @@ fn what_cannot_be_tuned_says_why() {
         (&["tune", "softmax", "--dims", "N=0", "--device", "sim"], "`softmax` writes nothing at N=0 D=8192"),
         (&["tune", "softmax", "--dims", "N=3000000000", "--device", "sim"], "it may be 2147483647 at the most"),
         (&["tune", "softmax", "--dims", "N=2147483647,D=2147483647", "--device", "sim"], "more elements at"),
-        (&["tune", "rotary", "--dims", "P=3", "--device", "sim"], "error[ATL648]: `rotary` requires P == 2, but P = 3"),
+        (
+            &["tune", "rotary_halves", "--dims", "P=3", "--device", "sim"],
+            "error[ATL648]: `rotary_halves` requires P == 2, but P = 3",
+        ),
     ] {
         let text = refuses(args);
         assert!(text.contains(why), "{args:?}: {text}");

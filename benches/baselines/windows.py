@@ -202,20 +202,20 @@ def window_sum(b, t, d, c):
 
 
 def window_loss(b, t, d, c):
-    """The sum of squared errors of a token and the c - 1 before it, in f32."""
+    """Half the sum of squared errors of a token and the c - 1 before it, in f32."""
     y, v = normal(b, t, d), normal(b, t, d)
 
     def loss(y, v):
-        return _unfolded((y.float() - v.float()).square().sum(-1), c)
+        return _unfolded(0.5 * (y.float() - v.float()).square().sum(-1), c)
 
     def by_convolution(y, v):
-        error = (y.float() - v.float()).square().sum(-1)
+        error = 0.5 * (y.float() - v.float()).square().sum(-1)
         ones = error.new_ones(1, 1, c)
         return F.conv1d(F.pad(error, (c - 1, 0))[:, None], ones)[:, 0]
 
     return Work(
         "window_loss_plan", "window_loss", (b, t, d, c), 4e-3, b * t * (4 * d + 4), b * t * (3 * d + c), 1,
-        lambda part: oracle.window_sums((y[part].double() - v[part].double()).square().sum(-1), c),
+        lambda part: oracle.window_sums(0.5 * (y[part].double() - v[part].double()).square().sum(-1), c),
         [
             *four_ways(loss, y, v),
             *both("torch eager conv1d", lambda: lambda: by_convolution(y, v)),

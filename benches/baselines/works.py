@@ -225,6 +225,28 @@ def rotary(n, h, p, d):
     )
 
 
+def rotary_interleaved(n, h, d, p):
+    """As `rotary`, where the partner of an element is its neighbour."""
+    x = normal(n, h, d, p)
+    c, s = normal(n, d), normal(n, d)
+    target = torch.empty_like(x)
+
+    def turn(x, c, s):
+        a, b = x[..., 0].float(), x[..., 1].float()
+        c, s = c[:, None].float(), s[:, None].float()
+        return torch.stack((a * c - b * s, b * c + a * s), -1).to(x.dtype)
+
+    return Work(
+        "rotary_interleaved", "rotary_interleaved", (n, h, d, p), 3e-3, 2 * n * d * (4 * h + 2), 6 * n * h * d, 4096,
+        lambda part: turn(x[part].double(), c[part].double(), s[part].double()),
+        [
+            # Moves the same bytes and computes nothing, so its output is not that of the work.
+            Baseline("copy beside it", lambda: (lambda: target.copy_(x), "a copy of x")),
+            Baseline("torch.compile", lambda: compiled(turn, x, c, s), compiles=True),
+        ],
+    )
+
+
 def _features(name, n, d, m, outputs, fn, *constants):
     """A map of `[n, d]` to `outputs` times `[n, m]`, beside a copy that moves as many bytes."""
     x = normal(n, d) * d**-0.5
@@ -356,7 +378,7 @@ GROUPS = {
         lambda: log_sum_exp(8192, 32000, "log_sum_exp"),
         lambda: log_sum_exp(8192, 50257, "log_sum_exp_odd"),
     ],
-    "rotary": [lambda: rotary(32768, 32, 2, 64)],
+    "rotary": [lambda: rotary(32768, 32, 2, 64), lambda: rotary_interleaved(32768, 32, 64, 2)],
     "features": [
         lambda: favor_features(2_097_152, 64, 256),
         lambda: fourier_features(2_097_152, 64, 256),

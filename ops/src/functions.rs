@@ -15,6 +15,8 @@ atlas_kernel! {
 
     /// A matrix of elements up to `top` at a scale at which its squares do not overflow, and its norm of Frobenius there, which is
     /// above 0. No comparison picks the scale: what is compared is computed by slower, precise functions.
+    ///
+    /// Epsilon: 1e-7 of the matrix's own scale is added to the norm of Frobenius, as by Jordan's Muon.
     pub tile fn with_norm(s, top) {
         let unit = min(LARGE / top, 1.0);
         let scaled = s * unit;

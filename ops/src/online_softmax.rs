@@ -10,6 +10,9 @@
 //!   attention gives 0 for it, as for a row without keys. (A softmax that writes its weights has no weights to write then: NaN.)
 //! - A logit of +infinity makes the logarithm +infinity and the weights NaN.
 //! - Products of queries and keys are numbers of f32 before they are scaled: one that is not is an infinite logit.
+//! - `scale` of attention is the factor of logits, `1/sqrt(D)` as a rule, without `log2(e)`: kernels multiply by that themselves
+//!   (`base_two`). It may be 0, which gives the mean of the values, and negative. It is at most 2.3e38 in magnitude: a greater one,
+//!   an infinite one too, makes logits infinite, and NaN where a product is 0.
 //! - Values are weighted and added in f32 before the sum is divided: a value is smaller than 3.4e38 divided by the number of keys.
 //!   Weights are rounded as values are, and where their sum is not rounded with them (`attend`), a mean may be above the greatest
 //!   value, by 2^-11 of it in f16 and by 2^-8 in bf16: in f16 a value is at most 65472.
@@ -26,8 +29,11 @@
 use atlas_macros::atlas_kernel;
 use std::f32::consts::{LN_2, LOG2_E};
 
-// Exponentials are powers of two but for those of `log_sum_exp`, so logits come multiplied by `log2(e)`.
 atlas_kernel! {
+    /// The factor that makes logits of base two of products: the usual `scale` times `log2(e)`. `exponentials`, `attend`,
+    /// `attend_rounded` and `log_sum` take such logits, because a power of two is one instruction. In a loop it is computed once.
+    pub tile fn base_two(scale) { scale * LOG2_E }
+
     /// What exponentials are relative to where this logit is the greatest.
     pub tile fn base_of(top) { select(top == f32::NEG_INFINITY, 0.0, top) }
 
@@ -43,7 +49,8 @@ atlas_kernel! {
         (exp2(z - base), higher, exp2(top - base))
     }
 
-    /// A step of attention: the greatest logit so far, the sum of exponentials, and the weighted values.
+    /// A step of attention: the greatest logit so far, the sum of exponentials, and the weighted values. The logits `z` are of
+    /// base two.
     pub tile fn attend(z, v, top, total, acc) {
         let (e, higher, kept) = exponentials(z, top);
         // Before the product, which then keeps no exponentials but rounded ones.

@@ -8,6 +8,8 @@ use atlas_runtime::Device;
 const CLASSIC: [[f32; 3]; 5] = [[3.4445, -4.7750, 2.0315]; 5];
 
 atlas_kernel! {
+    use atlas_ops::online_softmax::{attend, attended};
+
     tile fn gelu_tanh(z) { 0.5 * z * (1.0 + tanh(0.7978845608 * (z + 0.044715 * z * z * z))) }
 
     kernel memory_with_tanh<T: Float>(
@@ -93,6 +95,51 @@ atlas_kernel! {
             store(y[n, ..], (xs * rsqrt(mean + 0.0 * eps) * load(w[..]).cast::<f32>()).cast::<T>());
         }
     }
+
+    kernel attention_in_powers_of_two<T: Float>(
+        q: &Tensor<T, [H, M, D]>, k: &Tensor<T, [H, N, D]>, v: &Tensor<T, [H, N, D]>, scale: f32,
+        o: &mut Tensor<T, [H, M, D]>,
+    )
+    tune { BM: [32], BN: [32] }
+    {
+        for (h, m) in grid(H, tiles(M, BM)) {
+            let qs = load(q[h, m, ..]);
+            let mut top = full::<f32>([BM, 1], f32::NEG_INFINITY);
+            let mut total = zeros::<f32>([BM, 1]);
+            let mut acc = zeros::<f32>([BM, D]);
+            for n in pipeline(tiles(N, BN)) {
+                let z = dot(qs, load(k[h, n, ..]).t()) * scale;
+                (top, total, acc) = attend(z, load(v[h, n, ..]), top, total, acc);
+            }
+            store(o[h, m, ..], attended(top, total, acc).cast::<T>());
+        }
+    }
+
+    kernel losses_of_the_whole_scale<T: Float>(
+        p: &Tensor<T, [B, N, D]>, v: &Tensor<T, [B, N, D]>, l: &mut Tensor<f32, [B, N]>, scale: f32,
+    )
+    tune { BN: [4] }
+    {
+        for (b, n) in grid(B, tiles(N, BN)) {
+            let e = load(p[b, n, ..]).cast::<f32>() - load(v[b, n, ..]).cast::<f32>();
+            store(l[b, n], scale * sum(e * e, axis = 1));
+        }
+    }
+
+    kernel rotary_backwards<T: Float>(
+        x: &Tensor<T, [N, H, D, P]>, c: &Tensor<T, [N, D]>, s: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, H, D, P]>,
+    )
+    tune { BH: [8] }
+    {
+        for (n, h) in grid(N, tiles(H, BH)) {
+            let cos = load(c[n, ..]).cast::<f32>();
+            let sin = load(s[n, ..]).cast::<f32>();
+            let a = load(x[n, h, .., 0]).cast::<f32>();
+            let b = load(x[n, h, .., 1]).cast::<f32>();
+            store(y[n, h, .., 0], (a * cos + b * sin).cast::<T>());
+            store(y[n, h, .., 1], (b * cos - a * sin).cast::<T>());
+        }
+    }
 }
 
 fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Problem {
@@ -154,6 +201,30 @@ fn maximum_not_taken_off() {
     for dtype in cases::DTYPES {
         let p = problem("softmax", dtype, &[5, 64]).fill("x", Fill::Around(500.0, 20.0));
         caught(&p, &softmax_without_max, &p.dims);
+    }
+}
+
+#[test]
+fn logits_taken_for_those_of_base_two() {
+    for dtype in cases::DTYPES {
+        let p = problem("attention", dtype, &[2, 40, 64, 70]);
+        caught(&p, &attention_in_powers_of_two, &p.dims);
+    }
+}
+
+#[test]
+fn half_of_the_losses_forgotten() {
+    for dtype in cases::DTYPES {
+        let p = problem("token_losses", dtype, &[2, 9, 64]);
+        caught(&p, &losses_of_the_whole_scale, &p.dims);
+    }
+}
+
+#[test]
+fn turned_the_other_way() {
+    for dtype in cases::DTYPES {
+        let p = problem("rotary_interleaved", dtype, &[3, 9, 32, 2]);
+        caught(&p, &rotary_backwards, &p.dims);
     }
 }
 

@@ -179,10 +179,10 @@ fn gates_of_any_numbers() {
     }
 }
 
-/// What every attention gives for one query of logits `z`, in powers of two, but for the first, which is 0; and two log-sum-exps.
-fn attentions(dtype: DType, value: f64, n: usize, z: f64) -> ([f64; 4], [f64; 2]) {
+/// What every attention gives for one query of logits `z`, but for the first, which is 0; and two log-sum-exps.
+fn attentions(dtype: DType, value: impl Fn(usize) -> f64, n: usize, z: f64) -> ([f64; 4], [f64; 2]) {
     let q = of(dtype, &[1, 1, 1], |_| 1.0);
-    let (k, v) = (of(dtype, &[1, n, 1], |i| if i == 0 { 0.0 } else { 1.0 }), of(dtype, &[1, n, 1], |_| value));
+    let (k, v) = (of(dtype, &[1, n, 1], |i| if i == 0 { 0.0 } else { 1.0 }), of(dtype, &[1, n, 1], value));
     let scale = z as f32;
     let one = |shape: &[usize]| of(dtype, shape, |_| 7.0);
     let wide = |t: &Tensor| t.reshape([1, t.shape()[1], 1, 1]).unwrap();
@@ -211,17 +211,34 @@ fn attentions(dtype: DType, value: f64, n: usize, z: f64) -> ([f64; 4], [f64; 2]
 }
 
 #[test]
+fn the_scale_of_attention_is_the_usual_one() {
+    // Of two keys, the weight of the second is a sigmoid: 0.8808 for 2, where a power of two would give 0.8.
+    for scale in [0.0, 1.0, 2.0, -1.0, -2.0] {
+        let (found, sums) = attentions(DType::F32, |i| i as f64, 2, scale);
+        near(&found, &[1.0 / (1.0 + (-scale).exp()); 4], 1e-6);
+        near(&sums, &[(1.0 + scale.exp()).ln(); 2], 1e-6);
+    }
+    // The greatest that may be, and one that may not: the logit of the first key is 0 times it.
+    for (scale, wanted) in [(2.3e38, 1.0), (-2.3e38, 0.0)] {
+        assert_eq!(attentions(DType::F32, |i| i as f64, 2, scale).0, [wanted; 4], "{scale}");
+    }
+    for scale in [f64::INFINITY, f64::NEG_INFINITY] {
+        assert!(attentions(DType::F32, |i| i as f64, 2, scale).0.iter().all(|o| o.is_nan()), "{scale}");
+    }
+}
+
+#[test]
 fn the_greatest_values_that_attention_is_for() {
-    for o in attentions(DType::F32, 5e36, 64, 0.0).0 {
+    for o in attentions(DType::F32, |_| 5e36, 64, 0.0).0 {
         near(&[o], &[5e36], 1e-5);
     }
     // Weights that are all rounded up.
-    let z = (0.0625_f64 * (1.0 + 1.02 / 2048.0)).log2();
-    for o in attentions(DType::F16, 65472.0, 201, z).0 {
+    let z = (0.0625_f64 * (1.0 + 1.02 / 2048.0)).ln();
+    for o in attentions(DType::F16, |_| 65472.0, 201, z).0 {
         near(&[o], &[65472.0], 1e-3);
     }
-    let z = (0.0625_f64 * (1.0 + 1.02 / 256.0)).log2();
-    for o in attentions(DType::Bf16, 1e36, 201, z).0 {
+    let z = (0.0625_f64 * (1.0 + 1.02 / 256.0)).ln();
+    for o in attentions(DType::Bf16, |_| 1e36, 201, z).0 {
         near(&[o], &[1e36], 1e-2);
     }
 }
@@ -230,9 +247,9 @@ fn the_greatest_values_that_attention_is_for() {
 fn logarithms_of_rounded_weights_are_off_by_as_much_as_their_documentation_says() {
     for (dtype, bound) in [(DType::F32, 1e-6), (DType::F16, 2_f64.powi(-11)), (DType::Bf16, 2_f64.powi(-8))] {
         for k in 0..16 {
-            let z = f64::from((0.0625 * (1.0 + f64::from(k) / 1000.0)).log2() as f32);
-            let exact = (1.0 + 200.0 * z.exp2()).ln();
-            for found in attentions(dtype, 1.0, 201, z).1 {
+            let z = f64::from((0.0625 * (1.0 + f64::from(k) / 1000.0)).ln() as f32);
+            let exact = (1.0 + 200.0 * z.exp()).ln();
+            for found in attentions(dtype, |_| 1.0, 201, z).1 {
                 assert!((found - exact).abs() <= bound, "{dtype} {z}: {found} for {exact}");
             }
         }

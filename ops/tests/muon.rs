@@ -4,19 +4,19 @@ use atlas_dsl::DType;
 use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_ops::Comparison;
 use atlas_ops::muon::reference::{iterate, step};
-use atlas_ops::muon::{Form, Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
+use atlas_ops::muon::{Form, Momentum, Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, NormEps, StepScale};
 use atlas_runtime::{Device, Stream, Tensor};
 
-fn noise(i: usize) -> f64 {
+pub(crate) fn noise(i: usize) -> f64 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
-fn matrix(seed: usize, len: usize, scale: f64) -> Vec<f64> {
+pub(crate) fn matrix(seed: usize, len: usize, scale: f64) -> Vec<f64> {
     (0..len).map(|i| f64::from((scale * noise(i + 7919 * seed)) as f32)).collect()
 }
 
-fn tensor(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Tensor {
+pub(crate) fn tensor(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Tensor {
     match dtype {
         DType::F16 => device.tensor_from(&values.iter().copied().map(to_f16).collect::<Vec<_>>(), shape),
         DType::Bf16 => device.tensor_from(&values.iter().copied().map(to_bf16).collect::<Vec<_>>(), shape),
@@ -26,7 +26,7 @@ fn tensor(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Ten
 }
 
 /// What the launches make of matrices of one shape, and of the numbers as their element type holds them, f64.
-fn both(of: &NewtonSchulz, dtype: DType, g: &[f64], [b, m, n]: [usize; 3]) -> (Vec<f64>, Vec<f64>) {
+pub(crate) fn both(of: &NewtonSchulz, dtype: DType, g: &[f64], [b, m, n]: [usize; 3]) -> (Vec<f64>, Vec<f64>) {
     let stream = Stream::default_of(&Device::cpu());
     let given = tensor(stream.device(), dtype, g, &[b, m, n]);
     let mut y = Tensor::zeros(stream.device(), dtype, [b, m, n]).unwrap();
@@ -36,14 +36,26 @@ fn both(of: &NewtonSchulz, dtype: DType, g: &[f64], [b, m, n]: [usize; 3]) -> (V
     (y.to_f64_vec().unwrap(), held.chunks(m * n).flat_map(|g| iterate(of, g, [m, n])).collect())
 }
 
-fn error(found: &[f64], wanted: &[f64]) -> f64 {
+pub(crate) fn error(found: &[f64], wanted: &[f64]) -> f64 {
     let c = Comparison::of_all([(found, wanted)]);
     if c.same_places { c.rel_f } else { f64::INFINITY }
 }
 
+/// All iterations that have a name.
+pub(crate) fn iterations() -> [NewtonSchulz; 6] {
+    [
+        NewtonSchulz::classic(),
+        NewtonSchulz::torch(),
+        NewtonSchulz::you(),
+        NewtonSchulz::polar_express(),
+        NewtonSchulz::polar_express_steps(9),
+        NewtonSchulz::modded_nanogpt(),
+    ]
+}
+
 #[test]
 fn iterations_of_any_shape_and_coefficients() {
-    for of in [NewtonSchulz::classic(), NewtonSchulz::you(), NewtonSchulz::polar_express()] {
+    for of in iterations() {
         for shape in [[1, 40, 160], [2, 70, 33], [1, 1, 50], [1, 64, 64], [3, 9, 17]] {
             let g = matrix(1, shape.iter().product(), 0.7);
             // Of nearly square matrices the smallest singular values are next to 0, where the polynomial is steep.
@@ -65,7 +77,8 @@ fn iterations_of_any_shape_and_coefficients() {
 
 #[test]
 fn the_form_of_gram() {
-    for of in [NewtonSchulz::classic(), NewtonSchulz::you(), NewtonSchulz::polar_express()] {
+    // More than five steps are for the standard form.
+    for of in iterations().into_iter().filter(|of| of.steps.len() == 5) {
         for shape in [[1, 64, 256], [1, 420, 100], [2, 131, 32], [3, 17, 70], [1, 40, 41]] {
             let g = matrix(1, shape.iter().product(), 0.7);
             for (dtype, bound) in [(DType::F32, 1e-5), (DType::F16, 1e-2), (DType::Bf16, 8e-2)] {
@@ -103,7 +116,7 @@ fn scales_zeros_and_neighbours() {
         let (found, wanted) = both(&NewtonSchulz::classic(), DType::F32, &scaled, shape);
         assert!(error(&found, &wanted) < 1e-5, "2^{power}");
     }
-    for of in [&safe, &NewtonSchulz::classic()] {
+    for of in [&safe, &NewtonSchulz::classic(), &NewtonSchulz::torch()] {
         let (zero, _) = both(of, DType::F32, &vec![0.0; 960], shape);
         assert!(zero.iter().all(|&v| v == 0.0));
     }
@@ -111,6 +124,22 @@ fn scales_zeros_and_neighbours() {
     two[17] = f64::NAN;
     let (found, _) = both(&NewtonSchulz::classic(), DType::F32, &two, [2, 24, 40]);
     assert!(found[..960].iter().all(|v| v.is_nan()) && found[960..].iter().all(|v| v.is_finite()));
+}
+
+#[test]
+fn what_keeps_a_norm_from_zero_has_a_name() {
+    let g = matrix(3, 960, 1.0);
+    let norm = g.iter().map(|v| v * v).sum::<f64>().sqrt();
+    let none = NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() };
+    for (length, added, at_least) in [(1e-7, 0.5, 1.0), (3e-7, 0.75, 1.0), (1e-8, 1.0 / 11.0, 0.1), (1.0, 1.0, 1.0)] {
+        let g: Vec<f64> = g.iter().map(|v| v * length / norm).collect();
+        for (eps, wanted) in [(NormEps::Added(1e-7), added), (NormEps::AtLeast(1e-7), at_least)] {
+            let (x, by_reference) = both(&NewtonSchulz { eps, ..none.clone() }, DType::F32, &g, [1, 24, 40]);
+            let found = x.iter().map(|v| v * v).sum::<f64>().sqrt();
+            assert!((found - wanted).abs() < 1e-5, "{eps:?} {length:e}: {found} for {wanted}");
+            assert!(error(&x, &by_reference) < 1e-6);
+        }
+    }
 }
 
 #[test]
@@ -126,11 +155,13 @@ fn another_polynomial_is_noticed() {
 #[test]
 fn a_step_on_a_list_of_matrices() {
     let shapes = [[24, 40], [40, 24], [24, 40], [8, 8], [24, 40]];
-    for (nesterov, mean, scale) in
-        [(true, true, StepScale::Tall), (false, false, StepScale::Size), (true, false, StepScale::One)]
-    {
-        let (iteration, dtype) = (NewtonSchulz::classic(), DType::F32);
-        let of = Muon { iteration, rate: 0.02, momentum: 0.95, nesterov, mean, decay: 0.1, scale, dtype };
+    for (nesterov, buffer, scale) in [
+        (true, Momentum::Mean, StepScale::Tall),
+        (false, Momentum::Sum, StepScale::Size),
+        (true, Momentum::Sum, StepScale::One),
+        (false, Momentum::Mean, StepScale::Aspect),
+    ] {
+        let of = Muon { buffer, nesterov, scale, ..optimiser() };
         let stream = Stream::default_of(&Device::cpu());
         let host: Vec<[Vec<f64>; 3]> =
             shapes.iter().enumerate().map(|(i, [m, n])| [0, 1, 2].map(|k| matrix(10 * i + k, m * n, 0.5))).collect();
@@ -256,14 +287,5 @@ fn what_is_no_matrix_of_f32_is_refused_before_a_step() {
 }
 
 fn optimiser() -> Muon {
-    Muon {
-        iteration: NewtonSchulz::classic(),
-        rate: 0.02,
-        momentum: 0.95,
-        nesterov: true,
-        mean: true,
-        decay: 0.1,
-        scale: StepScale::Tall,
-        dtype: DType::F32,
-    }
+    Muon { rate: 0.02, dtype: DType::F32, ..Muon::torch() }
 }

@@ -240,16 +240,7 @@ fn a_layer_is_as_it_was_after_a_refusal() {
 }
 
 fn optimiser() -> Muon {
-    Muon {
-        iteration: NewtonSchulz::classic(),
-        rate: 0.1,
-        momentum: 0.9,
-        nesterov: true,
-        mean: true,
-        decay: 0.1,
-        scale: StepScale::One,
-        dtype: DType::F32,
-    }
+    Muon { rate: 0.1, momentum: 0.9, scale: StepScale::One, dtype: DType::F32, ..Muon::torch() }
 }
 
 #[test]

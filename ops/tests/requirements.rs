@@ -5,7 +5,7 @@ use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
 use atlas_ops::block_attention::block_attention;
 use atlas_ops::omega::{omega_linear, omega_mix, omega_mlp, omega_muon};
-use atlas_ops::rotary::rotary;
+use atlas_ops::rotary::{rotary_halves, rotary_interleaved};
 use atlas_ops::taylor_features::taylor2_features;
 use atlas_ops::windowed_attention::windowed_attention;
 use atlas_runtime::{Arg, Device, Launch, Tensor};
@@ -47,13 +47,14 @@ type Row = (&'static KernelDef, &'static [(&'static str, usize)], &'static str);
 
 #[test]
 fn sizes_that_do_not_fit_each_other_are_told() {
-    let table: [Row; 10] = [
+    let table: [Row; 11] = [
         (&windowed_attention, &[("H", 6), ("J", 3)], ""),
         (&windowed_attention, &[("H", 6), ("J", 4)], "requires H % J == 0, but H = 6, J = 4"),
         (&block_attention, &[("M", 128), ("P", 2)], ""),
         (&block_attention, &[("M", 129), ("P", 2)], "requires P * 64 >= M, but P = 2, M = 129"),
         (&taylor2_features, &[("D", 4), ("E", 22)], "requires E == 1 + D + D * D, but E = 22, D = 4"),
-        (&rotary, &[("P", 3)], "requires P == 2, but P = 3"),
+        (&rotary_halves, &[("P", 3)], "requires P == 2, but P = 3"),
+        (&rotary_interleaved, &[("P", 3)], "requires P == 2, but P = 3"),
         (&omega_mix, &[("C", 3), ("L", 4), ("K", 4), ("N", 13)], "requires C * L >= N, but C = 3, L = 4, N = 13"),
         (&omega_mlp, &[("C", 3), ("L", 4), ("K", 3), ("N", 12)], "requires K >= L, but K = 3, L = 4"),
         (&omega_linear, &[("P", 3), ("N", 4)], "requires P >= N, but P = 3, N = 4"),

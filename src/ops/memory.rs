@@ -3,7 +3,8 @@
 //!
 //! There are `G` memories, one for each sequence and head, with `H` hidden elements. Each reads `N` tokens of `D`
 //! elements and returns `E` elements, or `D`. `a1`, `a2`, `a3` are the coefficients of the features of
-//! [`poly3`](super::features::poly3), and `eps` is added to a mean square before its root.
+//! [`poly3`](super::features::poly3), and `eps` is added to a mean square before its root, as by `torch.nn.RMSNorm`; in
+//! [`memory_read_normed`] to a variance, as by `torch.nn.LayerNorm`.
 //!
 //! ```text
 //! fused_forward
@@ -79,7 +80,7 @@
 //!     workspace: e
 //! ```
 //!
-//! [`WINDOW_LOSS`] writes the sum of the losses `scale |p - v|^2` of the last `window` tokens:
+//! [`WINDOW_LOSS`] writes the sum of the losses `scale / 2 |p - v|^2` of the last `window` tokens:
 //!
 //! ```text
 //! WINDOW_LOSS

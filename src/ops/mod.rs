@@ -9,7 +9,8 @@
 //!
 //! This module has attention, norms and products. For [`ATTENTION_DECODE`], `S` is the number of sequences, `J` of key
 //! heads, `R` of query heads per key head, `W` of cache slots, and `D` of elements per head. `X`, a dim of the
-//! workspace, is the number of parts into which the keys are split. `scale` is `log2(e)` times the usual scale.
+//! workspace, is the number of parts into which the keys are split. `scale` is the factor of the logits, usually
+//! `1/sqrt(D)`.
 //!
 //! ```text
 //! ATTENTION_DECODE
@@ -45,7 +46,7 @@ pub use atlas_ops::matmul::{matmul, matmul_bf16x3, matmul_tf32, matmul_tf32x3};
 pub use atlas_ops::matmul_add::matmul_add;
 pub use atlas_ops::newton_schulz_small::newton_schulz_small;
 pub use atlas_ops::rms_norm::rms_norm;
-pub use atlas_ops::rotary::rotary;
+pub use atlas_ops::rotary::{rotary_halves, rotary_interleaved};
 pub use atlas_ops::short_conv::{short_conv, short_conv_input_grad, short_conv_weight_grad};
 pub use atlas_ops::softmax::softmax;
 pub use atlas_ops::transpose::{swap_axes, transpose};

@@ -1,8 +1,8 @@
 //! Attention over all keys with an online softmax: `o = softmax(s q kᵀ) v`, head by head.
 //!
-//! No row of logits is kept: see [`online_softmax`](crate::online_softmax). Exponentials are powers of two: `scale`, any finite
-//! number, is `log2(e)` times the usual scale. Where there is no key, or no logit is above -infinity, `o` is 0. How large logits and
-//! values may be: see there. FLOPs: `4 H M N D`.
+//! No row of logits is kept: see [`online_softmax`](crate::online_softmax), also for how large logits and values may be. `s`, the
+//! `scale`, is that of PyTorch's `scaled_dot_product_attention`, which has `1/sqrt(D)` if none is given. 0 and negative numbers are
+//! allowed, infinite ones are not. Where there is no key, or no logit is above -infinity, `o` is 0. FLOPs: `4 H M N D`.
 
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
@@ -15,9 +15,11 @@ pub use reference::reference;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::online_softmax::{attend, attended};
+    use crate::online_softmax::{attend, attended, base_two};
 
-    /// o = softmax(scale / log2(e) · q kᵀ) v
+    /// o = softmax(scale · q kᵀ) v
+    ///
+    /// `scale` is the factor of the logits, `1/sqrt(D)` as a rule. It is finite, and may be 0 or negative.
     pub kernel attention<T: Float>(
         q: &Tensor<T, [H, M, D]>,
         k: &Tensor<T, [H, N, D]>,
@@ -33,7 +35,7 @@ atlas_kernel! {
             let mut total = zeros::<f32>([BM, 1]);
             let mut acc = zeros::<f32>([BM, D]);
             for n in pipeline(tiles(N, BN)) {
-                let z = dot(qs, load(k[h, n, ..]).t()) * scale;
+                let z = dot(qs, load(k[h, n, ..]).t()) * base_two(scale);
                 (top, total, acc) = attend(z, load(v[h, n, ..]), top, total, acc);
             }
             store(o[h, m, ..], attended(top, total, acc).cast::<T>());

@@ -3,9 +3,8 @@
 use crate::online_softmax::in_f64;
 use rayon::prelude::*;
 
-/// Row by row; `scale` as the kernel takes it.
+/// `softmax(scale q kᵀ) v`, row by row.
 pub fn reference(q: &[f64], k: &[f64], v: &[f64], scale: f64, [m, n, d]: [usize; 3]) -> Vec<f64> {
-    let scale = scale / std::f64::consts::LOG2_E;
     let row = |(i, q): (usize, &[f64])| {
         let head = i / m * n * d;
         let (k, v) = (&k[head..][..n * d], &v[head..][..n * d]);

@@ -2,10 +2,10 @@
 //!
 //! A cache is a ring: the key of token `t` lies in slot `t mod W`. Softmax knows no order, so the slots are read as they lie,
 //! and only those that a token has filled count: `min(tokens, W)`. The queries of the `R` heads that share a head of keys are
-//! one tile. Each part leaves its own maximum, sum and result in f32 (flash decoding); a second kernel joins them. `scale`, any
-//! finite number, is `log2(e)` times the usual one. A sequence of no tokens, or of fewer than none, gives 0 and a log-sum-exp of
-//! -infinity, and so does a query whose logits are all -infinity: see [`online_softmax`](crate::online_softmax), also for how
-//! large logits and values may be.
+//! one tile. Each part leaves its own maximum, sum and result in f32 (flash decoding); a second kernel joins them. `scale` is as in
+//! [`attention`](crate::attention). A sequence of no tokens, or of fewer than none, gives 0 and a log-sum-exp of -infinity, and so
+//! does a query whose logits are all -infinity: see [`online_softmax`](crate::online_softmax), also for how large logits and values
+//! may be. Maxima of parts are of logits of base two: `log2(e)` times the others.
 //!
 //! Bytes: `2 s S W J D` for elements of `s` bytes, of the slots that are filled.
 
@@ -23,9 +23,12 @@ use atlas_macros::atlas_kernel;
 use atlas_runtime::Chain;
 
 atlas_kernel! {
-    use crate::online_softmax::{attend, base_of, log_sum};
+    use crate::online_softmax::{attend, base_of, base_two, log_sum};
 
-    /// Softmax over a part of each sequence's keys: what it gives, the sum of its exponentials, and their maximum.
+    /// Softmax of `scale · q kᵀ` over a part of each sequence's keys: what it gives, the sum of its exponentials, and the greatest
+    /// logit, of base two.
+    ///
+    /// `scale` is the factor of the logits, `1/sqrt(D)` as a rule. It is finite, and may be 0 or negative.
     pub kernel decode_parts<T: Float>(
         q: &Tensor<T, [S, J, R, D]>,
         k: &Tensor<T, [S, W, J, D]>,
@@ -49,13 +52,13 @@ atlas_kernel! {
             let mut acc = zeros::<f32>([R, D]);
             let whole = max(end - first, 0) / BN;
             for n in pipeline(0..whole) {
-                let z = dot(qs, load(k[s, span(first + n * BN, BN), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[s, span(first + n * BN, BN), j, ..]).t()) * base_two(scale);
                 (top, total, acc) = attend(z, load(v[s, span(first + n * BN, BN), j, ..]), top, total, acc);
             }
             // The last tile may reach past the part, to slots that nothing has filled, which may hold anything.
             for n in whole..(max(end - first, 0) + BN - 1) / BN {
                 let at = first + n * BN;
-                let z = dot(qs, load(k[s, span(at, BN), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[s, span(at, BN), j, ..]).t()) * base_two(scale);
                 let seen = select((at + iota([1, BN], 1)) < end, z, f32::NEG_INFINITY);
                 let vs = select((at + iota([BN, 1], 0)) < end, load(v[s, span(at, BN), j, ..]), 0.0);
                 (top, total, acc) = attend(seen, vs, top, total, acc);

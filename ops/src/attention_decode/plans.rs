@@ -50,7 +50,7 @@ fn decode(device: &Device, sizes: PlanSizes) -> Result<Decode> {
 
 impl Decode {
     fn scale(&self) -> f32 {
-        std::f32::consts::LOG2_E / (self.sizes[3] as f32).sqrt()
+        (self.sizes[3] as f32).sqrt().recip()
     }
 
     fn launch(&mut self) -> Result<()> {

@@ -21,16 +21,17 @@ pub struct DecodeSizes {
     pub x: usize,
 }
 
-/// What each part gives, `[S, J, X, R, D]`, and its sums and maxima, `[S, J, X, R]`; `scale` as the kernel takes it.
+/// What each part gives, `[S, J, X, R, D]`, its sums `[S, J, X, R]`, and the maxima of its logits, which are of base two.
 pub fn parts([q, k, v]: [&[f64]; 3], tokens: &[f64], scale: f64, z: DecodeSizes) -> [Vec<f64>; 3] {
     let each = z.w.div_ceil(z.x);
+    let z_scale = scale * std::f64::consts::LOG2_E;
     let row = |at: usize| {
         let (r, x, j, s) = (at % z.r, at / z.r % z.x, at / z.r / z.x % z.j, at / z.r / z.x / z.j);
         let filled = (tokens[s] as usize).min(z.w);
         let q = &q[((s * z.j + j) * z.r + r) * z.d..][..z.d];
         let slots = x * each..((x + 1) * each).min(filled);
         let of = |slot: usize| ((s * z.w + slot) * z.j + j) * z.d;
-        let score = |slot: usize| scale * k[of(slot)..][..z.d].iter().zip(q).map(|(k, q)| k * q).sum::<f64>();
+        let score = |slot: usize| z_scale * k[of(slot)..][..z.d].iter().zip(q).map(|(k, q)| k * q).sum::<f64>();
         let scores: Vec<f64> = slots.clone().map(score).collect();
         let top = in_f64::greatest(&scores);
         let base = in_f64::base(top);

@@ -6,7 +6,7 @@ use crate::usual::product;
 use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
-    scalars: &[("scale", 0.18), ("causal", 1.0)],
+    scalars: &[("scale", 0.125), ("causal", 1.0)],
     // Each block of queries sees the blocks of keys up to its own.
     fill: |_, name| match name {
         "blocks" => Fill::Starts(1),
@@ -35,7 +35,7 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
         p(&[2, 150, 2, 64, 300, 1, 3, 5]).fill("blocks", Fill::Down).note("the last blocks first"),
         p(&[1, 200, 2, 32, 200, 2, 4, 2]).note("counts above what is listed"),
         p(&[1, 150, 2, 32, 150, 1, 3, 3]).fill("counts", Fill::Starts(1)).note("queries that see nothing"),
-        p(&[1, 150, 2, 32, 150, 1, 3, 3]).with_scalar("scale", -0.18).note("a negative scale"),
+        p(&[1, 150, 2, 32, 150, 1, 3, 3]).with_scalar("scale", -0.125).note("a negative scale"),
         p(&[1, 150, 2, 32, 150, 1, 3, 3]).with_scalar("scale", 0.0).note("scale 0"),
         p(&[1, 150, 2, 32, 150, 1, 3, 3]).fill("blocks", Fill::Every(1 << 26, 0)).note("blocks that are none"),
     ]

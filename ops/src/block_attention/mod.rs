@@ -9,7 +9,7 @@
 //! [`online_softmax`](crate::online_softmax).
 //!
 //! Source: block-sparse masks as FlexAttention (arXiv 2412.05496) takes them; the
-//! [online softmax](crate::online_softmax), with `scale` as in [`windowed_attention`](crate::windowed_attention). FLOPs:
+//! [online softmax](crate::online_softmax), with `scale` as in [`attention`](crate::attention). FLOPs:
 //! `4 B H D` times the keys that are read.
 
 #[cfg(feature = "verify")]
@@ -20,9 +20,11 @@ mod reference;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::online_softmax::{attend_rounded, attended, log_sum};
+    use crate::online_softmax::{attend_rounded, attended, base_two, log_sum};
 
-    /// o = softmax over the listed blocks (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
+    /// o = softmax over the listed blocks (scale · q kᵀ) v, and its log-sum-exp.
+    ///
+    /// `scale` is the factor of the logits, `1/sqrt(D)` as a rule. It is finite, and may be 0 or negative.
     pub kernel block_attention<T: Float>(
         q: &Tensor<T, [B, M, H, D]>,
         k: &Tensor<T, [B, N, J, D]>,
@@ -51,7 +53,7 @@ atlas_kernel! {
                 let at = select(listed <= (size(N) - 1) / 64, max(listed, -1), -1) * 64;
                 let key = at + iota([1, 64], 1);
                 let seen = (key < size(N)) && ((key <= row) || (causal < 1));
-                let z = dot(qs, load(k[b, span(at, 64), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[b, span(at, 64), j, ..]).t()) * base_two(scale);
                 let zs = select(seen, z, f32::NEG_INFINITY);
                 (top, total, acc) = attend_rounded(zs, load(v[b, span(at, 64), j, ..]), top, total, acc);
             }

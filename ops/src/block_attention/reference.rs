@@ -11,7 +11,7 @@ pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
     let [blocks, most] = ["P", "K"].map(|dim| p.dim(dim));
     let (q, k, v) = (i.get("q"), i.get("k"), i.get("v"));
     let (listed, counts) = (i.get("blocks"), i.get("counts"));
-    let scale = f64::from(p.scalar("scale")) / std::f64::consts::LOG2_E;
+    let scale = f64::from(p.scalar("scale"));
     let row = |at: usize| {
         let (t, head, sequence) = (at % m, at / m % h, at / m / h);
         let list = head * blocks + t / BLOCK;

@@ -9,8 +9,11 @@
 //! lerp_forward    y = s norm(attention, wa) + (1 - s) norm(m, w),  s = sigmoid(gate)
 //! ```
 //!
-//! where `norm(x, w) = x / sqrt(mean(x^2) + eps) * w` along each row, with the domain of [`rms_norm`](crate::rms_norm). Source: ATLAS (arXiv 2505.23735) Eq. 42 for the
-//! memory; Titans (arXiv 2501.00663) Eq. 28 for memory as a gate, whose norms have weights of their own.
+//! where `norm(x, w) = x / sqrt(mean(x^2) + eps) * w` along each row, with the domain of [`rms_norm`](crate::rms_norm). Source: ATLAS
+//! (arXiv 2505.23735) Eq. 42 for the memory; Titans (arXiv 2501.00663) Eq. 28 for memory as a gate, whose norms have weights of
+//! their own.
+//!
+//! Epsilon: `eps` is added to the mean square, before its root, as by `torch.nn.RMSNorm`.
 //!
 //! Each is a fusion of kernels that are ops of their own: features are rounded as the product takes them, and nothing else
 //! between the kernels is. FLOPs: `4 G N D H`. Bytes: `s G (3 N D + 2 D H)`, with an attention's output `s G N D` more.
@@ -28,6 +31,8 @@ atlas_kernel! {
     use crate::functions::{gated, silu};
 
     /// y = x * rsqrt(mean(x^2) + eps) * w, row by row, with the weights of each group.
+    ///
+    /// Epsilon: `eps` is added to the mean square, before its root, as by `torch.nn.RMSNorm`.
     pub kernel group_norm<T: Float>(
         x: &Tensor<T, [G, N, D]>,
         w: &Tensor<T, [G, D]>,

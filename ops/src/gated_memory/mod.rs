@@ -12,6 +12,9 @@
 //! [`memory_grad`](crate::memory_grad), losses beyond f32 too. The norm has the domain of [`rms_norm`](crate::rms_norm), of `m`
 //! less its mean; beyond it the memory adds nothing to `r`, or NaN where the sum of a row of `m` is beyond f32. FLOPs: `6 G N D
 //! H` to read, `14 G N D H` for errors and gradients.
+//!
+//! Epsilon: `eps` is added to the variance (of all `E` elements, not of `E - 1`), before its root, as by `torch.nn.LayerNorm`, whose
+//! default is 1e-5. This norm has weights and no bias.
 
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
@@ -46,6 +49,8 @@ atlas_kernel! {
     }
 
     /// y = r + w * (m - mean m) / sqrt(var m + eps) with m = W1 gelu(W2 x)
+    ///
+    /// Epsilon: `eps` is added to the variance, before its root, as by `torch.nn.LayerNorm`.
     pub kernel memory_read_normed<T: Float>(
         x: &Tensor<T, [G, N, D]>,
         w2: &Tensor<T, [G, H, D]>,

@@ -71,7 +71,7 @@ impl Past {
         copy_tokens(pass, device, k, &mut keys[0].slice(1, self.seen.count..end)?)?;
         copy_tokens(pass, device, v, &mut values[0].slice(1, self.seen.count..end)?)?;
         let (ks, vs) = (keys[0].slice(1, 0..end)?, values[0].slice(1, 0..end)?);
-        let scale = std::f32::consts::LOG2_E / (self.sizes.width as f32).sqrt();
+        let scale = (self.sizes.width as f32).sqrt().recip();
         // A window of more tokens than there can be sees all of them.
         let window = i32::try_from(self.sizes.window).unwrap_or(i32::MAX);
         let documents = part_of(&self.documents, count)?;

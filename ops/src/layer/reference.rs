@@ -45,7 +45,7 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
     let attend = |q: &[f64], k: &[f64], v: &[f64]| {
         let prefix = x.prefix[0].len() / (h * d).max(1);
         let s = windowed_attention::WindowedAttentionSizes { b, m: t, n: t, h, j: h, d, s: prefix };
-        let scale = std::f64::consts::LOG2_E / (d as f64).sqrt();
+        let scale = (d as f64).sqrt().recip();
         let [o, _] = windowed_attention::reference(
             [q, k, v, &x.prefix[0], &x.prefix[1]],
             &vec![0.0; b * t],

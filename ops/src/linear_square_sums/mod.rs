@@ -1,6 +1,7 @@
 //! A linear layer to J heads, and the sum of squares of each row of each head: `y[j] = x w[j]ᵀ` and `q[m, j] = ||y[m, j]||²`.
 //!
-//! The sums are what an RMS norm of each head needs of the product. They are of the unrounded products, in f32. FLOPs:
+//! The sums are what an RMS norm of each head needs of the product. They are of the unrounded products, in f32. Epsilon: none; the
+//! factor of such a norm is `rsqrt(q / C + eps)`. FLOPs:
 //! `2 M J C K`. A program has one head of C columns, so C is a multiple of nothing but has to fit a tile: up to 256.
 
 #[cfg(feature = "verify")]

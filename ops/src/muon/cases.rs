@@ -9,6 +9,7 @@ pub(crate) const OP: Op = Op {
     scalars: &[
         ("stretch", 1.02),
         ("eps", 1e-7),
+        ("least", 0.0),
         ("safe", 0.0),
         ("centre", 0.25),
         ("first", 3.4),
@@ -68,11 +69,21 @@ pub(crate) const OP: Op = Op {
 };
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    of_sizes(op, dtype, &[&[2, 100, 300], &[1, 64, 256], &[3, 7, 9], &[1, 1, 40]])
+    let mut problems = of_sizes(op, dtype, &[&[2, 100, 300], &[1, 64, 256], &[3, 7, 9], &[1, 1, 40]]);
+    problems.push(at_least(op, dtype, &[2, 9, 40]));
+    problems
 }
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    of_sizes(op, dtype, &[&[2, 37, 70], &[1, 5, 9]])
+    let mut problems = of_sizes(op, dtype, &[&[2, 37, 70], &[1, 5, 9]]);
+    problems.push(at_least(op, dtype, &[1, 5, 9]));
+    problems
+}
+
+/// Matrices whose norm is below the least one.
+fn at_least(op: &'static Op, dtype: DType, dims: &[u64]) -> Problem {
+    let p = Problem::new(op, op.kernel(1), dtype, dims).note("a norm below the least");
+    p.with_scalar("eps", 0.0).with_scalar("least", 1e3)
 }
 
 fn far_from_one(op: &'static Op, dtype: DType) -> Vec<Problem> {

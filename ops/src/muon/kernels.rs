@@ -28,9 +28,11 @@ atlas_kernel! {
         }
     }
 
-    /// x = g / (stretch |g| + eps) with the norm of Frobenius. With `safe` above 0, `eps` is taken of `g` divided by its greatest
-    /// magnitude, so that the result does not change with the scale of `g`. `g` has an element type of its own: what f16 cannot
-    /// hold before it is normalised, it holds afterwards.
+    /// x = g / max(stretch |g| + eps, least) with the norm of Frobenius. With `safe` above 0, `eps` and `least` are taken of `g` divided
+    /// by its greatest magnitude, so that the result does not change with the scale of `g`. `g` has an element type of its own: what
+    /// f16 cannot hold before it is normalised, it holds afterwards.
+    ///
+    /// Epsilon: `eps` is added to the norm, as by Jordan's Muon, or the norm is at least `least`, as by `torch.optim.Muon`.
     pub kernel ns_normalise<T: Float, S: Float>(
         g: &Tensor<S, [B, M, N]>,
         largest: &Tensor<f32, [B, M]>,
@@ -38,6 +40,7 @@ atlas_kernel! {
         x: &mut Tensor<T, [B, M, N]>,
         stretch: f32,
         eps: f32,
+        least: f32,
         safe: i32,
     )
     tune { BM: [16, 4, 32], BN: [64, 128, 256], warps: [4, 2] }
@@ -49,7 +52,9 @@ atlas_kernel! {
             let parts = tops / unit;
             let root = sqrt(sum(parts * parts * load(squares[b, ..])));
             let added = select(safe > 0, eps, eps / unit);
-            store(x[b, m, n], (load(g[b, m, n]).cast::<f32>() / unit / (stretch * root + added)).cast::<T>());
+            let lowest = select(safe > 0, least, least / unit);
+            let by = max(stretch * root + added, lowest);
+            store(x[b, m, n], (load(g[b, m, n]).cast::<f32>() / unit / by).cast::<T>());
         }
     }
 

@@ -1,6 +1,6 @@
 //! A step of Muon as it is measured: all of its launches.
 
-use super::{Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
+use super::{Muon, MuonMatrix, MuonSpaces};
 use crate::compare::Comparison;
 use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
@@ -34,18 +34,9 @@ const GRAM_STEP: Steps = Steps {
     ..STEP
 };
 
-/// The optimiser as torch has it: a momentum that is a mean, and looks ahead.
+/// The optimiser as torch has it.
 fn optimiser() -> Muon {
-    Muon {
-        iteration: NewtonSchulz::classic(),
-        rate: 0.02,
-        momentum: 0.95,
-        nesterov: true,
-        mean: true,
-        decay: 0.1,
-        scale: StepScale::Tall,
-        dtype: DType::Bf16,
-    }
+    Muon { rate: 0.02, ..Muon::torch() }
 }
 
 /// The same in the form of Gram and in f16, which is as accurate.

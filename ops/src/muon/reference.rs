@@ -1,6 +1,6 @@
 //! Muon in f64.
 
-use super::{Muon, NewtonSchulz, StepScale};
+use super::{Momentum, Muon, NewtonSchulz, NormEps, StepScale};
 use crate::problem::{Inputs, Problem};
 
 /// The iteration of one matrix of `rows x cols`, row-major.
@@ -11,8 +11,12 @@ pub fn iterate(of: &NewtonSchulz, g: &[f64], [rows, cols]: [usize; 2]) -> Vec<f6
     }
     let top = g.iter().fold(0.0_f64, |a, b| a.max(b.abs()));
     let norm = g.iter().map(|v| v * v).sum::<f64>().sqrt();
-    let added = f64::from(of.eps) * if of.scale_safe { top } else { 1.0 };
-    let by = f64::from(of.stretch) * norm + added;
+    let unit = if of.scale_safe { top } else { 1.0 };
+    let norm = f64::from(of.stretch) * norm;
+    let by = match of.eps {
+        NormEps::Added(eps) => norm + f64::from(eps) * unit,
+        NormEps::AtLeast(eps) => norm.max(f64::from(eps) * unit),
+    };
     let mut x: Vec<f64> = g.iter().map(|v| if *v == 0.0 { 0.0 } else { v / by }).collect();
     for [a, b, c] in &of.steps {
         let gram = product(&x, &turned(&x, cols), [rows, cols, rows]);
@@ -27,7 +31,7 @@ pub fn iterate(of: &NewtonSchulz, g: &[f64], [rows, cols]: [usize; 2]) -> Vec<f6
 /// One step: weights and momentum afterwards.
 pub fn step(of: &Muon, [w, buf, g]: [&[f64]; 3], shape: [usize; 2]) -> [Vec<f64>; 2] {
     let mu = f64::from(of.momentum);
-    let fresh = if of.mean { 1.0 - mu } else { 1.0 };
+    let fresh = if of.buffer == Momentum::Mean { 1.0 - mu } else { 1.0 };
     let buf: Vec<f64> = buf.iter().zip(g).map(|(b, g)| mu * b + fresh * g).collect();
     let ahead = |(b, g): (&f64, &f64)| if of.nesterov { fresh * g + mu * b } else { *b };
     let u: Vec<f64> = buf.iter().zip(g).map(ahead).collect();
@@ -36,6 +40,7 @@ pub fn step(of: &Muon, [w, buf, g]: [&[f64]; 3], shape: [usize; 2]) -> [Vec<f64>
     let scale = match of.scale {
         StepScale::One => 1.0,
         StepScale::Tall => (rows / cols).max(1.0).sqrt(),
+        StepScale::Aspect => (rows / cols).sqrt(),
         StepScale::Size => 0.2 * rows.max(cols).sqrt(),
     };
     let rate = f64::from(of.rate);
@@ -84,8 +89,9 @@ pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
                 let unit = if top == 0.0 { 1.0 } else { top };
                 let pairs = tops[part.clone()].iter().zip(&squares[part]);
                 let root = pairs.map(|(t, s)| (t / unit).powi(2) * s).sum::<f64>().sqrt();
-                let added = if scalar("safe") > 0.0 { scalar("eps") } else { scalar("eps") / unit };
-                g.iter().map(|v| v / unit / (scalar("stretch") * root + added)).collect::<Vec<f64>>()
+                let eps = |name: &str| if scalar("safe") > 0.0 { scalar(name) } else { scalar(name) / unit };
+                let by = (scalar("stretch") * root + eps("eps")).max(eps("least"));
+                g.iter().map(|v| v / unit / by).collect::<Vec<f64>>()
             };
             vec![g.chunks((m * n).max(1)).enumerate().flat_map(of).collect()]
         }

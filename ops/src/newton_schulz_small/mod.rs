@@ -5,6 +5,9 @@
 //! `M <= N` is expected: transpose the problem otherwise. The map drives every singular value towards 1 but
 //! does not converge: its values end between 0.68 and 1.14 (from 0.01 up). Zero stays zero.
 //!
+//! Epsilon: 1e-7 is added to the norm of Frobenius, as by Jordan's Muon. `torch.optim.Muon` and `torch.nn.functional.normalize` divide
+//! by the greater one of both instead: a matrix of norm 1e-7 is half as long here. Any rule is in [`muon`](crate::muon).
+//!
 //! The norm is taken in f32 before the cast, so that a large `G` in f16 does not overflow. Domain: the squares of `G` add up to a
 //! number of f32, that is, `||G||` is below 1.8e19; beyond it the result is 0. A scale that avoids that costs 3 to 8 % of the time
 //! (H100, 512 matrices); [`muon`](crate::muon) takes gradients of any size.
@@ -68,7 +71,9 @@ const fn expanded() -> [[f32; 3]; COUNT] {
 }
 
 atlas_kernel! {
-    /// Five quintic Newton-Schulz steps on each of B matrices of M x N.
+    /// Five quintic Newton-Schulz steps with the classic coefficients on each of B matrices of M x N.
+    ///
+    /// Epsilon: 1e-7 is added to the norm of Frobenius, as by Jordan's Muon.
     pub kernel newton_schulz_small<T: Float>(
         g: &Tensor<T, [B, M, N]>,
         y: &mut Tensor<T, [B, M, N]>,

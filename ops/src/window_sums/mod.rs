@@ -113,7 +113,8 @@ atlas_kernel! {
         }
     }
 
-    /// `scale |p - v|²` of each token; infinite where `|p - v|²` is beyond f32, and NaN with a `scale` of 0.
+    /// `scale/2 |p - v|²` of each token, as the losses of memories are; infinite where `|p - v|²` is beyond f32, and NaN there with a
+    /// `scale` of 0.
     pub kernel token_losses<T: Float>(
         p: &Tensor<T, [B, N, D]>,
         v: &Tensor<T, [B, N, D]>,
@@ -124,7 +125,7 @@ atlas_kernel! {
     {
         for (b, n) in grid(B, tiles(N, BN)) {
             let e = load(p[b, n, ..]).cast::<f32>() - load(v[b, n, ..]).cast::<f32>();
-            store(l[b, n], scale * sum(e * e, axis = 1));
+            store(l[b, n], 0.5 * scale * sum(e * e, axis = 1));
         }
     }
 
@@ -165,7 +166,7 @@ pub fn sum_windows(stream: &Stream, x: &Tensor, y: &mut Tensor, window: i32) -> 
     window_sum_eights.launch_on(stream, args!(x.split(1, 8)?, &mut y.split(1, 8)?, window))
 }
 
-/// The loss over a sliding window: p, v, scale, y, window. The workspace needs `B` and `N`.
+/// The sum of the losses `scale/2 |p - v|²` over a sliding window: p, v, scale, y, window. The workspace needs `B` and `N`.
 pub static WINDOW_LOSS: Chain =
     Chain { name: "window_loss", kernels: &[&token_losses, &window_totals], workspace: &["l"] };
 

@@ -53,7 +53,7 @@ impl Losses {
         self.launch()?;
         let [_, n, d, w, ..] = self.sizes;
         let (p, v) = (self.p.to_f64_vec()?, self.v.to_f64_vec()?);
-        let loss = |(p, v): (&[f64], &[f64])| p.iter().zip(v).map(|(p, v)| (p - v) * (p - v)).sum::<f64>();
+        let loss = |(p, v): (&[f64], &[f64])| p.iter().zip(v).map(|(p, v)| (p - v) * (p - v) / 2.0).sum::<f64>();
         let losses: Vec<f64> = p.chunks(d).zip(v.chunks(d)).map(loss).collect();
         let window = |at: usize| losses[at - (at % n).min(w - 1)..=at].iter().sum::<f64>();
         let wanted: Vec<f64> = (0..losses.len()).map(window).collect();

@@ -9,7 +9,7 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     let (n, d) = (if in_eights { p.dim("M") * 8 } else { p.dim("N") }, p.dim("D"));
     if p.kernel.name == "token_losses" {
         let (x, v, scale) = (inputs.get("p"), inputs.get("v"), f64::from(p.scalar("scale")));
-        let of = |(p, v): (&[f64], &[f64])| scale * p.iter().zip(v).map(|(p, v)| (p - v) * (p - v)).sum::<f64>();
+        let of = |(p, v): (&[f64], &[f64])| scale / 2.0 * p.iter().zip(v).map(|(p, v)| (p - v) * (p - v)).sum::<f64>();
         return vec![x.chunks(d).zip(v.chunks(d)).map(of).collect()];
     }
     let (x, window) =

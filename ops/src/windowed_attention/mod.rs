@@ -4,10 +4,14 @@
 //! Query `i` of `M` stands at key `i + N - M`, so that the last query stands at the last key. It sees the keys `j` with
 //! `i' - window < j <= i'` that are not before the first one of its document, and all of the `S` prefix keys. `window` and `first`
 //! may be any numbers. A query that sees none, or none whose logit is above -infinity, gets 0, and -infinity for its log-sum-exp.
-//! `scale`, any finite number, is `log2(e)` times the usual one, for exponentials are powers of two; the log-sum-exp is of the
-//! natural ones, of weights as the product takes them: in 16 bits they are rounded. How large logits and values may be, and how far
-//! off the log-sum-exp is: see [`online_softmax`](crate::online_softmax). Tiles of keys that no query of a tile sees are not read. The weight of a key that a query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach
-//! the queries whose tile of keys they stand in.
+//! `scale` is as in [`attention`](crate::attention). The log-sum-exp is the natural one, of weights as the product takes them: in 16
+//! bits they are rounded. How large logits and values may be, and how far off the log-sum-exp is: see
+//! [`online_softmax`](crate::online_softmax). Tiles of keys that no query of a tile sees are not read. The weight of a key that a
+//! query does not see is 0, and 0 times a value that is infinite or no number is none: such values reach the queries whose tile of
+//! keys they stand in.
+//!
+//! A window counts the query's own key: `window` keys, as `window_size = (window - 1, 0)` of FlashAttention has them. Queries are
+//! aligned with the last keys, as FlashAttention's are, and not with the first ones, as those of `is_causal=True` in PyTorch.
 //!
 //! Sources: Titans (arXiv 2501.00663) for persistent keys beside a window; [`online_softmax`](crate::online_softmax). A dilated window is this one on views: tokens `r, r + d, r + 2 d, ..` of a sequence as a sequence of its own.
 //!
@@ -24,9 +28,12 @@ pub use reference::{WindowedAttentionSizes, reference};
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::online_softmax::{attend_rounded, attended, log_sum};
+    use crate::online_softmax::{attend_rounded, attended, base_two, log_sum};
 
-    /// o = softmax over the window, the prefix and the document (scale / log2(e) · q kᵀ) v, and its log-sum-exp.
+    /// o = softmax over the window, the prefix and the document (scale · q kᵀ) v, and its log-sum-exp.
+    ///
+    /// `scale` is the factor of the logits, `1/sqrt(D)` as a rule. It is finite, and may be 0 or negative.
+    /// `window` counts the query's own key, and the last query stands at the last key.
     pub kernel windowed_attention<T: Float>(
         q: &Tensor<T, [B, M, H, D]>,
         k: &Tensor<T, [B, N, J, D]>,
@@ -49,7 +56,7 @@ atlas_kernel! {
             let mut total = zeros::<f32>([BM, 1]);
             let mut acc = zeros::<f32>([BM, D]);
             for n in pipeline(tiles(S, BN)) {
-                let z = dot(qs, load(pk[j, n, ..]).t()) * scale;
+                let z = dot(qs, load(pk[j, n, ..]).t()) * base_two(scale);
                 (top, total, acc) = attend_rounded(z, load(pv[j, n, ..]), top, total, acc);
             }
             let start = m * BM + size(N) - size(M);
@@ -66,18 +73,18 @@ atlas_kernel! {
             for n in pipeline(begin..inner) {
                 let key = n * BN + iota([1, BN], 1);
                 let seen = (key <= row) && (key >= oldest);
-                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * base_two(scale);
                 let zs = select(seen, z, f32::NEG_INFINITY);
                 (top, total, acc) = attend_rounded(zs, load(v[b, span(n * BN, BN), j, ..]), top, total, acc);
             }
             for n in pipeline(inner..outer) {
-                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * base_two(scale);
                 (top, total, acc) = attend_rounded(z, load(v[b, span(n * BN, BN), j, ..]), top, total, acc);
             }
             for n in pipeline(outer..end) {
                 let key = n * BN + iota([1, BN], 1);
                 let seen = (key <= row) && (key >= oldest);
-                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * scale;
+                let z = dot(qs, load(k[b, span(n * BN, BN), j, ..]).t()) * base_two(scale);
                 let zs = select(seen, z, f32::NEG_INFINITY);
                 (top, total, acc) = attend_rounded(zs, load(v[b, span(n * BN, BN), j, ..]), top, total, acc);
             }

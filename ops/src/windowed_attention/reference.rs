@@ -23,7 +23,7 @@ pub struct WindowedAttentionSizes {
     pub s: usize,
 }
 
-/// What each query sees, softmax over it, and its log-sum-exp; `scale` as the kernel takes it.
+/// What each query sees, the softmax of `scale q kᵀ` over it, and its log-sum-exp.
 pub fn reference(
     [q, k, v, pk, pv]: [&[f64]; 5],
     first: &[f64],
@@ -31,7 +31,6 @@ pub fn reference(
     scale: f64,
     s: WindowedAttentionSizes,
 ) -> [Vec<f64>; 2] {
-    let scale = scale / std::f64::consts::LOG2_E;
     let row = |at: usize| {
         let (i, h, b) = (at % s.m, at / s.m % s.h, at / s.m / s.h);
         let j = h / (s.h / s.j);
