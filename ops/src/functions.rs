@@ -13,6 +13,10 @@ atlas_kernel! {
     /// `x` as far as its gate lets it pass: `x sigmoid(m)`.
     pub tile fn gated(x, m) { x * sigmoid(m) }
 
+    /// The gradient by the rows `x` of `x * rstd * w` with `rstd = rsqrt(mean(x^2) + eps)`, from `unit = x * rstd`, the gradient
+    /// `g` by `unit`, and the number of elements of a row.
+    pub tile fn rms_slope(unit, g, rstd, count) { rstd * (g - unit * (sum(g * unit, axis = 1) / count)) }
+
     /// A matrix of elements up to `top` at a scale at which its squares do not overflow, and its norm of Frobenius there, which is
     /// above 0. No comparison picks the scale: what is compared is computed by slower, precise functions.
     ///

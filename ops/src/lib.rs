@@ -30,21 +30,28 @@
 #![warn(clippy::too_many_lines)]
 #![forbid(unsafe_code)]
 
+pub mod activation_grad;
+pub mod adamw;
 pub mod attention;
 pub mod attention_decode;
 pub mod batched_matmul;
 pub mod block_attention;
 #[cfg(feature = "verify")]
 pub mod cases;
+pub mod clip_factor;
+pub mod column_sums;
 #[cfg(feature = "verify")]
 pub mod compare;
 #[cfg(feature = "verify")]
 pub mod cover;
+pub mod cross_entropy;
+pub mod embedding;
 pub mod functions;
 pub mod fused_forward;
 pub mod gated_memory;
 pub mod inverse;
 pub mod layer;
+pub mod layer_grad;
 pub mod linear_gelu;
 pub mod linear_gelu_train;
 pub mod linear_residual;
@@ -76,6 +83,7 @@ pub mod random_features;
 pub mod rbf_features;
 mod records;
 pub mod rms_norm;
+pub mod rms_norm_grad;
 pub mod rotary;
 #[cfg(feature = "verify")]
 pub mod run;
@@ -91,6 +99,7 @@ pub mod transpose;
 mod usual;
 pub mod window_sums;
 pub mod windowed_attention;
+pub mod windowed_attention_grad;
 
 #[cfg(feature = "verify")]
 pub use compare::Comparison;

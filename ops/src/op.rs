@@ -2,22 +2,33 @@
 
 use crate::problem::Op;
 use crate::{
-    attention, attention_decode, batched_matmul, block_attention, fused_forward, gated_memory, inverse, layer,
-    linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
-    matmul_add, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
-    rbf_features, rms_norm, rotary, short_conv, softmax, taylor_features, transpose, window_sums, windowed_attention,
+    activation_grad, adamw, attention, attention_decode, batched_matmul, block_attention, clip_factor, column_sums,
+    cross_entropy, embedding, fused_forward, gated_memory, inverse, layer, layer_grad, linear_gelu, linear_gelu_train,
+    linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul, matmul_add, memory_grad, memory_read,
+    monomials, muon, newton_schulz_small, omega, poly_features, random_features, rbf_features, rms_norm, rms_norm_grad,
+    rotary, short_conv, softmax, taylor_features, transpose, window_sums, windowed_attention, windowed_attention_grad,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 38] = [
+pub static OPS: [Op; 52] = [
+    activation_grad::cases::OP,
+    adamw::cases::OP,
     attention::cases::OP,
     attention_decode::cases::OP,
     batched_matmul::cases::OP,
     block_attention::cases::OP,
+    clip_factor::cases::OP,
+    clip_factor::cases::SUMS,
+    column_sums::cases::OP,
+    cross_entropy::cases::OP,
+    embedding::cases::OP,
+    embedding::cases::GRADIENT,
     fused_forward::cases::OP,
     gated_memory::cases::OP,
     inverse::cases::OP,
     layer::cases::OP,
+    layer_grad::cases::OP,
+    layer_grad::cases::WEIGHTS,
     linear_gelu::cases::OP,
     linear_gelu_train::cases::OP,
     linear_residual::cases::OP,
@@ -41,6 +52,8 @@ pub static OPS: [Op; 38] = [
     random_features::cases::OP,
     rbf_features::cases::OP,
     rms_norm::cases::OP,
+    rms_norm_grad::cases::OP,
+    rms_norm_grad::cases::WEIGHTS,
     rotary::cases::OP,
     short_conv::cases::OP,
     softmax::cases::OP,
@@ -48,6 +61,8 @@ pub static OPS: [Op; 38] = [
     transpose::cases::OP,
     window_sums::cases::OP,
     windowed_attention::cases::OP,
+    windowed_attention_grad::cases::OP,
+    windowed_attention_grad::cases::PREFIX,
 ];
 
 /// An op by name, or by the name of one of its kernels.

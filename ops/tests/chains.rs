@@ -4,10 +4,14 @@ use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
 use atlas_ops::attention_decode::ATTENTION_DECODE;
+use atlas_ops::clip_factor::CLIP_FACTOR;
 use atlas_ops::gated_memory::MEMORY_GATED_GRAD;
+use atlas_ops::layer_grad::{LAYER_COMBINE_GRAD, LAYER_NORM_GRAD};
 use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
 use atlas_ops::omega::{OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS};
+use atlas_ops::rms_norm_grad::{RMS_NORM_GRAD, RMS_NORM_RESIDUAL_GRAD};
 use atlas_ops::window_sums::WINDOW_LOSS;
+use atlas_ops::windowed_attention_grad::WINDOWED_ATTENTION_GRAD;
 use atlas_runtime::{Arg, Chain, Device, Launch, Tensor};
 use std::collections::BTreeMap;
 
@@ -26,8 +30,14 @@ const OMEGA: &[(&str, usize)] = &[
     ("M", 32),
 ];
 
-const CHAINS: [(&Chain, &[(&str, usize)]); 9] = [
+const CHAINS: [(&Chain, &[(&str, usize)]); 15] = [
     (&ATTENTION_DECODE, &[("S", 2), ("J", 1), ("R", 3), ("D", 16), ("W", 20), ("X", 2)]),
+    (&WINDOWED_ATTENTION_GRAD, &[("B", 2), ("M", 19), ("N", 21), ("H", 4), ("J", 2), ("D", 8), ("S", 3)]),
+    (&RMS_NORM_GRAD, &[("N", 13), ("D", 5)]),
+    (&RMS_NORM_RESIDUAL_GRAD, &[("N", 13), ("D", 5)]),
+    (&LAYER_NORM_GRAD, &[("B", 2), ("N", 13), ("H", 3), ("D", 5)]),
+    (&LAYER_COMBINE_GRAD, &[("B", 2), ("N", 13), ("H", 3), ("D", 5)]),
+    (&CLIP_FACTOR, &[("N", 5000), ("X", 3), ("K", 1)]),
     (&WINDOW_LOSS, &[("B", 2), ("N", 13), ("D", 5)]),
     (&MEMORY_GRAD, MEMORY),
     (&MEMORY_GRAD_WITH_INPUT, MEMORY),

@@ -147,9 +147,9 @@ fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Problem {
 }
 
 /// What a kernel makes of the inputs of `right`, compared with the reference of `right`.
-fn compare(right: &Problem, kernel: &'static KernelDef, dims: &[u64]) -> Comparison {
+pub(crate) fn compare(right: &Problem, kernel: &'static KernelDef, dims: &[u64]) -> Comparison {
     let inputs = right.inputs();
-    let wrong = Problem::new(right.op, kernel, right.dtype, dims);
+    let wrong = Problem { kernel, dims: dims.to_vec(), ..right.clone() };
     let result = wrong.prepare(&Device::cpu(), &inputs).and_then(|mut prepared| {
         prepared.launch(None)?;
         prepared.compare(&right.expected(&inputs))
@@ -159,7 +159,7 @@ fn compare(right: &Problem, kernel: &'static KernelDef, dims: &[u64]) -> Compari
 
 /// The kernel's mistake must be caught; the shipped kernel must pass the same problem.
 #[track_caller]
-fn caught(right: &Problem, wrong: &'static KernelDef, dims: &[u64]) {
+pub(crate) fn caught(right: &Problem, wrong: &'static KernelDef, dims: &[u64]) {
     let good = compare(right, right.kernel, &right.dims);
     assert!(good.passes(right.bound()), "{right}: {good:?}");
     let bad = compare(right, wrong, dims);

@@ -1,5 +1,6 @@
 //! Tests of the ops on the CPU device: one binary.
 
+mod attention_grad;
 mod cases;
 mod chains;
 mod choices;
@@ -16,4 +17,6 @@ mod requirements;
 mod rotary;
 mod scales;
 mod stream;
+mod training;
+mod training_controls;
 mod window_sums;

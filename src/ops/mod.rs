@@ -28,6 +28,7 @@ pub mod layer;
 pub mod memory;
 pub mod muon;
 pub mod omega;
+pub mod training;
 
 pub use atlas_ops::attention::attention;
 pub use atlas_ops::attention_decode::ATTENTION_DECODE;
