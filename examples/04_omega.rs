@@ -43,9 +43,11 @@ fn main() -> atlas::Result<()> {
     let (read_after, all_chunks) = (0, chunking.chunks(TOKENS) as i32);
     // The key itself is not part of what is learned: the residual is zero.
     let none = device.tensor_from(&[0.0_f32], [1, 1, 1, 1])?.expand(tokens)?;
+    // The loss is half the square of the error.
+    let (scale, predicts) = (1.0, 1);
     let args = args!(
         forget, momentum, step, window, read_after, all_chunks, k, k, v, none, none, &mut w1, &mut w2, &mut s1,
-        &mut s2, &mut y, 1.0
+        &mut s2, &mut y, scale, predicts
     );
     OMEGA_MLP.launch(&device, args, &mut space)?;
 

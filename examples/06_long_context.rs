@@ -119,7 +119,13 @@ fn memory(device: &Device) -> atlas::Result<[Tensor; 2]> {
 fn weights(device: &Device) -> atlas::Result<LayerWeights> {
     let ones = || device.tensor_from(&[1.0_f32; HEADS * D], [HEADS, D]);
     let none = || Tensor::zeros(device, DType::F32, [HEADS, 1, D]);
-    Ok(LayerWeights { prefix_keys: none()?, prefix_values: none()?, memory_norm: ones()?, attention_norm: ones()? })
+    Ok(LayerWeights {
+        prefix_keys: none()?,
+        prefix_values: none()?,
+        memory_norm: ones()?,
+        attention_norm: ones()?,
+        inner_norm: None,
+    })
 }
 
 /// The relative error of the outputs. The residual, which is the key itself, is part of an output.

@@ -75,6 +75,7 @@ fn inputs(s: &LayerSizes, rule: &LayerRule, tokens: usize) -> HostLayer {
         gamma: of(rows * rule.memory.chunking.window, 0.5, 0.2),
         prefix: [of(s.heads * PREFIX * s.width, 0.0, 1.0), of(s.heads * PREFIX * s.width, 0.0, 1.0)],
         norms: [of(s.heads * s.width, 1.0, 0.1), of(s.heads * s.width, 1.0, 0.1)],
+        inner: vec![],
         weights: vec![of(matrix, 0.0, (s.hidden as f64).powf(-0.5)), of(matrix, 0.0, unit)],
     }
 }
@@ -94,6 +95,7 @@ fn run(device: &Device, s: LayerSizes, rule: &LayerRule, x: &HostLayer, tokens: 
         prefix_values: narrow(&x.prefix[1], &[h, PREFIX, d])?,
         memory_norm: narrow(&x.norms[0], &[h, d])?,
         attention_norm: narrow(&x.norms[1], &[h, d])?,
+        inner_norm: None,
     };
     let memory = [wide(&x.weights[0], &[1, h, d, m])?, wide(&x.weights[1], &[1, h, m, d])?];
     let mut layer = AtlasLayer::new(device, s, rule.clone(), weights, &memory)?;

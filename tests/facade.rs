@@ -70,8 +70,16 @@ fn parameters_are_documented_as_they_are() {
         of_chain("WINDOW_LOSS", &memory::WINDOW_LOSS),
         of_chain("OMEGA_MLP", &omega::OMEGA_MLP),
         of_chain("OMEGA_LINEAR", &omega::OMEGA_LINEAR),
+        of_chain("OMEGA_GATED", &omega::OMEGA_GATED),
+        of_chain("OMEGA_NORMED", &omega::OMEGA_NORMED),
         of_chain("OMEGA_MUON", &omega::OMEGA_MUON),
+        of_chain("OMEGA_MUON_GATED", &omega::OMEGA_MUON_GATED),
+        of_chain("OMEGA_MUON_LINEAR", &omega::OMEGA_MUON_LINEAR),
+        of_chain("OMEGA_MUON_NORMED", &omega::OMEGA_MUON_NORMED),
         of_chain("OMEGA_MUON_TOKENS", &omega::OMEGA_MUON_TOKENS),
+        of_chain("OMEGA_MUON_TOKENS_GATED", &omega::OMEGA_MUON_TOKENS_GATED),
+        of_chain("OMEGA_MUON_TOKENS_LINEAR", &omega::OMEGA_MUON_TOKENS_LINEAR),
+        of_chain("OMEGA_MUON_TOKENS_NORMED", &omega::OMEGA_MUON_TOKENS_NORMED),
     ];
     let missing: Vec<String> = all.into_iter().filter(|text| !said.contains(text)).collect();
     assert!(missing.is_empty(), "`src/ops/` should say:\n{}", missing.join("\n"));

@@ -95,13 +95,14 @@ fn packed_documents_that_cannot_be_laid_out() {
 
 fn layer(device: &Device, combine: Combine) -> AtlasLayer {
     let sizes = LayerSizes { sequences: 1, heads: 1, width: D, hidden: D, window: 3, piece: 4, dtype: DType::F32 };
-    let (memory, features) = (rule(Chunking::new(2, W)), FeatureMap::Elementwise([1.0, 0.5, 0.0]));
-    let rule = LayerRule { combine, memory, features, residual: Residual::Raw, eps: 1e-6 };
+    let (omega, features) = (rule(Chunking::new(2, W)), FeatureMap::Elementwise([1.0, 0.5, 0.0]));
+    let rule = LayerRule { combine, memory: omega, features, residual: Residual::Raw, eps: 1e-6 };
     let weights = LayerWeights {
         prefix_keys: of(device, &[1, 1, D], 1),
         prefix_values: of(device, &[1, 1, D], 2),
         memory_norm: of(device, &[1, D], 3),
         attention_norm: of(device, &[1, D], 4),
+        inner_norm: None,
     };
     let [w1, w2, ..] = memory(device);
     AtlasLayer::new(device, sizes, rule, weights, &[w1, w2]).unwrap()

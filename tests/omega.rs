@@ -13,9 +13,19 @@ use atlas_runtime::{CacheDir, SimOptions, Stream, Target};
 fn chains_follow_the_definition_on_every_device() {
     for (name, device) in devices() {
         for (dtype, bound) in [(DType::F32, 1e-5), (DType::F16, 2e-3), (DType::Bf16, 1e-2)] {
-            for memory in [[16, 16, 32], [8, 24, 40], [24, 16, 0]] {
-                let mut case = Case::new([2, 23, 1], memory, Chunking::new(8, 5));
-                case.dtype = dtype;
+            let normed = MemoryForm::Normed { eps: 1e-5 };
+            for (form, memory, loss) in [
+                (MemoryForm::Mlp, [16, 16, 32], Loss::Square),
+                (MemoryForm::Mlp, [8, 24, 40], Loss::Dot),
+                (MemoryForm::Linear, [24, 16, 0], Loss::Square),
+                (MemoryForm::Linear, [16, 24, 0], Loss::Dot),
+                (MemoryForm::Gated, [16, 16, 32], Loss::Square),
+                (MemoryForm::Gated, [8, 24, 40], Loss::Dot),
+                (normed, [24, 16, 40], Loss::Square),
+                (normed, [16, 16, 32], Loss::Dot),
+            ] {
+                let mut case = Case::new([2, 23, 1], memory, Chunking::new(8, 5)).of_form(form);
+                (case.dtype, case.rule.loss) = (dtype, loss);
                 case.rule.read = if dtype == DType::F16 { Read::Before } else { Read::After };
                 let found = case.check(&device).unwrap_or_else(|e| panic!("{name}: {case:?}: {e}"));
                 assert!(found.passes(bound), "{name}: {case:?}: {found:?}");

@@ -1,6 +1,6 @@
 //! The problems on which kernels are verified, demonstrated and measured: those of all ops, which their rows have.
 
-use crate::op::{OPS, find};
+use crate::op::{OPS, TRAINING, find};
 pub use crate::problem::DTYPES;
 
 use crate::problem::{Measured, Op, Problem};
@@ -15,9 +15,14 @@ fn of_all(problems: impl Fn(&'static Op, DType) -> Vec<Problem>) -> Vec<Problem>
     DTYPES.into_iter().flat_map(in_one).collect()
 }
 
-/// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.
+/// Problems that together reach each op's edges, those of training among them; small, so that a CPU solves all of them within a
+/// minute.
 pub fn verification() -> Vec<Problem> {
     let mut all = of_all(|op, dtype| (op.verification)(op, dtype));
+    for dtype in DTYPES {
+        let ops = TRAINING.iter().filter(|op| op.dtypes.contains(&dtype));
+        all.extend(ops.flat_map(|op| (op.verification)(op, dtype)));
+    }
     all.extend(far_from_one());
     all
 }

@@ -104,6 +104,6 @@ pub mod windowed_attention_grad;
 #[cfg(feature = "verify")]
 pub use compare::Comparison;
 #[cfg(feature = "verify")]
-pub use op::OPS;
+pub use op::{OPS, TRAINING};
 #[cfg(feature = "verify")]
 pub use problem::{Fill, Layout, Op, Problem, TensorParam};

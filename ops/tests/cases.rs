@@ -3,7 +3,7 @@
 use atlas_dsl::DType;
 use atlas_ops::monomials::monomials3;
 use atlas_ops::run::Expected;
-use atlas_ops::{OPS, Problem, cases};
+use atlas_ops::{OPS, Problem, TRAINING, cases};
 use atlas_runtime::{Device, Launch, Tensor, args};
 
 fn check(op: &str) {
@@ -36,11 +36,11 @@ macro_rules! alone {
     };
 }
 
-alone! { fused_forward memory_grad memory_read muon omega omega_muon_tokens poly_features rms_norm softmax windowed_attention windowed_attention_grad attention_prefix_grad }
+alone! { fused_forward memory_grad memory_read muon omega omega_backward omega_muon omega_muon_tokens poly_features rms_norm softmax windowed_attention windowed_attention_grad attention_prefix_grad }
 
 #[test]
 fn every_other_op() {
-    let others = OPS.iter().map(|op| op.name).filter(|name| !ALONE.contains(name));
+    let others = OPS.iter().chain(&TRAINING).map(|op| op.name).filter(|name| !ALONE.contains(name));
     others.for_each(check);
 }
 

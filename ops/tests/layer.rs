@@ -39,6 +39,13 @@ fn rules() -> Vec<LayerRule> {
         OmegaRule::titans(8),
         OmegaRule { memory: MemoryForm::Linear, ..OmegaRule::omega_net(chunking) },
         OmegaRule { step: Step::MuonByChunk, read: Read::Before, ..OmegaRule::omega_net(chunking) },
+        OmegaRule::atlas(chunking),
+        OmegaRule::atlas_pp(chunking),
+        OmegaRule { step: Step::MuonByToken, ..OmegaRule::sliding_window_linear_attention(chunking) },
+        OmegaRule { step: Step::MuonByChunk, ..OmegaRule::atlas_pp(Chunking::new(1, 5)) },
+        OmegaRule { step: Step::Descent, ..OmegaRule::atlas_pp(chunking) },
+        OmegaRule::deep_linear_attention(8),
+        OmegaRule { memory: MemoryForm::Normed { eps: 1e-5 }, ..OmegaRule::omega_net(chunking) },
     ];
     let projections = Device::cpu().tensor_from(&(0..24 * 16).map(|i| noise(i) as f32).collect::<Vec<_>>(), [24, 16]);
     let maps = [
@@ -75,6 +82,10 @@ fn host(s: &LayerSizes, rule: &LayerRule) -> HostLayer {
         gamma: of(rows * rule.memory.chunking.window, 0.3, 0.2),
         prefix: [of(s.heads * PREFIX * s.width, 0.0, 1.0), of(s.heads * PREFIX * s.width, 0.0, 1.0)],
         norms: [of(s.heads * s.width, 1.0, 0.2), of(s.heads * s.width, 1.0, 0.2)],
+        inner: match rule.memory.memory {
+            MemoryForm::Normed { .. } => of(s.heads * s.width, 1.0, 0.2),
+            _ => vec![],
+        },
         weights: shapes.iter().map(|[rows, cols]| of(s.sequences * s.heads * rows * cols, 0.0, 0.2)).collect(),
     }
 }
@@ -91,6 +102,7 @@ fn run(s: LayerSizes, rule: &LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec
         prefix_values: tensor(&x.prefix[1], &[h, PREFIX, d]),
         memory_norm: tensor(&x.norms[0], &[h, d]),
         attention_norm: tensor(&x.norms[1], &[h, d]),
+        inner_norm: (!x.inner.is_empty()).then(|| tensor(&x.inner, &[h, d])),
     };
     let shapes = rule.memory.memory.matrices(rule.features.features(d), d, s.hidden);
     let memory: Vec<Tensor> =
@@ -159,7 +171,8 @@ fn a_map_is_not_another() {
 #[test]
 fn a_layer_gives_the_same_however_its_sequences_are_cut() {
     let mut all: Vec<LayerRule> = COMBINATIONS.map(rule).into();
-    all.extend(rules().into_iter().skip(8).take(1));
+    // One of each memory.
+    all.extend(rules().into_iter().step_by(12));
     for rule in all {
         let s = sizes();
         let x = host(&s, &rule);
@@ -181,6 +194,7 @@ fn weights(s: &LayerSizes) -> LayerWeights {
         prefix_values: of(&[h, PREFIX, d]),
         memory_norm: of(&[h, d]),
         attention_norm: of(&[h, d]),
+        inner_norm: None,
     }
 }
 

@@ -1,17 +1,22 @@
 //! The Omega rule against its definition, token by token, at every edge; and mistakes that must show.
 
 use atlas_dsl::DType;
-use atlas_ops::cases::model_problem;
 use atlas_ops::omega::check::{Case, CaseInputs};
-use atlas_ops::omega::problem::expected;
-use atlas_ops::omega::reference::{Gates, Sequence, State, mix, recurrence};
-use atlas_ops::omega::rounded::Arithmetic;
-use atlas_ops::omega::{Chunking, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens};
-use atlas_ops::{Comparison, Fill, Problem};
+use atlas_ops::omega::{Chunking, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
 use atlas_runtime::{Device, Tensor};
 
-/// Small memories: of two layers, and linear.
-const MEMORIES: [[usize; 3]; 3] = [[16, 16, 32], [8, 24, 40], [24, 16, 0]];
+const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-5 };
+
+/// Small memories of all forms.
+const MEMORIES: [(MemoryForm, [usize; 3]); 7] = [
+    (MemoryForm::Mlp, [16, 16, 32]),
+    (MemoryForm::Mlp, [8, 24, 40]),
+    (MemoryForm::Linear, [24, 16, 0]),
+    (MemoryForm::Gated, [16, 16, 32]),
+    (MemoryForm::Gated, [8, 24, 40]),
+    (NORMED, [16, 16, 32]),
+    (NORMED, [24, 16, 40]),
+];
 
 #[track_caller]
 fn holds(case: &Case, bound: f64) {
@@ -20,8 +25,8 @@ fn holds(case: &Case, bound: f64) {
 }
 
 /// A case of two sequences and two heads.
-fn case(tokens: usize, memory: [usize; 3], chunk: usize, window: usize) -> Case {
-    Case::new([2, tokens, 2], memory, Chunking::new(chunk, window))
+fn case(tokens: usize, (form, memory): (MemoryForm, [usize; 3]), chunk: usize, window: usize) -> Case {
+    Case::new([2, tokens, 2], memory, Chunking::new(chunk, window)).of_form(form)
 }
 
 #[test]
@@ -46,10 +51,13 @@ fn chunks_and_windows_of_any_length() {
 #[test]
 fn sixteen_bits_keep_their_bound() {
     for (dtype, bound) in [(DType::Bf16, 1e-2), (DType::F16, 2e-3)] {
-        for memory in [[64, 64, 256], [48, 48, 192], [64, 64, 0]] {
-            let mut case = Case::new([1, 100, 1], memory, Chunking::new(32, 8));
-            case.dtype = dtype;
-            holds(&case, bound);
+        for (form, hidden) in [(MemoryForm::Linear, 0), (MemoryForm::Mlp, 4), (MemoryForm::Gated, 4), (NORMED, 4)] {
+            for width in [48, 64, 96] {
+                let mut case =
+                    Case::new([1, 70, 1], [width, width, hidden * width], Chunking::new(32, 8)).of_form(form);
+                case.dtype = dtype;
+                holds(&case, bound);
+            }
         }
     }
 }
@@ -83,101 +91,6 @@ fn a_sequence_may_be_given_in_parts() {
             case.parts = parts;
             holds(&case, 1e-5);
             assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), found, "{:?}", case.parts);
-        }
-    }
-}
-
-#[test]
-fn with_muon_each_chunk_takes_one_step() {
-    for (tokens, chunk, window) in [(23, 8, 5), (24, 8, 1), (9, 4, 16), (7, 16, 3), (1, 8, 4), (10, 1, 4)] {
-        let mut case = case(tokens, [16, 16, 32], chunk, window);
-        case.rule.step = Step::MuonByChunk;
-        case.rule.read = Read::Before;
-        holds(&case, 1e-5);
-        case.dtype = DType::F16;
-        holds(&case, 5e-3);
-    }
-    let mut case = case(39, [8, 24, 40], 8, 5);
-    case.rule.step = Step::MuonByChunk;
-    case.rule.read = Read::Before;
-    holds(&case, 1e-5);
-    let inputs = case.inputs();
-    let whole = case.run(&Device::cpu(), &inputs).unwrap();
-    for parts in [vec![16, 23], vec![5, 7, 27], vec![1; 39]] {
-        case.parts = parts;
-        assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), whole);
-    }
-}
-
-#[test]
-fn with_muon_what_rounds_nothing_is_the_definition() {
-    for (tokens, chunk, window) in [(23, 8, 5), (9, 4, 16), (10, 1, 4), (5, 1, 1)] {
-        let case = Case::new([1, tokens, 1], [8, 24, 40], Chunking::new(chunk, window));
-        let (x, s) = (case.inputs(), case.sizes());
-        let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
-        let none = vec![0.0; tokens * s.e];
-        let sequence =
-            Sequence { q: wide(&x.q), k: wide(&x.k), v: wide(&x.v), rq: none.clone(), rk: none, norm: vec![] };
-        let gates = Gates { alpha: wide(&x.alpha), theta: wide(&x.theta), eta: wide(&x.eta), gamma: wide(&x.gamma) };
-        let each = |of: &[Vec<f32>]| of.iter().map(|w| wide(w)).collect();
-        let start = State { w: each(&x.w), s: each(&x.s) };
-        let rule = OmegaRule { step: Step::MuonByChunk, read: Read::Before, ..case.rule };
-        let exact = Arithmetic::of(DType::F64);
-        let (mut by_definition, mut by_chunks, mut by_tokens) = (start.clone(), start.clone(), start);
-        let wanted = recurrence(&s, &sequence, &gates, &mut by_definition, &rule);
-        let mixed = mix(&s, &gates, false, usize::MAX);
-        let found = exact.chunks(&s, &sequence, &mixed, &mut by_chunks, 2.0);
-        let near = |found: &[f64], wanted: &[f64]| Comparison::new(found, wanted).passes(1e-10);
-        let alike = |found: &State| {
-            (0..2).all(|i| near(&found.w[i], &by_definition.w[i]) && near(&found.s[i], &by_definition.s[i]))
-        };
-        assert!(near(&found, &wanted) && alike(&by_chunks), "{tokens} {chunk} {window}");
-        // Chunks of one token are those of the rule by tokens.
-        if chunk == 1 {
-            let (found, _) = exact.tokens(&s, &sequence, &gates, &mut by_tokens, 2.0, true);
-            assert!(near(&found, &wanted) && alike(&by_tokens), "{tokens} {chunk} {window}, by tokens");
-        }
-    }
-}
-
-/// What a kernel writes of a problem on the CPU.
-fn written(p: &Problem) -> Vec<Vec<f64>> {
-    let mut prepared = p.prepare(&Device::cpu(), &p.inputs()).unwrap();
-    prepared.launch(None).unwrap();
-    prepared.outputs().into_iter().map(|t| t.to_f64_vec().unwrap()).collect()
-}
-
-/// Fewer keys than rows: what is rounded is part of the result, and a mistake is still more than that.
-#[test]
-fn muon_of_low_rank_is_judged_by_its_own_roundings() {
-    // Of 26 keys and 55 rows, chunk after chunk; of 12 and 48; of windows of 5 and 40 rows. Of one step, a rounding of its result
-    // hides a slightly different one.
-    let cases: [(&str, &[u64], f64); 3] = [
-        ("omega_muon", &[1, 640, 1, 23, 1640, 55, 64, 26, 10, 192], 0.02),
-        ("fused_optimization", &[3, 12, 24, 48, 96], 0.1),
-        ("omega_muon_tokens", &[1, 6, 1, 16, 6, 40, 5, 48, 8], 0.2),
-    ];
-    for (kernel, dims, mistake) in cases {
-        for dtype in [DType::Bf16, DType::F16, DType::F32] {
-            let mut p = model_problem(kernel, dtype, dims).unwrap();
-            if kernel == "omega_muon_tokens" {
-                // Steps that are most of what a memory is.
-                p = p.fill("eta", Fill::Around(0.1, 0.02));
-            }
-            let inputs = p.inputs();
-            let (found, wanted) = (written(&p), p.expected(&inputs));
-            let right = wanted.beside(&found);
-            assert!(right.passes(p.bound()), "{p}: {right:?}");
-            if (kernel, dtype) == ("omega_muon", DType::Bf16) {
-                // By the bound of well-conditioned products alone it would be refused.
-                assert!(right.rel_f > p.bound(), "{p}: {right:?}");
-            }
-            for (at, sign) in [(0, 1.0), (1, -1.0), (2, 1.0)] {
-                let mut other = Arithmetic::of(dtype);
-                other.polynomial[at] *= 1.0 + sign * mistake;
-                let wrong = wanted.beside(&expected(&p, &inputs, &other));
-                assert!(!wrong.passes(p.bound()), "another coefficient {at} went unnoticed in {p}: {wrong:?}");
-            }
         }
     }
 }
@@ -219,6 +132,7 @@ fn what_has_no_weight_may_be_anything() {
             let (d, e, w) = (x.k.len() / (2 * n * h), x.v.len() / (2 * n * h), 5);
             x.k[10 * h * d..][..h * d].fill(f32::NAN);
             x.v[10 * h * e..][..h * e].fill(f32::NAN);
+            x.rk[10 * h * e..][..h * e].fill(f32::NAN);
             for back in 0..w {
                 for head in 0..h {
                     x.gamma[((10 + back) * h + head) * w + w - 1 - back] = 0.0;
@@ -231,8 +145,8 @@ fn what_has_no_weight_may_be_anything() {
 
 #[test]
 fn a_sequence_leaves_its_neighbours_alone() {
-    let mut case = case(23, [16, 16, 32], 8, 5);
-    case.edit = |x| x.k[..23 * 2 * 16].fill(f32::NAN);
+    let mut case = case(23, (MemoryForm::Mlp, [16, 16, 32]), 8, 5);
+    case.edit = |x| [&mut x.k, &mut x.rk].into_iter().for_each(|of| of[..23 * 2 * 16].fill(f32::NAN));
     let (inputs, clean) = (case.inputs(), Case { edit: |_| {}, ..case.clone() });
     let (found, wanted) = (case.run(&Device::cpu(), &inputs), clean.run(&Device::cpu(), &clean.inputs()));
     for (found, wanted) in found.unwrap().iter().zip(&wanted.unwrap()) {
@@ -264,7 +178,12 @@ fn mistakes_show() {
     ];
     for dtype in [DType::F32, DType::F16, DType::Bf16] {
         let bound = if dtype == DType::F32 { 1e-5 } else { 1e-2 };
-        for memory in [[16, 16, 32], [24, 24, 0]] {
+        for memory in [
+            (MemoryForm::Mlp, [16, 16, 32]),
+            (MemoryForm::Linear, [24, 24, 0]),
+            (MemoryForm::Gated, [16, 16, 32]),
+            (NORMED, [16, 16, 32]),
+        ] {
             let mut case = case(23, memory, 8, 5);
             case.dtype = dtype;
             holds(&case, bound);
@@ -282,12 +201,12 @@ fn mistakes_show() {
 
 /// Documents of 41 tokens and two heads, with room for `piece` tokens of each: what is read is what each document reads alone, 0
 /// in no document, and NaN past the room. Gives the memories afterwards, those of documents alone, and the case's at the start.
-fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>; 3] {
+fn packed((form, memory): (MemoryForm, [usize; 3]), bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>; 3] {
     let device = Device::cpu();
     let stream = device.default_stream();
     {
         let chunking = Chunking::new(8, 5);
-        let x = Case::new([1, 41, 2], memory, chunking).inputs();
+        let x = Case::new([1, 41, 2], memory, chunking).of_form(form).inputs();
         let [d, e, m] = memory;
         let (tokens, documents) = (41, bounds.len() - 1);
         let tensor = |values: &[f32], width: usize| device.tensor_from(values, [1, tokens, 2, width]).unwrap();
@@ -298,7 +217,7 @@ fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>;
         let [alpha, theta, eta] = [&x.alpha, &x.theta, &x.eta].map(|values| gate(values));
         let gamma = tensor(&x.gamma, 5);
         // Each document has the memory of the case at its start.
-        let shapes: Vec<[usize; 2]> = if m == 0 { vec![[e, d]] } else { vec![[e, m], [m, d]] };
+        let shapes = form.matrices(d, e, m);
         let states = || -> Vec<Tensor> {
             let of = |values: &Vec<f32>, shape: &[usize; 2]| {
                 device.tensor_from(&values.repeat(documents), [documents, 2, shape[0], shape[1]]).unwrap()
@@ -306,10 +225,13 @@ fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>;
             let weights = x.w.iter().zip(&shapes).map(|(w, shape)| of(w, shape));
             weights.chain(x.s.iter().zip(&shapes).map(|(s, shape)| of(s, shape))).collect()
         };
-        let memory = if m == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
-        let rule = OmegaRule { memory, ..OmegaRule::omega_net(chunking) };
+        let rule = OmegaRule { memory: form, ..OmegaRule::omega_net(chunking) };
+        let norm = (form == NORMED).then(|| device.tensor_from(&x.norm, [2, e]).unwrap());
         let sizes = StreamSizes { sequences: documents, heads: 2, key: d, value: e, piece, dtype: DType::F32 };
         let mut packed = OmegaPacked::new(&stream, rule, sizes).unwrap();
+        if let Some(norm) = &norm {
+            packed = packed.with_norm(norm.clone());
+        }
         assert!(packed.bytes() > 0);
         let given =
             Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
@@ -335,6 +257,9 @@ fn packed(memory: [usize; 3], bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>;
             let part = |t: &Tensor| t.slice(1, of[0]..end).unwrap();
             let one = StreamSizes { sequences: 1, ..sizes };
             let mut stream = OmegaStream::new(&device, rule, one).unwrap();
+            if let Some(norm) = &norm {
+                stream = stream.with_norm(norm.clone());
+            }
             let [q, k, v, rq, rk, alpha, theta, eta, gamma] =
                 [&q, &k, &v, &rq, &rk, &alpha, &theta, &eta, &gamma].map(part);
             let given = Tokens {

@@ -178,6 +178,7 @@ fn layer(combine: Combine, piece: usize) -> AtlasLayer {
         prefix_values: of(&[1, 2, D], 2),
         memory_norm: of(&[1, D], 3),
         attention_norm: of(&[1, D], 4),
+        inner_norm: None,
     };
     AtlasLayer::new(&Device::cpu(), sizes, rule, weights, &[of(&[1, 1, D, M], 5), of(&[1, 1, M, D], 6)]).unwrap()
 }

@@ -111,7 +111,7 @@ fn a_step_is_as_long_whatever_the_momentum_is() {
         let [mut s1, mut s2] = [(5, &wide), (6, &tall)].map(|(seed, of)| tensor(momentum(seed), of));
         let (c, mut loss) = (tensor(vec![0.5; 5], &[1, 5]), tensor(vec![0.0], &[1]));
         let [alpha, theta, eta] = [1.0, 1.0, 0.25].map(|gate| tensor(vec![gate], &[1]));
-        let out = args!(&x, &v, &x, c, alpha, theta, eta, &mut w1, &mut w2, &mut s1, &mut s2, &mut loss, 2.0, 5);
+        let out = args!(&x, &v, &x, c, alpha, theta, eta, &mut w1, &mut w2, &mut s1, &mut s2, &mut loss, 2.0, 1, 5);
         of(&fused_optimization, out);
         [w1.to_vec::<f32>().unwrap(), w2.to_vec::<f32>().unwrap()]
     };

@@ -12,6 +12,9 @@ const H: usize = 2;
 const D: usize = 16;
 const E: usize = 16;
 const M: usize = 32;
+const EPS: f32 = 1e-5;
+const FORMS: [MemoryForm; 4] =
+    [MemoryForm::Mlp, MemoryForm::Linear, MemoryForm::Gated, MemoryForm::Normed { eps: EPS }];
 
 fn noise(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -54,7 +57,7 @@ fn memory(device: &Device, chain: &Chain) -> Vec<Tensor> {
     let mut made = Vec::new();
     for (p, kernel) in chain.kernels.iter().flat_map(|k| k.declared().params.iter().map(move |p| (p, k.declared()))) {
         let ParamDef::Tensor { name, dims, .. } = p else { continue };
-        if ["w", "s", "w1", "w2", "s1", "s2"].contains(name) {
+        if ["w", "s", "w1", "w2", "w3", "s1", "s2", "s3"].contains(name) {
             let shape: Vec<usize> = dims.iter().map(|&d| sized(kernel.dims[d].name)).collect();
             let len: usize = shape.iter().product();
             let values: Vec<f32> = (0..len).map(|i| 0.3 * noise(i + 31 * made.len())).collect();
@@ -64,12 +67,23 @@ fn memory(device: &Device, chain: &Chain) -> Vec<Tensor> {
     made
 }
 
+/// The weight of the norm inside a memory.
+fn norm(device: &Device) -> Tensor {
+    device.tensor_from(&(0..H * E).map(|i| 1.0 + 0.3 * noise(i + 17)).collect::<Vec<f32>>(), [H, E]).unwrap()
+}
+
+fn stream(device: &Device, rule: OmegaRule, sizes: StreamSizes) -> OmegaStream {
+    let stream = OmegaStream::new(device, rule, sizes).unwrap();
+    if matches!(rule.memory, MemoryForm::Normed { .. }) { stream.with_norm(norm(device)) } else { stream }
+}
+
 /// What is read, and the memory afterwards, with the sequence as one.
 fn whole(rule: OmegaRule) -> Vec<Vec<f32>> {
     let cpu = Device::cpu();
     let (chain, chunking) = (rule.chain(), rule.chunking);
     let (tokens, mut memory) = (sequence(&cpu, chunking.window), memory(&cpu, chain));
     let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
+    let norm = norm(&cpu);
     let mut space = chain.workspace(&cpu, &[], &chunking.dims(B, H, T)).unwrap();
     // The last chunk is committed only if it is full, as in a stream.
     let full = (T / chunking.chunk) as i32;
@@ -82,6 +96,9 @@ fn whole(rule: OmegaRule) -> Vec<Vec<f32>> {
             "before" => Arg::I32((rule.read == Read::Before).into()),
             "commit" => Arg::I32(full),
             "scale" => Arg::F32(rule.loss.factor(E)),
+            "predicts" => Arg::I32(rule.loss.predicts().into()),
+            "eps" => Arg::F32(EPS),
+            "norm" => Arg::In(&norm),
             "y" => Arg::Out(out.take().unwrap()),
             name => tokens.get(name).map_or_else(|| Arg::Out(states.next().unwrap()), Arg::In),
         })
@@ -95,7 +112,7 @@ fn pieces(rule: OmegaRule, lengths: &[usize], piece: usize) -> Vec<Vec<f32>> {
     let cpu = Device::cpu();
     let (tokens, mut memory) = (sequence(&cpu, rule.chunking.window), memory(&cpu, rule.chain()));
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece, dtype: DType::F32 };
-    let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
+    let mut stream = stream(&cpu, rule, sizes);
     let y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
     let (mut from, mut lengths) = (0, lengths.iter().cycle());
     while from < T {
@@ -120,9 +137,11 @@ fn same(a: &[Vec<f32>], b: &[Vec<f32>]) -> bool {
 fn pieces_of_any_length_give_what_the_whole_gives() {
     let halo = |chunk, window| Chunking::new(chunk, window);
     let chunkings = [halo(8, 3), halo(4, 9), halo(1, 4), Chunking { chunk: 8, window: 3, halo: false }];
-    for memory in [MemoryForm::Mlp, MemoryForm::Linear] {
-        for (chunking, read) in chunkings.into_iter().zip([Read::After, Read::Before, Read::After, Read::Before]) {
-            let rule = OmegaRule { memory, read, ..OmegaRule::omega_net(chunking) };
+    let losses = [Loss::Square, Loss::Dot, Loss::MeanSquare, Loss::Dot];
+    for memory in FORMS {
+        let reads = [Read::After, Read::Before, Read::After, Read::Before];
+        for ((chunking, read), loss) in chunkings.into_iter().zip(reads).zip(losses) {
+            let rule = OmegaRule { memory, read, loss, ..OmegaRule::omega_net(chunking) };
             let wanted = whole(rule);
             for (lengths, piece) in [(&[1][..], 4), (&[23], 100), (&[23], 5), (&[3, 1, 9], 16), (&[8], 8)] {
                 let found = pieces(rule, lengths, piece);
@@ -139,6 +158,7 @@ fn what_is_kept_matters() {
     // Of another window, another loss, and read after the step rather than before.
     assert!(!same(&wanted, &pieces(OmegaRule::omega_net(Chunking::new(8, 2)), &[5], 16)));
     assert!(!same(&wanted, &pieces(OmegaRule { loss: Loss::HalfSquare, ..rule }, &[5], 16)));
+    assert!(!same(&wanted, &pieces(OmegaRule { loss: Loss::Dot, ..rule }, &[5], 16)));
     assert!(!same(&wanted, &pieces(OmegaRule { read: Read::Before, ..rule }, &[5], 16)));
 }
 
@@ -227,4 +247,47 @@ fn what_does_not_fit_is_refused_before_the_memory_changes() {
     }
     let (pushed, after) = push(&piece, [T, E]);
     assert!(pushed && after != before);
+}
+
+#[test]
+fn a_norm_is_given_to_the_memory_that_has_one() {
+    let cpu = Device::cpu();
+    let tokens = sequence(&cpu, 3);
+    let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 8, dtype: DType::F32 };
+    let of = |name: &str| &tokens[name];
+    let [q, k, v, rq, rk] = ["q", "k", "v", "rq", "rk"].map(of);
+    let [alpha, theta, eta, gamma] = ["alpha", "theta", "eta", "gamma"].map(of);
+    let piece = Tokens { q, k, v, rq, rk, alpha, theta, eta, gamma };
+    let push = |form: MemoryForm, norm: Option<Tensor>| {
+        let rule = OmegaRule { memory: form, ..OmegaRule::omega_net(Chunking::new(8, 3)) };
+        let stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
+        let mut stream = if let Some(norm) = norm { stream.with_norm(norm) } else { stream };
+        let mut memory = memory(&cpu, rule.chain());
+        let before: Vec<Vec<f32>> = memory.iter().map(|t| t.to_vec().unwrap()).collect();
+        let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
+        let pushed = stream.push(&piece, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y);
+        let after: Vec<Vec<f32>> = memory.iter().map(|t| t.to_vec().unwrap()).collect();
+        assert_eq!(pushed.is_err(), after == before && y.to_vec::<f32>().unwrap().iter().all(|v| *v == 0.0));
+        pushed.map_err(|e| e.to_string())
+    };
+    let normed = MemoryForm::Normed { eps: EPS };
+    push(normed, Some(norm(&cpu))).unwrap();
+    let missing = push(normed, None).unwrap_err();
+    assert!(missing.contains("ATL601") && missing.contains("`norm`"), "{missing}");
+    for form in FORMS.into_iter().filter(|form| *form != normed) {
+        push(form, None).unwrap();
+        let unknown = push(form, Some(norm(&cpu))).unwrap_err();
+        assert!(unknown.contains("ATL601") && unknown.contains("`norm`"), "{unknown}");
+    }
+    // Of another shape, and of another element type.
+    assert!(push(normed, Some(norm(&cpu).reshape([E, H]).unwrap().slice(0, 0..H).unwrap())).is_err());
+    assert!(push(normed, Some(Tensor::zeros(&cpu, DType::Bf16, [H, E]).unwrap())).is_err());
+    // One that the memory would be written over.
+    let rule = OmegaRule { memory: normed, ..OmegaRule::omega_net(Chunking::new(8, 3)) };
+    let mut memory = memory(&cpu, rule.chain());
+    let shared = memory[0].reshape([B * H * M, E]).unwrap().slice(0, 0..H).unwrap();
+    let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap().with_norm(shared);
+    let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
+    let refused = stream.push(&piece, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y).unwrap_err().to_string();
+    assert!(refused.contains("ATL609"), "{refused}");
 }

@@ -3,19 +3,25 @@
 //! There are `B` sequences of `N` tokens and `H` heads. Queries and keys have `D` elements, values and residuals have
 //! `E`, and the memory has `M` hidden elements. Keys, values and their residuals have `P` tokens: those of the
 //! sequence, preceded by any that windows of the first chunk reach. [`Chunking::dims`] gives the dims of the workspace.
-//! The workspace of [`OMEGA_MUON_TOKENS`] also needs the dims `E` and `M` and the element type `T`.
+//! The workspaces of [`OMEGA_MUON_TOKENS`] and its kin need other dims: `B`, `H`, `K` and `E` and, unless the memory is linear, `M`
+//! and the element type `T`.
+//!
+//! [`OmegaTraining`] is for layers that are trained: its forward pass keeps the state of the memory here and there, and
+//! its backward pass has the gradients of everything that goes in.
 //!
 //! | parameter | meaning |
 //! |---|---|
 //! | `alpha`, `theta` | the factors by which a token decays the memory, and the momentum |
 //! | `eta` | the step size of a token |
 //! | `gamma` | the weights of the `W` tokens in its window, oldest first |
-//! | `before` | if above 0, a token is read before its own step |
+//! | `before` | if above 0, a token is read before its own step; with one step for each chunk, a chunk before that |
 //! | `commit` | how many chunks change the memory, counted from the first |
 //! | `chunk` | tokens per chunk |
 //! | `rq`, `rk` | residuals, which are added to the memory's outputs for queries and keys |
-//! | `s1`, `s2`, `s` | the momentum of `w1`, `w2` and `w` |
-//! | `scale` | the factor of the loss |
+//! | `norm`, `eps` | the weight of the norm inside the memory, which is not trained, and what is added to its variance |
+//! | `s1`, `s2`, `s3`, `s` | the momentum of `w1`, `w2`, `w3` and `w` |
+//! | `scale` | the factor of the error `M(k) - v` in a gradient, [`Loss::factor`] |
+//! | `predicts` | if 0, the error is `-scale v`: the loss is `-scale <M(k), v>`, and what the memory makes of the key does not matter |
 //!
 //! ```text
 //! OMEGA_MLP
@@ -33,6 +39,7 @@
 //!     s2: &mut Tensor<f32, [B, H, M, D]>
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
+//!     predicts: i32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
 //! OMEGA_LINEAR
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
@@ -46,6 +53,43 @@
 //!     w, s: &mut Tensor<f32, [B, H, E, D]>
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_GATED
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2, w3: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2, s3: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_NORMED
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     norm: &Tensor<T, [H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     eps: f32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
 //! OMEGA_MUON
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
@@ -57,11 +101,62 @@
 //!     rq: &Tensor<T, [B, N, H, E]>
 //!     rk: &Tensor<T, [B, P, H, E]>
 //!     w1: &mut Tensor<f32, [B, H, E, M]>
-//!     w2: &mut Tensor<f32, [B, H, D, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
 //!     s1: &mut Tensor<f32, [B, H, E, M]>
-//!     s2: &mut Tensor<f32, [B, H, D, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_GATED
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2, w3: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2, s3: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_LINEAR
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w, s: &mut Tensor<f32, [B, H, E, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_NORMED
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     norm: &Tensor<T, [H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     eps: f32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
 //! OMEGA_MUON_TOKENS
 //!     q: &Tensor<T, [B, N, H, D]>
@@ -72,16 +167,70 @@
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
 //!     w1: &mut Tensor<f32, [B, H, E, M]>
-//!     w2: &mut Tensor<f32, [B, H, D, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
 //!     s1: &mut Tensor<f32, [B, H, E, M]>
-//!     s2: &mut Tensor<f32, [B, H, D, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     chunk, before: i32
 //!     scale: f32
+//!     predicts: i32
+//!     workspace: errors, act, delta
+//! OMEGA_MUON_TOKENS_GATED
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2, w3: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2, s3: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: errors, act, delta, delta3
+//! OMEGA_MUON_TOKENS_LINEAR
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w, s: &mut Tensor<f32, [B, H, E, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: errors
+//! OMEGA_MUON_TOKENS_NORMED
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     norm: &Tensor<T, [H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     eps: f32
 //!     workspace: errors, act, delta
 //! ```
 
+pub use atlas_ops::omega::backward::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
 pub use atlas_ops::omega::{
-    Chunking, Loss, MemoryForm, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS, OmegaPacked, OmegaRule,
-    OmegaStream, Read, Step, StreamSizes, Tokens, omega_decay_gates, omega_token_gates,
+    Chunking, Loss, MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR,
+    OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED,
+    OMEGA_NORMED, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens, omega_decay_gates,
+    omega_token_gates,
 };

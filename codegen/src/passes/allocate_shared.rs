@@ -7,6 +7,9 @@
 //! Buffers of a ring that the copy engine fills, in a loop that runs several times, have their bytes to themselves: what threads
 //! wrote there would else need a proxy fence before each fill. So have those that the engine reads, from their loop, or from their
 //! first use, to the `drain` of the ring: the engine may read them until then. The mbarriers of rings stand behind all buffers.
+//!
+//! What a loop inside another one writes first is taken to live through the outer one, too: buffers that lie apart need fewer
+//! barriers. Where they would not fit, it lives from its first to its last access in an iteration of the outer loop.
 
 use crate::arch::Machine;
 use crate::arch::limits::Limits;
@@ -22,9 +25,19 @@ struct Life {
     span: Option<(u32, u32)>,
 }
 
+/// What is taken for a buffer that a loop inside another one writes first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nested {
+    /// It lives through the outer loop.
+    Throughout,
+    /// It lives where it is accessed.
+    AsAccessed,
+}
+
 struct LifetimeWalk {
     position: u32,
     lives: SecondaryMap<Buffer, Life>,
+    nested: Nested,
 }
 
 /// The buffers that an operation reads, and those that it writes. A ring's protocol reads all buffers of the ring.
@@ -36,6 +49,10 @@ pub(super) fn buffers_of(k: &Kernel, op: &Op) -> (Vec<Buffer>, Vec<Buffer>) {
 }
 
 impl LifetimeWalk {
+    fn new(position: u32, nested: Nested) -> LifetimeWalk {
+        LifetimeWalk { position, lives: SecondaryMap::new(), nested }
+    }
+
     fn touch(&mut self, b: Buffer) {
         let at = self.position;
         let life = &mut self.lives[b];
@@ -49,14 +66,14 @@ impl LifetimeWalk {
                 Op::Loop { body, .. } | Op::Programs(body) => {
                     let start = self.position;
                     let before = self.lives.clone();
-                    let mut inner = LifetimeWalk { position: start, lives: SecondaryMap::new() };
+                    let mut inner = LifetimeWalk::new(start, self.nested);
                     inner.block(k, *body);
                     self.position = inner.position + 1;
                     for b in k.buffers.keys() {
                         let Some((first, last)) = inner.lives[b].span else { continue };
                         // What one iteration leaves for the next lives through the whole loop.
                         let outside = before[b].span.is_some();
-                        let is_kept = outside || is_of_engine(k, b) || reads_first(k, *body, b);
+                        let is_kept = outside || is_of_engine(k, b) || reads_first(k, *body, b, self.nested);
                         let (first, last) = if is_kept { (start, self.position) } else { (first, last) };
                         let life = &mut self.lives[b];
                         life.span = Some(life.span.map_or((first, last), |(f, l)| (f.min(first), l.max(last))));
@@ -78,10 +95,18 @@ fn is_of_engine(k: &Kernel, buffer: Buffer) -> bool {
     k.rings.values().any(|r| by_engine(r) && r.buffers.contains(&buffer))
 }
 
-/// True unless the first access of a buffer in a block is a write outside any branch.
-fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
+/// True if a block may read what stood in a buffer before: unless its first access is a write outside any branch. A loop that
+/// writes first reads nothing older. As it may not run, what follows it decides as well.
+fn reads_first(k: &Kernel, block: Block, buffer: Buffer, nested: Nested) -> bool {
+    let mut written_in_loop = false;
     for &inst in &k.blocks[block].insts {
         match &k.insts[inst] {
+            Op::Loop { body, .. } if nested == Nested::AsAccessed && accesses(k, *body, buffer) => {
+                if reads_first(k, *body, buffer, nested) {
+                    return true;
+                }
+                written_in_loop = true;
+            }
             Op::Loop { body, .. } | Op::Programs(body) | Op::If(_, body, _) | Op::Once(body) => {
                 if accesses(k, *body, buffer) {
                     return true;
@@ -98,7 +123,7 @@ fn reads_first(k: &Kernel, block: Block, buffer: Buffer) -> bool {
             }
         }
     }
-    true
+    !written_in_loop
 }
 
 fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
@@ -121,10 +146,10 @@ pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), 
     })
 }
 
-/// Places all buffers, largest first, each at the lowest offset that no live neighbour occupies.
-pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
-    let machine = cx.machine;
-    let mut walk = LifetimeWalk { position: 0, lives: SecondaryMap::new() };
+/// Offsets of all buffers by these lifetimes, and their end. The largest comes first, each at the lowest offset that no live
+/// neighbour occupies.
+fn offsets(k: &Kernel, nested: Nested) -> (Vec<(Buffer, u32)>, u32) {
+    let mut walk = LifetimeWalk::new(0, nested);
     for role in k.roles.values() {
         walk.block(k, role.body);
     }
@@ -132,6 +157,7 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
     let mut order: Vec<Buffer> = k.buffers.keys().filter(|&b| walk.lives[b].span.is_some()).collect();
     order.sort_by_key(|&b| (std::cmp::Reverse(k.buffers[b].bytes()), b));
     let mut placed: Vec<(u32, u32, (u32, u32))> = Vec::new();
+    let mut offsets = Vec::new();
     for b in order {
         let Some(life) = walk.lives[b].span else { continue };
         let bytes = k.buffers[b].bytes();
@@ -146,19 +172,40 @@ pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileErr
             }
             offset = offset.max(to.next_multiple_of(align));
         }
-        k.buffers[b].offset = Some(offset);
+        offsets.push((b, offset));
         placed.push((offset, offset + bytes, life));
     }
-    let mut total = placed.iter().map(|p| p.1).max().unwrap_or(0);
+    (offsets, placed.iter().map(|p| p.1).max().unwrap_or(0))
+}
+
+/// Bytes of shared memory whose buffers end there: the mbarriers of rings stand behind them.
+fn with_mbarriers(k: &Kernel, end: u32) -> u32 {
+    let engine = k.rings.values().filter(|r| r.filled_by == Mover::Engine);
+    engine.fold(end, |total, ring| total.next_multiple_of(MBARRIER_BYTES) + ring.mbarrier_bytes())
+}
+
+/// Places all buffers, and behind them the mbarriers.
+pub fn allocate_shared(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileError> {
+    let machine = cx.machine;
+    let stages = k.buffers.values().map(|b| b.stages).max().unwrap_or(1);
+    let limits = Limits::of(k.threads, k.occupancy, machine);
+    let fits = |k: &Kernel, end: u32| limits.check_shared(with_mbarriers(k, end).into(), stages, "the tiles need");
+    let (mut offsets, mut end) = self::offsets(k, Nested::Throughout);
+    if fits(k, end).is_err() {
+        (offsets, end) = self::offsets(k, Nested::AsAccessed);
+    }
+    let checked = fits(k, end);
+    cx.lacks_shared = checked.is_err();
+    checked?;
+    for (buffer, offset) in offsets {
+        k.buffers[buffer].offset = Some(offset);
+    }
+    let mut total = end;
     for ring in k.rings.values_mut().filter(|r| r.filled_by == Mover::Engine) {
         total = total.next_multiple_of(MBARRIER_BYTES);
         ring.mbarriers = Some(total);
         total += ring.mbarrier_bytes();
     }
-    let stages = k.buffers.values().map(|b| b.stages).max().unwrap_or(1);
-    let fits = Limits::of(k.threads, k.occupancy, machine).check_shared(total.into(), stages, "the tiles need");
-    cx.lacks_shared = fits.is_err();
-    fits?;
     cx.notes.push("shared", Loc::default(), || {
         let apart: u32 = k.buffers.values().map(|b| b.bytes()).sum();
         let because = match k.buffers.len() {

@@ -99,6 +99,8 @@ pub struct LayerWeights {
     pub memory_norm: Tensor,
     /// Of the norm of what the attention gives `[H, D]`.
     pub attention_norm: Tensor,
+    /// Of the norm inside the memory `[H, D]`, of [`MemoryForm::Normed`](crate::omega::MemoryForm::Normed) alone.
+    pub inner_norm: Option<Tensor>,
 }
 
 /// A piece of the sequences, `T` tokens each.

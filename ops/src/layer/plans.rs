@@ -74,6 +74,7 @@ fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes) -> Result<Made> {
         prefix_values: of(dtype, "pv", (0.0, 1.0), &[h, PREFIX, d])?,
         memory_norm: of(dtype, "wm", (1.0, 0.1), &[h, d])?,
         attention_norm: of(dtype, "wa", (1.0, 0.1), &[h, d])?,
+        inner_norm: None,
     };
     let matrix = |name: &str, sd: f64, rows: usize, cols: usize| of(DType::F32, name, (0.0, sd), &[b, h, rows, cols]);
     let memory = vec![matrix("w1", unit(m), d, m)?, matrix("w2", unit(d), m, d)?];

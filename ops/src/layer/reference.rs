@@ -25,6 +25,8 @@ pub struct HostLayer {
     pub norms: [Vec<f64>; 2],
     /// The matrices of the memory.
     pub weights: Vec<Vec<f64>>,
+    /// The weight of the norm inside the memory; empty if it has none.
+    pub inner: Vec<f64>,
 }
 
 /// What the layer gives for all tokens of a sequence, `[B, T, H, D]`.
@@ -114,7 +116,8 @@ fn memory(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, t: usize) -> Vec<
                 Residual::Features => (fq.clone(), fk.clone()),
                 Residual::None => (vec![0.0; t * e], vec![0.0; t * e]),
             };
-            let s = Sequence { q: fq, k: fk, v, rq, rk, norm: vec![] };
+            let norm = x.inner.get(head * e..(head + 1) * e).unwrap_or_default().to_vec();
+            let s = Sequence { q: fq, k: fk, v, rq, rk, norm };
             let [alpha, theta, eta] = [0, 1, 2].map(|i| rows(&x.gates[i], 1));
             let gates = Gates { alpha, theta, eta, gamma: rows(&x.gamma, c.window) };
             let of_head = |(w, [rows, cols]): (&Vec<f64>, &[usize; 2])| w[at * rows * cols..][..rows * cols].to_vec();

@@ -70,11 +70,16 @@ impl AtlasLayer {
         let momenta: Vec<Tensor> = memory.iter().map(momentum).collect::<Result<_>>()?;
         let of = StreamSizes { sequences, heads, key, value: width, piece, dtype };
         let features = || Features::new(device, &rule.features, dtype, sequences * piece * heads, width);
+        let stream = OmegaStream::new(device, rule.memory, of)?;
+        let stream = match &weights.inner_norm {
+            Some(norm) => stream.with_norm(norm.clone()),
+            None => stream,
+        };
         Ok(AtlasLayer {
             device: device.clone(),
             sizes,
             weights,
-            stream: OmegaStream::new(device, rule.memory, of)?,
+            stream,
             memory: copies.into_iter().chain(momenta).collect(),
             features: [features()?, features()?],
             past: Past::new(device, sizes)?,
@@ -118,7 +123,8 @@ impl AtlasLayer {
         tokens.memory[0].slice(1, 0..0)?;
         let count = tokens.memory[0].shape()[1];
         self.check(tokens, y, count)?;
-        self.stream.reserve(count)?;
+        let memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
+        self.stream.reserve(count, &memory)?;
         let start = (self.past.seen(), self.stream.place());
         let prepared = self.pass(Pass::Prepare, tokens, y, count);
         self.stream.go_back(start.1);

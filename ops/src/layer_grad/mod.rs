@@ -93,7 +93,7 @@ atlas_kernel! {
         eps: f32,
         dw: &mut Tensor<f32, [H, D]>,
     )
-    tune { BN: [16, 32], warps: [4], split_k: [1, 16] }
+    tune { BN: [16, 8], warps: [4], split_k: [1, 16] }
     {
         for h in grid(H) {
             let count = (size(N) + BN - 1) / BN;

@@ -5,11 +5,9 @@ use crate::tolerance::ToleranceClass;
 use atlas_dsl::DType;
 
 pub(crate) const OMEGA: Op = Op {
-    scalars: &[("scale", 2.0), ("commit", 1000.0), ("count", 5.0)],
-    state: &["w", "s", "w1", "w2", "s1", "s2"],
+    scalars: &[("scale", 2.0), ("predicts", 1.0), ("commit", 1000.0), ("eps", 1e-5)],
+    state: &["w", "s", "w1", "w2", "w3", "s1", "s2", "s3"],
     fill: super::problem::fill,
-    rounded: super::problem::rounded,
-    far_from_one: far_from_one_rule,
     plans: super::plans::PLANS,
     ..Op::of(Required {
         name: "omega",
@@ -20,9 +18,8 @@ pub(crate) const OMEGA: Op = Op {
                 &super::omega_linear,
                 &super::omega_token_gates,
                 &super::omega_decay_gates,
-                &super::omega_muon,
-                &super::fused_optimization,
-                &super::fused_descent,
+                &super::omega_gated,
+                &super::omega_normed,
             ]
         },
         class: ToleranceClass::Mlp,
@@ -39,18 +36,16 @@ pub(crate) const OMEGA: Op = Op {
             Measured::bf16("omega_mlp_16_heads", "omega_mlp", &[1, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
             Measured::bf16("omega_token_gates", "omega_token_gates", &[8, 2048, 16, 16]),
             Measured::bf16("omega_decay_gates", "omega_decay_gates", &[8, 2048, 16, 16]),
-            Measured::bf16("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
-            Measured::bf16("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
-            Measured::bf16("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
-            Measured::bf16("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
-            Measured::bf16("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
+            Measured::bf16("omega_gated_short_chunks", "omega_gated", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
+            Measured::bf16("omega_gated", "omega_gated", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
+            Measured::bf16("omega_normed_short_chunks", "omega_normed", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
+            Measured::bf16("omega_normed", "omega_normed", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
             Measured::bf16("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
         ],
     })
 };
 
-/// Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K and, of two layers, M; with Muon B N H D P E C K
-/// L M; of gates B N H W; of one step G N D E M.
+/// Dims: of the mixing weights B N H W C L K; of the memories B N H D P E C L K and, of two layers, M; of gates B N H W.
 fn verification_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let mixed = (dtype == DType::F32).then(|| {
@@ -72,14 +67,18 @@ fn verification_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(1, &[1, 3, 2, 16, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
         on(2, &[2, 23, 2, 16, 23, 24, 3, 8, 16]).note("ragged"),
         on(2, &[1, 64, 1, 64, 72, 100, 2, 32, 40]).note("ragged E"),
-        on(5, &[2, 23, 2, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
-        on(5, &[1, 40, 1, 48, 48, 48, 2, 40, 32, 192]).note("keys before the first chunk"),
-        on(6, &[2, 37, 16, 24, 40]).note("ragged"),
-        on(6, &[1, 64, 48, 48, 192]),
-        on(6, &[2, 1, 16, 16, 32]).with_scalar("count", 3.0).note("one token"),
-        on(6, &[1, 5, 16, 16, 32]).with_scalar("count", 0.0).note("no step"),
-        on(7, &[2, 37, 16, 24, 40]).note("ragged"),
-        on(7, &[1, 64, 64, 64, 256]),
+        on(1, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40]).with_scalar("predicts", 0.0).note("a loss that predicts nothing"),
+        on(2, &[2, 23, 2, 16, 23, 24, 3, 8, 16]).with_scalar("predicts", 0.0).note("a loss that predicts nothing"),
+        on(5, &[2, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+        on(5, &[1, 64, 1, 48, 72, 48, 2, 32, 40, 192]).note("keys before the first chunk"),
+        on(5, &[1, 40, 1, 64, 40, 64, 1, 64, 80, 256]).note("one short chunk"),
+        on(5, &[1, 3, 2, 16, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
+        on(5, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40]).with_scalar("predicts", 0.0).note("a loss that predicts nothing"),
+        on(6, &[2, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+        on(6, &[1, 64, 1, 48, 72, 48, 2, 32, 40, 192]).note("keys before the first chunk"),
+        on(6, &[1, 40, 1, 64, 40, 64, 1, 64, 80, 256]).note("one short chunk"),
+        on(6, &[1, 3, 2, 16, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
+        on(6, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40]).with_scalar("predicts", 0.0).note("a loss that predicts nothing"),
     ]);
     problems
 }
@@ -100,71 +99,16 @@ fn simulation_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(1, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
             on(1, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
             on(2, &[1, 23, 1, 16, 23, 24, 3, 8, 16]).note("ragged"),
-            on(5, &[1, 23, 1, 16, 23, 16, 3, 16, 8, 32]).note("ragged"),
-            on(6, &[1, 23, 16, 24, 40]).note("ragged"),
-            on(7, &[1, 23, 16, 24, 40]).note("ragged"),
+            on(5, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+            on(5, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
+            on(6, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
+            on(6, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
         ])
         .collect()
 }
 
-fn far_from_one_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    // Momenta are f32 whatever keys are.
-    [on(5, &[1, 9, 1, 16, 9, 16, 2, 8, 8, 32]), on(6, &[1, 9, 16, 24, 40])].map(of_momentum).into()
-}
-
-pub(crate) const OMEGA_MUON_TOKENS: Op = Op {
-    scalars: &[("scale", 2.0), ("chunk", 8.0)],
-    state: &["w1", "w2", "s1", "s2"],
-    fill: super::problem::fill,
-    rounded: super::problem::rounded,
-    far_from_one: far_from_one_tokens,
-    as_in_a_model: as_in_a_model_tokens,
-    ..Op::of(Required {
-        name: "omega_muon_tokens",
-        kernels: const { &[&super::omega_muon_tokens] },
-        // Weights are sums of orthogonalised steps, and no closer than those.
-        class: ToleranceClass::NewtonSchulz,
-        batch: "B",
-        reference: super::problem::checked,
-        flops: super::problem::flops,
-        verification: verification_tokens,
-        simulation: simulation_tokens,
-        measured: &[
-            Measured::bf16("omega_muon_tokens_32", "omega_muon_tokens", &[8, 32, 16, 32, 32, 32, 16, 128, 24]),
-            Measured::bf16("omega_muon_tokens", "omega_muon_tokens", &[8, 32, 16, 64, 32, 64, 16, 256, 24]),
-        ],
-    })
-};
-
-/// Dims: B N H D P E W M K.
-fn verification_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
-    vec![
-        p(&[2, 11, 2, 16, 11, 16, 5, 32, 16]).note("ragged"),
-        p(&[1, 5, 1, 16, 9, 24, 3, 40, 8]).with_scalar("chunk", 1.0).note("chunks of one token"),
-        p(&[1, 9, 2, 8, 9, 8, 4, 16, 4]).with_scalar("chunk", 4.0).with_scalar("before", 1.0).note("read before"),
-        p(&[1, 3, 1, 48, 3, 48, 9, 192, 16]).note("one short chunk"),
-    ]
-}
-
-fn simulation_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let p = |dims: &[u64]| Problem::new(op, op.kernel(0), dtype, dims);
-    vec![p(&[1, 6, 1, 16, 6, 16, 3, 32, 8]).with_scalar("chunk", 4.0).note("ragged")]
-}
-
-fn far_from_one_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    vec![of_momentum(on(0, &[1, 3, 1, 16, 3, 16, 3, 32, 8]).with_scalar("chunk", 4.0))]
-}
-
-/// Longer steps magnify what each token's iteration rounds.
-fn as_in_a_model_tokens(p: Problem) -> Problem {
-    p.fill("eta", Fill::Around(3e-3, 1e-3))
-}
-
 pub(crate) const PACKING: Op = Op {
-    scalars: &[("fill", 1.0)],
+    scalars: &[("fill", 1.0), ("chunk", 8.0)],
     fill: |p, name| {
         let each = (p.dim("P") / p.dim("B").max(1)) as u64;
         match name {
@@ -180,6 +124,7 @@ pub(crate) const PACKING: Op = Op {
                 &super::packed::omega_unpack_tokens,
                 &super::packed::omega_unpack_gates,
                 &super::packed::omega_pack_tokens,
+                &super::packed::omega_unpack_steps,
             ]
         },
         class: ToleranceClass::Exact,
@@ -192,6 +137,7 @@ pub(crate) const PACKING: Op = Op {
         measured: &[
             Measured::bf16("omega_unpack_tokens", "omega_unpack_tokens", &[1, 16384, 16, 64, 16, 2048]),
             Measured::bf16("omega_unpack_gates", "omega_unpack_gates", &[1, 16384, 16, 16, 2048]),
+            Measured::bf16("omega_unpack_steps", "omega_unpack_steps", &[1, 16384, 16, 16, 2048]),
             Measured::bf16("omega_pack_tokens", "omega_pack_tokens", &[16, 2048, 16, 64, 1, 16384]),
         ],
     })
@@ -199,14 +145,14 @@ pub(crate) const PACKING: Op = Op {
 
 fn verification_packing(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    (0..3)
-        .filter(|&k| k != 1 || dtype == DType::F32)
+    (0..4)
+        .filter(|&k| k % 2 == 0 || dtype == DType::F32)
         .flat_map(|k| {
             // Z P H D B N, and of what packs B N H D Z P.
             let dims = |[p, h, d, b, n]: [u64; 5]| match k {
                 0 => on(0, &[1, p, h, d, b, n]),
-                1 => on(1, &[1, p, h, b, n]),
-                _ => on(2, &[b, n, h, d, 1, p]),
+                2 => on(2, &[b, n, h, d, 1, p]),
+                gates => on(gates, &[1, p, h, b, n]),
             };
             [
                 dims([100, 2, 40, 3, 40]).note("ragged"),
@@ -221,11 +167,7 @@ fn verification_packing(op: &'static Op, dtype: DType) -> Vec<Problem> {
 fn simulation_packing(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let mut problems = vec![on(0, &[1, 37, 2, 24, 3, 20]).note("ragged"), on(2, &[3, 20, 2, 24, 1, 37]).note("ragged")];
-    problems.extend((dtype == DType::F32).then(|| on(1, &[1, 37, 2, 3, 20]).note("ragged")));
+    let of_gates = [1, 3].map(|k| on(k, &[1, 37, 2, 3, 20]).note("ragged"));
+    problems.extend(of_gates.into_iter().filter(|_| dtype == DType::F32));
     problems
-}
-
-fn of_momentum(p: Problem) -> Problem {
-    let size = Fill::Normal(1e25);
-    p.fill("s1", size).fill("s2", size).note("momenta far above 1")
 }

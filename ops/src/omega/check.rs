@@ -1,12 +1,15 @@
 //! Runs the chains of the Omega rule on a device, whole or in parts, and compares them with the rule as it is defined.
 
 use super::reference::{Gates, Sequence, SequenceSizes, State, of_head, recurrence};
-use super::{Chunking, MemoryForm, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OmegaRule, Read, Step};
+use super::stream::arguments;
+use super::{Chunking, MemoryForm, OmegaRule, Step, open_chunk};
 use crate::compare::Comparison;
 use crate::problem::{HostTensor, normal, round};
 use crate::run::upload;
 use atlas_dsl::DType;
-use atlas_runtime::{Arg, Device, Result, Tensor};
+use atlas_runtime::{Device, Result, Tensor};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// One problem.
 #[derive(Clone, Debug)]
@@ -37,6 +40,10 @@ pub struct CaseInputs {
     pub k: Vec<f32>,
     /// Values, `[B, T, H, E]`.
     pub v: Vec<f32>,
+    /// Residuals of queries `[B, T, H, E]`: the queries, where they have as many elements as the values, else zeros.
+    pub rq: Vec<f32>,
+    /// Residuals of keys, likewise.
+    pub rk: Vec<f32>,
     /// Gates, `[B, T, H]`.
     pub alpha: Vec<f32>,
     /// Gates of the momentum.
@@ -49,6 +56,8 @@ pub struct CaseInputs {
     pub w: Vec<Vec<f32>>,
     /// Momenta.
     pub s: Vec<Vec<f32>>,
+    /// The weight of the norm inside the memory, `[H, E]`; empty if it has none.
+    pub norm: Vec<f32>,
 }
 
 impl Case {
@@ -58,6 +67,17 @@ impl Case {
         let form = if memory[2] == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
         let rule = OmegaRule { memory: form, ..rule };
         Case { batch, memory, rule, dtype: DType::F32, parts: vec![], edit: |_| {} }
+    }
+
+    /// The same of a memory of another form.
+    #[must_use]
+    pub fn of_form(mut self, form: MemoryForm) -> Case {
+        self.rule.memory = form;
+        self
+    }
+
+    fn is_normed(&self) -> bool {
+        matches!(self.rule.memory, MemoryForm::Normed { .. })
     }
 
     /// Its sizes.
@@ -85,19 +105,26 @@ impl Case {
             shapes.iter().enumerate().map(named).collect()
         };
         // Longer steps diverge: a gradient is as large as the hidden row is long, and momentum adds up five of a window.
-        let step = 0.3 / (self.rule.chunking.window as f64 * (1.0 + m as f64 / 4.0));
+        // Through a norm it is also as large as one over what is normed, so that this may not decay as fast either.
+        let (through, kept) = if self.is_normed() { (4.0, 0.99) } else { (1.0, 0.95) };
+        let step = 0.3 / (through * self.rule.chunking.window as f64 * (1.0 + m as f64 / 4.0));
         let gate = |x: Vec<f32>| x.into_iter().map(|v| v.clamp(0.0, 1.0)).collect::<Vec<f32>>();
+        let [q, k] = ["q", "k"].map(|name| rounded(make(name, 0.0, unit(d), tokens * d)));
+        let residual = |x: &[f32]| if d == e { x.to_vec() } else { vec![0.0; tokens * e] };
         let mut inputs = CaseInputs {
             batch: self.batch,
-            q: rounded(make("q", 0.0, unit(d), tokens * d)),
-            k: rounded(make("k", 0.0, unit(d), tokens * d)),
+            rq: residual(&q),
+            rk: residual(&k),
+            q,
+            k,
             v: rounded(make("v", 0.0, unit(e), tokens * e)),
-            alpha: gate(make("alpha", 0.95, 0.03, tokens)),
+            alpha: gate(make("alpha", kept, 0.6 * (1.0 - kept), tokens)),
             theta: gate(make("theta", 0.8, 0.1, tokens)),
             eta: gate(make("eta", step, step / 3.0, tokens)),
             gamma: gate(make("gamma", 0.5, 0.2, tokens * self.rule.chunking.window)),
             w: matrix("w", &unit),
             s: matrix("s", &|_| 0.01),
+            norm: if self.is_normed() { rounded(make("norm", 1.0, 0.2, h * e)) } else { vec![] },
         };
         (self.edit)(&mut inputs);
         inputs
@@ -115,15 +142,13 @@ impl Case {
             let of = |x: &[f32], width: usize| wide(&x[at * n * h * width..][..n * h * width]);
             for head in 0..h {
                 let rows = |x: &[f32], width: usize| of_head(&of(x, width), head, h, width);
-                // The residual is the key where it has as many elements as the value, else nothing.
-                let residual = |x: &[f32]| if d == e { rows(x, d) } else { vec![0.0; n * e] };
                 let sequence = Sequence {
                     q: rows(&x.q, d),
                     k: rows(&x.k, d),
                     v: rows(&x.v, e),
-                    rq: residual(&x.q),
-                    rk: residual(&x.k),
-                    norm: vec![],
+                    rq: rows(&x.rq, e),
+                    rk: rows(&x.rk, e),
+                    norm: wide(x.norm.get(head * e..(head + 1) * e).unwrap_or_default()),
                 };
                 let gates = Gates {
                     alpha: rows(&x.alpha, 1),
@@ -157,55 +182,78 @@ impl Case {
     pub fn run(&self, device: &Device, x: &CaseInputs) -> Result<Vec<Vec<f64>>> {
         let [b, n, h] = self.batch;
         let [d, e, m] = self.memory;
-        let tensor = |dtype: DType, values: &[f32], sizes: &[usize]| {
-            let host = HostTensor { sizes: sizes.to_vec(), values: values.to_vec() };
-            upload(device, dtype, &host, crate::Layout::Contiguous)
-        };
-        let tokens = |values: &[f32], width: usize| tensor(self.dtype, values, &[b, n, h, width]);
-        let (q, k, v) = (tokens(&x.q, d)?, tokens(&x.k, d)?, tokens(&x.v, e)?);
-        let nothing = tensor(self.dtype, &[0.0], &[1, 1, 1, 1])?.expand([b, n, h, e])?;
-        let (rq, rk) = if d == e { (q.clone(), k.clone()) } else { (nothing.clone(), nothing) };
-        let gate = |values: &[f32]| tensor(DType::F32, values, &[b, n, h]);
-        let (alpha, theta, eta) = (gate(&x.alpha)?, gate(&x.theta)?, gate(&x.eta)?);
-        let gamma = tensor(DType::F32, &x.gamma, &[b, n, h, self.rule.chunking.window])?;
+        let tensor = |dtype: DType, values: &[f32], sizes: &[usize]| uploaded(device, dtype, values, sizes);
+        let mut given = self.given(device, x)?;
+        if self.is_normed() {
+            given.insert("norm", tensor(self.dtype, &x.norm, &[h, e])?);
+        }
         let matrix = |(values, [rows, cols]): (&Vec<f32>, [usize; 2])| tensor(DType::F32, values, &[b, h, rows, cols]);
         let shapes = self.rule.memory.matrices(d, e, m).into_iter().cycle();
         let mut memory: Vec<Tensor> = x.w.iter().chain(&x.s).zip(shapes).map(matrix).collect::<Result<_>>()?;
-        let y = tokens(&vec![f32::NAN; b * n * h * e], e)?;
+        let y = tensor(self.dtype, &vec![f32::NAN; b * n * h * e], &[b, n, h, e])?;
         let whole = [n];
         let parts = if self.parts.is_empty() { &whole[..] } else { &self.parts };
-        let chunking = self.rule.chunking;
-        let past = chunking.keys() - chunking.chunk;
-        let (mut first, mut end, chunk) = (0, 0, chunking.chunk);
+        let (chunking, chunk) = (self.rule.chunking, self.rule.chunking.chunk);
+        let (mut first, mut end) = (0, 0);
         for (i, &length) in parts.iter().enumerate() {
             end += length;
             let part = end - first;
             let is_last = i + 1 == parts.len();
             let commit = if is_last { chunking.chunks(part) } else { part / chunk };
-            // The keys of the halo are given again.
-            let from = first - first.min(past);
-            let (new, seen) = (first..first + part, from..first + part);
-            let at = |t: &Tensor| t.slice(1, new.clone());
-            let with_past = |t: &Tensor| t.slice(1, seen.clone());
-            let (alpha, theta, eta, gamma) = (at(&alpha)?, at(&theta)?, at(&eta)?, at(&gamma)?);
-            let (q, k, v, rq, rk) = (at(&q)?, with_past(&k)?, with_past(&v)?, at(&rq)?, with_past(&rk)?);
-            let mut y = at(&y)?;
-            let dims = chunking.dims(b, h, part);
-            let (before, scale) = (i32::from(self.rule.read == Read::Before), self.rule.loss.factor(e));
-            let mut args = vec![Arg::In(&alpha), Arg::In(&theta), Arg::In(&eta), Arg::In(&gamma)];
-            args.extend([Arg::I32(before), Arg::I32(commit as i32)]);
-            args.extend([&q, &k, &v, &rq, &rk].map(Arg::In));
-            args.extend(memory.iter_mut().chain([&mut y]).map(Arg::Out));
-            args.push(Arg::F32(scale));
-            let chain = match (self.rule.memory, self.rule.step) {
-                (MemoryForm::Linear, _) => &OMEGA_LINEAR,
-                (_, Step::MuonByChunk) => &OMEGA_MUON,
-                _ => &OMEGA_MLP,
-            };
-            chain.launch(device, args, &mut chain.workspace(device, &[], &dims)?)?;
+            if self.rule.step == Step::MuonByToken {
+                // Its kernel changes the memory with each token: a chunk that is left open trains a copy.
+                let full = end.min(first + commit * chunk);
+                self.run_tokens(device, &given, (first..full, commit), &mut memory, &y)?;
+                let copied = |t: &Tensor| tensor(DType::F32, &t.to_vec::<f32>()?, t.shape());
+                let mut copy: Vec<Tensor> = memory.iter().map(copied).collect::<Result<_>>()?;
+                self.run_tokens(device, &given, (full..end, 1), &mut copy, &y)?;
+            } else {
+                self.run_tokens(device, &given, (first..end, commit), &mut memory, &y)?;
+            }
             first += commit * chunk;
         }
         std::iter::once(&y).chain(&memory).map(Tensor::to_f64_vec).collect()
+    }
+
+    /// Runs the chain on some tokens, of which so many chunks change the memory.
+    fn run_tokens(
+        &self,
+        device: &Device,
+        given: &BTreeMap<&'static str, Tensor>,
+        (tokens, commit): (Range<usize>, usize),
+        memory: &mut [Tensor],
+        y: &Tensor,
+    ) -> Result<()> {
+        let ([b, _, h], [_, e, m]) = (self.batch, self.memory);
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let (chain, chunking) = (self.rule.chain(), self.rule.chunking);
+        // The keys of the halo are given again.
+        let past = chunking.keys() - chunking.chunk;
+        let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
+        for (name, whole) in given {
+            let from = if ["k", "v", "rk"].contains(name) { tokens.start.saturating_sub(past) } else { tokens.start };
+            views.insert(*name, if *name == "norm" { whole.clone() } else { whole.slice(1, from..tokens.end)? });
+        }
+        let mut y = y.slice(1, tokens.clone())?;
+        let mut memory: Vec<&mut Tensor> = memory.iter_mut().collect();
+        let args = arguments(chain, &self.rule, e, commit, &views, &mut memory, &mut y);
+        let mut space = open_chunk::workspace(&self.rule, device, self.dtype, [b, h, e, m, tokens.len()])?;
+        chain.launch(device, args, &mut space)
+    }
+
+    /// The tokens and gates of the whole sequences by name.
+    fn given(&self, device: &Device, x: &CaseInputs) -> Result<BTreeMap<&'static str, Tensor>> {
+        let ([b, n, h], [d, e, _]) = (self.batch, self.memory);
+        let tensor = |dtype: DType, values: &[f32], sizes: &[usize]| uploaded(device, dtype, values, sizes);
+        let tokens = |values: &[f32], width: usize| tensor(self.dtype, values, &[b, n, h, width]);
+        let gate = |values: &[f32]| tensor(DType::F32, values, &[b, n, h]);
+        let (q, k, v) = (tokens(&x.q, d)?, tokens(&x.k, d)?, tokens(&x.v, e)?);
+        let (rq, rk) = (tokens(&x.rq, e)?, tokens(&x.rk, e)?);
+        let gamma = tensor(DType::F32, &x.gamma, &[b, n, h, self.rule.chunking.window])?;
+        let gates = [("alpha", gate(&x.alpha)?), ("theta", gate(&x.theta)?), ("eta", gate(&x.eta)?), ("gamma", gamma)];
+        Ok([("q", q), ("k", k), ("v", v), ("rq", rq), ("rk", rk)].into_iter().chain(gates).collect())
     }
 
     /// Compares the chain with the rule by definition.
@@ -233,4 +281,9 @@ impl Case {
         let (found, wanted) = (self.run(device, &inputs)?, self.expected(&other, &sizes));
         Ok(Comparison::of_all(found.iter().map(Vec::as_slice).zip(wanted.iter().map(Vec::as_slice))))
     }
+}
+
+fn uploaded(device: &Device, dtype: DType, values: &[f32], sizes: &[usize]) -> Result<Tensor> {
+    let host = HostTensor { sizes: sizes.to_vec(), values: values.to_vec() };
+    upload(device, dtype, &host, crate::Layout::Contiguous)
 }

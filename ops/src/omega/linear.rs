@@ -2,11 +2,13 @@
 //! program takes one tile of them through all chunks.
 //!
 //! Per chunk: `E = s (R + X W^T - V)`, `Y = Rq + diag(lam) Xq W^T - diag(old) Xq S^T - [(Xq X^T) (*) Psi] E`,
-//! `W <- lam W - old S - E^T diag(Psi_end) X`, `S <- beta S + E^T diag(Phi_end) X`; see [`omega_mlp`](super::mlp).
+//! `W <- lam W - old S - E^T diag(Psi_end) X`, `S <- beta S + E^T diag(Phi_end) X`. Losses and mixing weights are those of [`omega_mlp`](super::mlp).
 
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use super::loss::loss_error;
+
     /// Reads and trains a linear memory over a sequence, chunk by chunk.
     pub kernel omega_linear<T: Float>(
         q: &Tensor<T, [B, N, H, D]>,
@@ -27,6 +29,7 @@ atlas_kernel! {
         s: &mut Tensor<f32, [B, H, E, D]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         scale: f32,
+        predicts: i32,
     )
     tune { BE: [32, 16, 64], warps: [4, 8] }
     require { C * L >= N, K >= L, P >= N }
@@ -43,7 +46,7 @@ atlas_kernel! {
                 let skipped = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0);
                 let wt = we.cast::<T>();
                 let read = skipped.cast::<f32>() + dot(x, wt.t());
-                let error = scale * (read - wanted.cast::<f32>());
+                let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
                 let xq = load(q[b, span(first, L), h, ..]).or(0.0);
                 let mixed = (dot(xq, x.t()) * load(psi[b, h, c, .., ..])).cast::<T>();
                 let out = load(rq[b, span(first, L), h, e]).or(0.0).cast::<f32>()

@@ -6,7 +6,7 @@
 //! Z = X W2^T, A = gelu(Z), E = s (R + A W1^T - V), Delta = gelu'(Z) (*) (E W1)
 //! ```
 //!
-//! then each query reads the memory as it is after its own token, which is never made,
+//! where a loss without prediction has `E = -s V` ([`Loss::Dot`](super::Loss)). Then each query reads the memory as it is after its own token, which is never made,
 //!
 //! ```text
 //! Zq = diag(lam) Xq W2^T - diag(old) Xq S2^T - [(Xq X^T) (*) Psi] Delta,   Hq = gelu(Zq)
@@ -28,6 +28,8 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use super::loss::loss_error;
+
     /// Reads and trains a memory of two layers over a sequence, chunk by chunk.
     ///
     /// `k`, `v` and `rk` may have more tokens than `q`: those before the first chunk, for its halo. `q` and `k` are features of
@@ -53,6 +55,7 @@ atlas_kernel! {
         s2: &mut Tensor<f32, [B, H, M, D]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         scale: f32,
+        predicts: i32,
     )
     tune { BM: [32, 16, 64], warps: [8, 4] }
     require { C * L >= N, K >= L, P >= N }
@@ -64,14 +67,13 @@ atlas_kernel! {
                 // A token that nothing weighs may be anything, a NaN too.
                 let alive = load(live[b, h, c, ..]).t() > 0.0;
                 let x = select(alive, load(k[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                let wanted = select(alive, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                let skipped = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
+                let mut read = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0).cast::<f32>();
                 for m in tiles(M, BM) {
                     let a = gelu(dot(x, load(w2[b, h, m, ..]).cast::<T>().t()));
-                    e += dot(a.cast::<T>(), load(w1[b, h, .., m]).cast::<T>().t());
+                    read += dot(a.cast::<T>(), load(w1[b, h, .., m]).cast::<T>().t());
                 }
-                let error = e * scale;
+                let wanted = select(alive, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
+                let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
                 let errors = error.cast::<T>();
                 let to_w = load(psi_end[b, h, c, ..]).t();
                 let to_s = load(phi_end[b, h, c, ..]).t();

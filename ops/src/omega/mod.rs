@@ -4,7 +4,7 @@
 //! chunks of `b` tokens and the anchor `a(t)`, the state before the chunk of token `t`:
 //!
 //! ```text
-//! u_t = sum of gamma[t, o] grad l(M_a(t); k_(t-o), v_(t-o)) over 0 <= o < c      l = s/2 |M(k) - v|^2
+//! u_t = sum of gamma[t, o] grad l(M_a(t); k_(t-o), v_(t-o)) over 0 <= o < c      l = s/2 |M(k) - v|^2, or -s <M(k), v>
 //! S_t = theta_t S_(t-1) + u_t
 //! M_t = alpha_t M_(t-1) - eta_t S_t
 //! y_t = M_t(q_t)                                                                 or M_(t-1)(q_t)
@@ -16,17 +16,21 @@
 //! The tokens of a chunk are mixed by products with zeros for those that a token does not see. A key, value or error that is
 //! infinite or no number, as an error beyond 65504 is in f16, therefore reaches earlier tokens of its chunk, too.
 
+pub mod backward;
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
 #[cfg(feature = "verify")]
 pub mod check;
 mod chunking;
+pub mod gated;
 pub mod gates;
 pub mod linear;
+mod loss;
 pub mod mix;
 pub mod mlp;
 pub mod muon;
-pub mod muon_tokens;
+pub mod normed;
+mod open_chunk;
 pub mod packed;
 #[cfg(feature = "verify")]
 pub(crate) mod plans;
@@ -40,12 +44,16 @@ mod rule;
 pub mod stream;
 
 pub use chunking::Chunking;
+pub use gated::omega_gated;
 pub use gates::{omega_decay_gates, omega_token_gates};
 pub use linear::omega_linear;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
-pub use muon::{fused_descent, fused_optimization, omega_muon};
-pub use muon_tokens::omega_muon_tokens;
+pub use muon::{
+    fused_descent, fused_optimization, omega_muon, omega_muon_gated, omega_muon_linear, omega_muon_normed,
+    omega_muon_tokens, omega_muon_tokens_gated, omega_muon_tokens_linear, omega_muon_tokens_normed,
+};
+pub use normed::omega_normed;
 pub use packed::OmegaPacked;
 pub use rule::{Loss, MemoryForm, OmegaRule, Read, Step};
 pub(crate) use stream::copy_tokens;
@@ -63,20 +71,57 @@ pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, 
 pub static OMEGA_LINEAR: Chain =
     Chain { name: "omega_linear", kernels: &[&omega_mix, &omega_linear], workspace: MIXED };
 
+/// The rule on a gated memory.
+pub static OMEGA_GATED: Chain = Chain { name: "omega_gated", kernels: &[&omega_mix, &omega_gated], workspace: MIXED };
+
+/// The rule on a memory of two layers with a norm inside.
+pub static OMEGA_NORMED: Chain =
+    Chain { name: "omega_normed", kernels: &[&omega_mix, &omega_normed], workspace: MIXED };
+
 /// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers.
 pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix, &omega_muon], workspace: MIXED };
+
+/// The same on a memory with a gated hidden layer.
+pub static OMEGA_MUON_GATED: Chain =
+    Chain { name: "omega_muon_gated", kernels: &[&omega_mix, &omega_muon_gated], workspace: MIXED };
+
+/// The same on a linear memory.
+pub static OMEGA_MUON_LINEAR: Chain =
+    Chain { name: "omega_muon_linear", kernels: &[&omega_mix, &omega_muon_linear], workspace: MIXED };
+
+/// The same on a memory of two layers with a norm behind them.
+pub static OMEGA_MUON_NORMED: Chain =
+    Chain { name: "omega_muon_normed", kernels: &[&omega_mix, &omega_muon_normed], workspace: MIXED };
 
 /// The rule with Muon, one orthogonalised step per token, on a memory of two layers. `K` of its
 /// workspace is that of [`Chunking::keys`].
 pub static OMEGA_MUON_TOKENS: Chain =
     Chain { name: "omega_muon_tokens", kernels: &[&omega_muon_tokens], workspace: &["errors", "act", "delta"] };
 
+/// The same on a memory with a gated hidden layer.
+pub static OMEGA_MUON_TOKENS_GATED: Chain = Chain {
+    name: "omega_muon_tokens_gated",
+    kernels: &[&omega_muon_tokens_gated],
+    workspace: &["errors", "act", "delta", "delta3"],
+};
+
+/// The same on a linear memory.
+pub static OMEGA_MUON_TOKENS_LINEAR: Chain =
+    Chain { name: "omega_muon_tokens_linear", kernels: &[&omega_muon_tokens_linear], workspace: &["errors"] };
+
+/// The same on a memory of two layers with a norm behind them.
+pub static OMEGA_MUON_TOKENS_NORMED: Chain = Chain {
+    name: "omega_muon_tokens_normed",
+    kernels: &[&omega_muon_tokens_normed],
+    workspace: &["errors", "act", "delta"],
+};
+
 crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":
-    "fused_descent" "fused_optimization" "omega_linear" "omega_mlp" "omega_muon_tokens" "omega_pack_tokens"
+    "omega_pack_tokens"
     "omega_unpack_tokens"
 }
 crate::records::shipped! { "nvidia-h200":
-    "fused_descent" "fused_optimization" "omega_decay_gates" "omega_linear" "omega_mix" "omega_mlp"
-    "omega_muon_tokens" "omega_pack_tokens" "omega_token_gates" "omega_unpack_gates" "omega_unpack_tokens"
+      "omega_decay_gates"  "omega_mix"
+    "omega_pack_tokens" "omega_token_gates" "omega_unpack_gates" "omega_unpack_tokens"
 }

@@ -2,7 +2,9 @@
 //!
 //! Documents are laid out side by side, each from the start of a row, the rule runs over the rows, and what was read is laid
 //! out as the documents were. Behind a document's last token its row has gates that change nothing: `alpha = theta = 1` and
-//! `eta = gamma = 0`. So each document has the chunks that it has alone, and its memory ends as it ends alone.
+//! `eta = gamma = 0`. So each document has the chunks that it has alone, and its memory ends as it ends alone. A step for each chunk
+//! ([`Step::MuonByChunk`]) is as long as the last `eta` of the chunk says: there a chunk that the document does not fill goes on
+//! with the `eta` of its last token, and chunks behind it have none.
 //!
 //! Documents follow each other: each ends where the next one begins. Tokens before the first and behind the last are in none. They
 //! train no memory, and what is read at them is 0. A boundary before the first token counts as the first, one behind the last
@@ -11,8 +13,9 @@
 //!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
+use super::open_chunk;
 use super::stream::{arguments, check_memory};
-use super::{OmegaRule, StreamSizes, Tokens};
+use super::{OmegaRule, Step, StreamSizes, Tokens};
 use crate::pass::{Pass, check_tokens};
 #[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
@@ -65,6 +68,30 @@ atlas_kernel! {
         }
     }
 
+    /// The same of steps, of which the last one of a chunk counts: behind a document's end its last one goes on to the end of its
+    /// chunk of `chunk` tokens, and 0 stands behind that.
+    pub kernel omega_unpack_steps(
+        x: &Tensor<f32, [Z, P, H]>,
+        starts: &Tensor<i32, [B]>,
+        ends: &Tensor<i32, [B]>,
+        y: &mut Tensor<f32, [B, N, H]>,
+        chunk: i32,
+    )
+    tune { BN: [16, 1, 64], warps: [4, 1] }
+    require { Z == 1 }
+    {
+        for (b, n) in grid(B, tiles(N, BN)) {
+            let start = boundary(load(starts[b]), size(P));
+            let count = boundary(load(ends[b]), size(P)) - start;
+            let length = max(chunk, 1);
+            let row = n * BN + iota([BN, 1], 0);
+            let here = load(x[0, span(start + n * BN, BN), ..]).or(0.0);
+            let last = load(x[0, span(start + count - 1, 1), ..]).or(0.0);
+            let behind = select(row / length == (count - 1) / length, last, 0.0);
+            store(y[b, n, ..], select(row < count, here, select(count > 0, behind, 0.0)));
+        }
+    }
+
     /// `y[starts[b] + n] = x[b, n]` up to `ends[b]`; NaN for tokens of a document past its first `N`, 0 for those of none.
     pub kernel omega_pack_tokens<T: Float>(
         x: &Tensor<T, [B, N, H, D]>,
@@ -93,21 +120,25 @@ atlas_kernel! {
 /// A rule on packed documents.
 pub struct OmegaPacked {
     rule: OmegaRule,
-    /// Tokens and gates by name, one document a row.
+    /// Tokens and gates by name, one document a row; and the norm, if it is given.
     rows: BTreeMap<&'static str, Tensor>,
     y: Tensor,
-    workspace: Workspace,
+    sizes: StreamSizes,
+    /// With the hidden elements of the memory for which it is.
+    workspace: Option<(usize, Workspace)>,
 }
 
 impl OmegaPacked {
     /// For `sizes.sequences` documents of at most `sizes.piece` tokens each.
     ///
+    /// The workspace of a rule with a step for each token depends on the memory, and is allocated by the first launch.
+    ///
     /// # Errors
     /// Those of [`Tensor::zeros`].
     pub fn new(stream: &Stream, rule: OmegaRule, sizes: StreamSizes) -> Result<OmegaPacked> {
         let rule = rule.at_least_one();
-        let (chain, chunking) = (rule.chain(), rule.chunking);
-        let (b, n, h) = (sizes.sequences, sizes.piece.max(1), sizes.heads);
+        let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
+        let (b, n, h) = (sizes.sequences, sizes.piece, sizes.heads);
         let device = stream.device();
         let of = |dtype: DType, shape: &[usize]| Tensor::empty(device, dtype, shape);
         let mut rows = BTreeMap::new();
@@ -119,27 +150,40 @@ impl OmegaPacked {
         for name in ["alpha", "theta", "eta"] {
             rows.insert(name, of(DType::F32, &[b, n, h])?);
         }
-        rows.insert("gamma", of(DType::F32, &[b, n, h, chunking.window])?);
+        rows.insert("gamma", of(DType::F32, &[b, n, h, rule.chunking.window])?);
         let y = of(sizes.dtype, &[b, n, h, sizes.value])?;
-        let workspace = chain.workspace(device, &[], &chunking.dims(b, h, n))?;
-        Ok(OmegaPacked { rule, rows, y, workspace })
+        let workspace = match rule.step {
+            Step::MuonByToken => None,
+            _ => Some((0, open_chunk::workspace(&rule, device, sizes.dtype, [b, h, sizes.value, 0, n])?)),
+        };
+        Ok(OmegaPacked { rule, rows, y, sizes, workspace })
+    }
+
+    /// The same with the weight `[H, E]` of the norm inside the memory, of the element type of tokens.
+    /// [`MemoryForm::Normed`](super::MemoryForm::Normed) needs it, and the others take none.
+    #[must_use]
+    pub fn with_norm(mut self, norm: Tensor) -> OmegaPacked {
+        self.rows.insert("norm", norm);
+        self
     }
 
     /// Bytes that it holds on its device.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
-        self.rows.values().map(of).sum::<u64>() + of(&self.y) + self.workspace.bytes()
+        let own = self.rows.iter().filter(|(name, _)| **name != "norm");
+        let workspace = self.workspace.iter().map(|(_, w)| w.bytes());
+        own.map(|(_, t)| of(t)).sum::<u64>() + of(&self.y) + workspace.sum::<u64>()
     }
 
     /// Reads and trains a memory on each document, and writes what is read to `y`. `tokens` and `y` are of one sequence `[1, P, ..]`,
     /// the documents one after the other; document `b` is `starts[b]..starts[b + 1]`, of i32, ascending. `memory` are weights,
     /// then momenta, `[B, H, ..]`: one for each document. What is in no document, and one that is longer than there is room for:
-    /// see [`packed`](self). Queues launches alone: a graph captures them.
+    /// see [`packed`](self). Queues launches alone, but for what the first one allocates ([`OmegaPacked::new`]): a graph captures them.
     ///
     /// # Errors
-    /// As [`Chain::launch`], and [`LaunchError::DimConflict`](atlas_runtime::LaunchError::DimConflict) if some tensor has another
-    /// number of tokens; memory and `y` are as they were then. A document of more tokens than there is room for is no error: its
-    /// memory is trained on the first `sizes.piece` tokens, and what is read at the others is NaN.
+    /// As [`OmegaStream::push`](super::OmegaStream::push); memory and `y` are as they were then. A document of more tokens than
+    /// there is room for is no error: its memory is trained on the first `sizes.piece` tokens, and what is read at the others is
+    /// NaN.
     pub fn launch(
         &mut self,
         stream: &Stream,
@@ -156,10 +200,25 @@ impl OmegaPacked {
         for given in tokens.named().into_iter().chain([("y", &*y)]) {
             check_tokens(chain.name, ("q", count), given)?;
         }
-        check_memory(chain, tokens, memory, y)?;
+        check_memory(chain, tokens, self.rows.get("norm"), memory, y)?;
+        let hidden = open_chunk::hidden(&self.rule, memory);
+        let (_, workspace) = match &mut self.workspace {
+            Some(known) if known.0 == hidden => known,
+            other => {
+                let StreamSizes { sequences, heads, value, piece, dtype, .. } = self.sizes;
+                let sizes = [sequences, heads, value, hidden, piece];
+                let made = open_chunk::workspace(&self.rule, stream.device(), dtype, sizes)?;
+                other.insert((hidden, made))
+            }
+        };
         for pass in Pass::BOTH {
             for (name, given) in tokens.named() {
                 let Some(row) = self.rows.get_mut(name) else { continue };
+                if name == "eta" && self.rule.step == Step::MuonByChunk {
+                    let chunk = self.rule.chunking.chunk as i32;
+                    pass.launch_on(&omega_unpack_steps, stream, args!(given, &first, &end, &mut *row, chunk))?;
+                    continue;
+                }
                 let fill = if ["alpha", "theta"].contains(&name) { 1.0 } else { 0.0 };
                 let unpack = if given.rank() == 3 { &omega_unpack_gates } else { &omega_unpack_tokens };
                 pass.launch_on(unpack, stream, args!(given, &first, &end, &mut *row, fill))?;
@@ -167,8 +226,8 @@ impl OmegaPacked {
             let n = self.y.shape()[1];
             let commit = self.rule.chunking.chunks(n);
             let value = self.y.shape()[3];
-            let args = arguments(&self.rule, value, commit, &self.rows, memory, &mut self.y);
-            pass.chain_on(chain, stream, args, &mut self.workspace)?;
+            let args = arguments(chain, &self.rule, value, commit, &self.rows, memory, &mut self.y);
+            pass.chain_on(chain, stream, args, workspace)?;
             pass.launch_on(&omega_pack_tokens, stream, args!(&self.y, &first, &end, &mut *y))?;
         }
         Ok(())
@@ -194,10 +253,19 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         };
         return vec![(0..tokens).flat_map(of).collect()];
     }
+    let fill = |document: usize, token: usize| {
+        let (chunk, count) = ((p.scalar("chunk") as usize).max(1), ends[document].saturating_sub(starts[document]));
+        match p.kernel.name {
+            // The last one of the document, up to the end of its chunk.
+            "omega_unpack_steps" if token < count.next_multiple_of(chunk) => row(ends[document] - 1),
+            "omega_unpack_steps" => vec![0.0; width],
+            _ => vec![f64::from(p.scalar("fill")); width],
+        }
+    };
     let of = |at: usize| {
         let (document, token) = (at / n, at % n);
         let from = starts[document] + token;
-        if from < ends[document] { row(from) } else { vec![f64::from(p.scalar("fill")); width] }
+        if from < ends[document] { row(from) } else { fill(document, token) }
     };
     vec![(0..b * n).flat_map(of).collect()]
 }

@@ -3,7 +3,7 @@
 use super::check::Case;
 use super::reference::{self, State};
 use super::rounded::Arithmetic;
-use super::{Chunking, OMEGA_MLP, fused_optimization};
+use super::{Chunking, OMEGA_MLP, OmegaRule, fused_optimization};
 use crate::compare::Comparison;
 use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
@@ -80,7 +80,7 @@ fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
         all.extend([Arg::I32(0), Arg::I32(chunks)]);
         all.extend([&q, &k, &v, &q, &k].map(Arg::In));
         all.extend([w1, w2, s1, s2, &mut y].map(Arg::Out));
-        all.push(Arg::F32(2.0));
+        all.extend([Arg::F32(2.0), Arg::I32(1)]);
         if prepared.is_none() {
             prepared = Some(OMEGA_MLP.prepare(&device, &mut all[..], &mut space)?);
         }
@@ -140,7 +140,7 @@ impl Window {
         let Stepped([w1, w2, s1, s2], loss) = to;
         fused_optimization.launch(
             &self.device,
-            args!(x, v, x, c, alpha, theta, eta, &mut *w1, &mut *w2, &mut *s1, &mut *s2, &mut *loss, 2.0, 5),
+            args!(x, v, x, c, alpha, theta, eta, &mut *w1, &mut *w2, &mut *s1, &mut *s2, &mut *loss, 2.0, 1, 5),
         )
     }
 
@@ -169,8 +169,8 @@ impl Window {
             let mut state = State { w: vec![part(0), part(1)], s: vec![part(2), part(3)] };
             let rows = |x: &[f64]| x[at * n * d..][..n * d].to_vec();
             let (xs, vs) = (rows(&x), rows(&v));
-            let iteration = (2.0, (count > 0).then_some(count));
-            Arithmetic::of(DType::F64).step(&s, [&xs, &vs, &xs], &c[at * n..][..n], gates, &mut state, iteration);
+            let how = (&OmegaRule::omega_net(Chunking::new(n, 1)), (count > 0).then_some(count));
+            Arithmetic::of(DType::F64).step(&s, how, [&xs, &vs, &xs], &c[at * n..][..n], gates, &mut state);
             after.iter_mut().zip(state.w.into_iter().chain(state.s)).for_each(|(to, from)| to.extend(from));
         }
         Ok(after)

@@ -8,6 +8,7 @@
 //! [`reference`](super::reference) defines it, which a test shows.
 
 use super::reference::{Gates, Mixed, Sequence, SequenceSizes, State, add_outer, times, times_transposed, turned};
+use super::{MemoryForm, OmegaRule, Read};
 use crate::memory::{gelu, gelu_slope};
 use crate::newton_schulz_small::{CENTRES, CLASSIC, EPS, SCALE, UNSCALE};
 use crate::problem::round;
@@ -22,22 +23,59 @@ pub struct Arithmetic {
     pub polynomial: [f64; 3],
 }
 
-/// A memory's pass over rows of features.
-struct Activations {
-    /// Before gelu.
-    z: Vec<f64>,
-    /// Behind it, as the second product takes it.
-    a: Vec<f64>,
-    /// The result, without a residual.
-    y: Vec<f64>,
+/// Which memory, and what of it is read: the same for all chunks of a head.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    rule: &'a OmegaRule,
+    s: &'a SequenceSizes,
+    /// The weight of the norm, `[E]`; empty if the memory has none.
+    norm: &'a [f64],
 }
 
-/// What the gradients of a chunk are made of: of the first matrix `errors^T a`, of the second `delta^T x`, but for weights.
-struct Parts {
-    x: Vec<f64>,
-    errors: Vec<f64>,
+/// A memory's pass over rows of features.
+struct Activations {
+    /// Before gelu; empty for a linear memory.
+    z: Vec<f64>,
+    /// The other half of a gated memory.
+    u: Vec<f64>,
+    /// What the first matrix multiplies, rounded.
     a: Vec<f64>,
-    delta: Vec<f64>,
+    /// What it makes of that.
+    made: Vec<f64>,
+}
+
+/// What the gradients of a chunk are made of: of each matrix `left^T right`, but for weights.
+struct Parts {
+    left: Vec<Vec<f64>>,
+    right: Vec<Vec<f64>>,
+    /// What the memory reads of the keys.
+    read: Vec<f64>,
+}
+
+impl Of<'_> {
+    /// Columns of the first matrix.
+    fn inner(&self) -> usize {
+        self.s.matrices(self.rule)[0][1]
+    }
+
+    /// What comes of the products: each row, and one over its deviation.
+    fn outward(&self, made: &[f64]) -> (Vec<f64>, Vec<f64>) {
+        let MemoryForm::Normed { eps } = self.rule.memory else { return (made.to_vec(), vec![]) };
+        let (mut unit, mut by) = (Vec::new(), Vec::new());
+        for row in made.chunks(self.s.e) {
+            let count = row.len() as f64;
+            let mean = row.iter().sum::<f64>() / count;
+            let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+            by.push(1.0 / (variance + f64::from(eps)).sqrt());
+            unit.extend(row.iter().map(|x| (x - mean) * by[by.len() - 1]));
+        }
+        (unit, by)
+    }
+
+    /// The norm's weight for each element of rows, or 1.
+    fn gain(&self, i: usize) -> f64 {
+        self.norm.get(i % self.s.e).copied().unwrap_or(1.0)
+    }
 }
 
 impl Arithmetic {
@@ -60,27 +98,56 @@ impl Arithmetic {
         if self.dtype == DType::F64 { x } else { f64::from(x as f32) }
     }
 
-    /// Of weights as products take them, `[E, M]` and `[M, D]`.
-    fn pass(&self, s: &SequenceSizes, w: &[Vec<f64>], x: &[f64]) -> Activations {
-        let z = times_transposed(x, &w[1], s.d);
-        let a: Vec<f64> = z.iter().map(|&z| self.operand(gelu(z))).collect();
-        let y = times_transposed(&a, &w[0], s.m);
-        Activations { z, a, y }
+    /// At weights as products take them.
+    fn pass(&self, of: Of<'_>, w: &[Vec<f64>], x: &[f64]) -> Activations {
+        let mut products = w[1..].iter().map(|w| times_transposed(x, w, of.s.d));
+        let (z, u) = (products.next().unwrap_or_default(), products.next().unwrap_or_default());
+        let a: Vec<f64> = match of.rule.memory {
+            MemoryForm::Linear => x.to_vec(),
+            MemoryForm::Gated => z.iter().zip(&u).map(|(&z, u)| self.operand(gelu(z) * u)).collect(),
+            _ => z.iter().map(|&z| self.operand(gelu(z))).collect(),
+        };
+        let made = times_transposed(&a, &w[0], of.inner());
+        Activations { z, u, a, made }
     }
 
-    /// What is read of a row, rounded.
-    fn read(&self, s: &SequenceSizes, w: &[Vec<f64>], x: &[f64], r: &[f64]) -> Vec<f64> {
-        let y = self.pass(s, w, x).y;
-        y.iter().zip(r).map(|(y, r)| self.operand(y + r)).collect()
+    /// What is read of rows, rounded.
+    fn read(&self, of: Of<'_>, state: &State, x: &[f64], r: &[f64]) -> Vec<f64> {
+        let (unit, _) = of.outward(&self.pass(of, &self.weights(state), x).made);
+        unit.iter().zip(r).enumerate().map(|(i, (y, r))| self.operand(y * of.gain(i) + r)).collect()
     }
 
-    /// Of tokens `x`, `v` and `r` at the weights `w`, for the loss `scale/2 |M(x) - v|^2`.
-    fn parts(&self, s: &SequenceSizes, w: &[Vec<f64>], [x, v, r]: [Vec<f64>; 3], scale: f64) -> Parts {
-        let Activations { z, a, y } = self.pass(s, w, &x);
-        let errors: Vec<f64> = y.iter().zip(&r).zip(&v).map(|((y, r), v)| scale * (y + r - v)).collect();
-        let back = times(&self.operands(&errors), &w[0], s.e, s.m);
-        let delta = back.iter().zip(&z).map(|(b, &z)| b * gelu_slope(z)).collect();
-        Parts { x, errors, a, delta }
+    /// Of tokens `x`, `v` and `r` at the weights of a memory.
+    fn parts(&self, of: Of<'_>, state: &State, [x, v, r]: [Vec<f64>; 3]) -> Parts {
+        let (w, s) = (self.weights(state), of.s);
+        let Activations { z, u, a, made } = self.pass(of, &w, &x);
+        let (unit, by) = of.outward(&made);
+        let read: Vec<f64> = unit.iter().zip(&r).enumerate().map(|(i, (y, r))| y * of.gain(i) + r).collect();
+        let (scale, predicts) = (f64::from(of.rule.loss.factor(s.e)), of.rule.loss.predicts());
+        let error = |(y, v): (&f64, &f64)| scale * (if predicts { *y } else { 0.0 } - v);
+        let mut errors: Vec<f64> = read.iter().zip(&v).map(error).collect();
+        for ((errors, unit), by) in errors.chunks_mut(s.e).zip(unit.chunks(s.e)).zip(&by) {
+            // Through the norm: what moves the mean or the deviation of a row does not pass.
+            let g: Vec<f64> = errors.iter().enumerate().map(|(i, e)| e * of.gain(i)).collect();
+            let mean = g.iter().sum::<f64>() / g.len() as f64;
+            let along = g.iter().zip(unit).map(|(g, x)| g * x).sum::<f64>() / g.len() as f64;
+            errors.iter_mut().zip(g.iter().zip(unit)).for_each(|(e, (g, x))| *e = by * (g - mean - x * along));
+        }
+        let back = match of.rule.memory {
+            MemoryForm::Linear => vec![],
+            _ => times(&self.operands(&errors), &w[0], s.e, s.m),
+        };
+        let slope = back.iter().zip(&z).map(|(b, &z)| b * gelu_slope(z));
+        let (left, right) = match of.rule.memory {
+            MemoryForm::Linear => (vec![errors], vec![a]),
+            MemoryForm::Gated => {
+                let slope = slope.zip(&u).map(|(d, u)| d * u).collect();
+                let other = back.iter().zip(&z).map(|(b, &z)| b * gelu(z)).collect();
+                (vec![errors, slope, other], vec![a, x.clone(), x])
+            }
+            _ => (vec![errors, slope.collect()], vec![a, x]),
+        };
+        Parts { left, right, read }
     }
 
     /// `left^T right` of rows of these widths, added to what is kept of a momentum.
@@ -92,20 +159,29 @@ impl Arithmetic {
         momentum.iter_mut().for_each(|s| *s = self.kept(*s));
     }
 
-    /// `W <- held W - step NS(S)` of both matrices; `iterate` is the iteration of one of so many rows.
+    /// Gradients of tokens of these weights, added to what is kept of the momenta. The weights are on the left.
+    fn train(&self, of: Of<'_>, state: &mut State, parts: &Parts, kept: f64, weights: &[f64]) {
+        for (i, shape) in of.s.matrices(of.rule).into_iter().enumerate() {
+            let left = self.operands(&weighted(&parts.left[i], weights, shape[0]));
+            self.add(&mut state.s[i], kept, [&left, &parts.right[i]], shape);
+        }
+    }
+
+    /// `W <- held W - step NS(S)` of each matrix; `iterate` is the iteration of one of so many rows.
     fn descend(
         &self,
-        s: &SequenceSizes,
+        of: Of<'_>,
         state: &mut State,
         held: f64,
         step: f64,
         iterate: impl Fn(&[f64], usize) -> Vec<f64>,
     ) {
-        for i in 0..2 {
-            // The second matrix is iterated as its transpose.
+        for (i, [rows, cols]) in of.s.matrices(of.rule).into_iter().enumerate() {
+            // All but the first are iterated from the right: as their transposes.
             let along = match i {
-                0 => iterate(&state.s[0], s.e),
-                _ => turned(&iterate(&turned(&state.s[1], s.m), s.d), s.d),
+                _ if step == 0.0 => vec![0.0; rows * cols],
+                0 => iterate(&state.s[0], rows),
+                _ => turned(&iterate(&turned(&state.s[i], rows), cols), cols),
             };
             state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = self.kept(held * *w - step * o));
         }
@@ -150,47 +226,47 @@ impl Arithmetic {
         g.iter().map(|v| self.operand(v * (scale / (norm + f64::from(EPS))))).collect()
     }
 
-    /// Both matrices as products take them.
+    /// The matrices as products take them.
     fn weights(&self, state: &State) -> Vec<Vec<f64>> {
         state.w.iter().map(|w| self.operands(w)).collect()
     }
 
-    /// One head of `omega_muon`, chunk by chunk, from its mixing weights. Returns what is read.
-    pub fn chunks(&self, s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, scale: f64) -> Vec<f64> {
+    /// One head by chunks, from its mixing weights. Returns what is read.
+    pub fn chunks(&self, s: &SequenceSizes, rule: &OmegaRule, x: &Sequence, m: &Mixed, state: &mut State) -> Vec<f64> {
+        let of = Of { rule, s, norm: &x.norm };
         let mut out = Vec::new();
         for c in 0..s.chunks() {
-            let w = self.weights(state);
-            for t in c * s.l..((c + 1) * s.l).min(s.n) {
-                out.extend(self.read(s, &w, &x.q[t * s.d..][..s.d], &x.rq[t * s.e..][..s.e]));
+            let own = c * s.l..((c + 1) * s.l).min(s.n);
+            let asked = [&x.q[own.start * s.d..own.end * s.d], &x.rq[own.start * s.e..own.end * s.e]];
+            if rule.read == Read::Before {
+                out.extend(self.read(of, state, asked[0], asked[1]));
             }
             let oldest = (c * s.l + s.p - s.n + s.l) as i64 - s.k as i64;
-            let tokens = tokens(s, x, oldest, |i| m.live[c * s.k + i] > 0.0);
-            let Parts { x, errors, a, delta } = self.parts(s, &w, tokens, scale);
-            let weight = &m.phi_end[c * s.k..][..s.k];
-            let errors = self.operands(&weighted(&errors, weight, s.e));
-            let delta = self.operands(&weighted(&delta, weight, s.m));
-            self.add(&mut state.s[0], m.beta_end[c], [&errors, &a], [s.e, s.m]);
-            self.add(&mut state.s[1], m.beta_end[c], [&delta, &x], [s.m, s.d]);
+            let parts = self.parts(of, state, tokens(s, x, oldest, |i| m.live[c * s.k + i] > 0.0));
+            self.train(of, state, &parts, m.beta_end[c], &m.phi_end[c * s.k..][..s.k]);
             let step = m.steps[(c + 1) * s.l - 1];
-            self.descend(s, state, m.lam_end[c], step, |g, rows| self.iterate(g, rows, 5));
+            self.descend(of, state, m.lam_end[c], step, |g, rows| self.iterate(g, rows, 5));
+            if rule.read == Read::After {
+                out.extend(self.read(of, state, asked[0], asked[1]));
+            }
         }
         out
     }
 
-    /// One head of `omega_muon_tokens`. Returns what is read, `[N, E]`, and what the last
-    /// chunk's gradients are made of: `errors` `[K, E]`, `act` and `delta` `[K, M]`.
+    /// One head by tokens. Returns what is read, `[N, E]`, and what the last chunk's gradients are made of: the left factor of the
+    /// first matrix `[K, E]` and, unless the memory is linear, its right one `[K, M]` and the left ones of the others, `[K, M]`.
     pub fn tokens(
         &self,
         s: &SequenceSizes,
+        rule: &OmegaRule,
         x: &Sequence,
         g: &Gates,
         state: &mut State,
-        scale: f64,
-        before: bool,
-    ) -> (Vec<f64>, [Vec<f64>; 3]) {
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
+        let of = Of { rule, s, norm: &x.norm };
         let past = s.p - s.n;
         let mut out = Vec::new();
-        let mut last = [vec![], vec![], vec![]];
+        let mut last = vec![];
         for c in 0..s.chunks() {
             // The key of number `i` among the chunk's, if it is one, and its weight in the window of token `t`.
             let oldest = (c * s.l + past + s.l) as i64 - s.k as i64;
@@ -200,25 +276,33 @@ impl Arithmetic {
             };
             let chunk = c * s.l..((c + 1) * s.l).min(s.n);
             let seen = |i: usize| chunk.clone().any(|t| weight(t, i) != 0.0);
-            let Parts { x: keys, errors, a, delta } =
-                self.parts(s, &self.weights(state), tokens(s, x, oldest, seen), scale);
-            let delta = self.operands(&delta);
+            let mut parts = self.parts(of, state, tokens(s, x, oldest, seen));
+            parts.left[1..].iter_mut().for_each(|left| *left = self.operands(left));
             for t in chunk.clone() {
-                let (query, residual) = (&x.q[t * s.d..][..s.d], &x.rq[t * s.e..][..s.e]);
-                if before {
-                    out.extend(self.read(s, &self.weights(state), query, residual));
+                let asked = [&x.q[t * s.d..][..s.d], &x.rq[t * s.e..][..s.e]];
+                if rule.read == Read::Before {
+                    out.extend(self.read(of, state, asked[0], asked[1]));
                 }
                 let band: Vec<f64> = (0..s.k).map(|i| weight(t, i)).collect();
-                let errors = self.operands(&weighted(&errors, &band, s.e));
-                let keys = self.operands(&weighted(&keys, &band, s.d));
-                self.add(&mut state.s[0], g.theta[t], [&errors, &a], [s.e, s.m]);
-                self.add(&mut state.s[1], g.theta[t], [&delta, &keys], [s.m, s.d]);
-                self.descend(s, state, g.alpha[t], g.eta[t], |g, rows| self.iterate_about_centres(g, rows));
-                if !before {
-                    out.extend(self.read(s, &self.weights(state), query, residual));
+                for (i, [rows, cols]) in s.matrices(rule).into_iter().enumerate() {
+                    // The weights are on the left of the first matrix, and on the right of the others.
+                    let (mut left, mut right) = (parts.left[i].clone(), parts.right[i].clone());
+                    let (side, width) = if i == 0 { (&mut left, rows) } else { (&mut right, cols) };
+                    *side = self.operands(&weighted(side, &band, width));
+                    self.add(&mut state.s[i], g.theta[t], [&left, &right], [rows, cols]);
+                }
+                self.descend(of, state, g.alpha[t], g.eta[t], |g, rows| self.iterate_about_centres(g, rows));
+                if rule.read == Read::After {
+                    out.extend(self.read(of, state, asked[0], asked[1]));
                 }
             }
-            last = [errors, a, delta];
+            let Parts { left, right, .. } = parts;
+            let mut left = left.into_iter();
+            last = left.next().into_iter().collect();
+            if rule.memory != MemoryForm::Linear {
+                last.extend(right.into_iter().next());
+                last.extend(left);
+            }
         }
         (out, last)
     }
@@ -228,26 +312,28 @@ impl Arithmetic {
     pub fn step(
         &self,
         s: &SequenceSizes,
+        (rule, count): (&OmegaRule, Option<usize>),
         tokens: [&[f64]; 3],
         weights: &[f64],
         [alpha, theta, eta]: [f64; 3],
         state: &mut State,
-        (scale, count): (f64, Option<usize>),
     ) -> f64 {
+        let of = Of { rule, s, norm: &[] };
         let widths = [s.d, s.e, s.e];
         let alive = |of: &[f64], width: usize| -> Vec<f64> {
             let rows = of.chunks(width).zip(weights);
             rows.flat_map(|(row, w)| row.iter().map(move |x| if *w == 0.0 { 0.0 } else { *x })).collect()
         };
-        let tokens = std::array::from_fn(|i| alive(tokens[i], widths[i]));
-        let Parts { x, errors, a, delta } = self.parts(s, &self.weights(state), tokens, scale);
-        let squares = |row: &[f64]| row.iter().map(|e| e * e).sum::<f64>();
-        let loss = errors.chunks(s.e).zip(weights).map(|(e, w)| w * squares(e) / (2.0 * scale)).sum();
-        let errors = self.operands(&weighted(&errors, weights, s.e));
-        let delta = self.operands(&weighted(&delta, weights, s.m));
-        self.add(&mut state.s[0], theta, [&errors, &a], [s.e, s.m]);
-        self.add(&mut state.s[1], theta, [&delta, &x], [s.m, s.d]);
-        self.descend(s, state, alpha, eta, |g, rows| match count {
+        let tokens: [Vec<f64>; 3] = std::array::from_fn(|i| alive(tokens[i], widths[i]));
+        let wanted = tokens[1].clone();
+        let parts = self.parts(of, state, tokens);
+        let scale = f64::from(rule.loss.factor(s.e));
+        let of_one = |(y, v): (&f64, &f64)| if rule.loss.predicts() { (y - v) * (y - v) / 2.0 } else { -y * v };
+        let of_row = |(y, v): (&[f64], &[f64])| scale * y.iter().zip(v).map(of_one).sum::<f64>();
+        let rows = parts.read.chunks(s.e).zip(wanted.chunks(s.e));
+        let loss = rows.map(of_row).zip(weights).map(|(loss, w)| w * loss).sum();
+        self.train(of, state, &parts, theta, weights);
+        self.descend(of, state, alpha, eta, |g, rows| match count {
             None => g.to_vec(),
             Some(count) => self.iterate(g, rows, count),
         });

@@ -10,7 +10,10 @@
 //! | DLA (ATLAS Eq. 19) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window 1 | `theta = 0` |
 //! | SWLA (ATLAS Eq. 20) | [`Linear`](MemoryForm::Linear) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window `c` | `theta = 0` |
 
-use super::{Chunking, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_TOKENS};
+use super::{
+    Chunking, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED,
+    OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED,
+};
 use atlas_runtime::Chain;
 
 /// What a memory computes of a row `x` of `D` features and a residual `r` of `E` elements. Matrices are as `torch.nn.Linear`
@@ -32,6 +35,14 @@ pub enum MemoryForm {
 }
 
 impl MemoryForm {
+    /// What the norm inside it adds to a variance; 0 without a norm.
+    pub(super) fn eps(&self) -> f32 {
+        match self {
+            MemoryForm::Normed { eps } => *eps,
+            _ => 0.0,
+        }
+    }
+
     /// Rows and columns of its matrices, in order.
     pub fn matrices(&self, key: usize, value: usize, hidden: usize) -> Vec<[usize; 2]> {
         match self {
@@ -90,7 +101,8 @@ impl Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// After the token's own step: `y_t = M_t(q_t)` (ATLAS). Of [`Step::MuonByChunk`] it is the step of the chunk, so that
-    /// tokens also read what later tokens of their chunk have taught.
+    /// tokens also read what later tokens of their chunk have taught: [`OmegaStream`](super::OmegaStream) refuses that, unless
+    /// chunks have one token.
     After,
     /// Before it: `y_t = M_(t-1)(q_t)` (Titans' memory as context, LaCT). Of [`Step::MuonByChunk`] it is the memory before the
     /// chunk.
@@ -118,9 +130,16 @@ impl OmegaRule {
         match (self.memory, self.step) {
             (MemoryForm::Linear, Step::Descent) => &OMEGA_LINEAR,
             (MemoryForm::Mlp, Step::Descent) => &OMEGA_MLP,
+            (MemoryForm::Gated, Step::Descent) => &OMEGA_GATED,
+            (MemoryForm::Normed { .. }, Step::Descent) => &OMEGA_NORMED,
+            (MemoryForm::Linear, Step::MuonByChunk) => &OMEGA_MUON_LINEAR,
             (MemoryForm::Mlp, Step::MuonByChunk) => &OMEGA_MUON,
+            (MemoryForm::Gated, Step::MuonByChunk) => &OMEGA_MUON_GATED,
+            (MemoryForm::Normed { .. }, Step::MuonByChunk) => &OMEGA_MUON_NORMED,
+            (MemoryForm::Linear, Step::MuonByToken) => &OMEGA_MUON_TOKENS_LINEAR,
             (MemoryForm::Mlp, Step::MuonByToken) => &OMEGA_MUON_TOKENS,
-            _ => unimplemented!("{self:?}"),
+            (MemoryForm::Gated, Step::MuonByToken) => &OMEGA_MUON_TOKENS_GATED,
+            (MemoryForm::Normed { .. }, Step::MuonByToken) => &OMEGA_MUON_TOKENS_NORMED,
         }
     }
 

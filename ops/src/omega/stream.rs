@@ -4,15 +4,23 @@
 //! its windows reach: `K - 1` tokens at most. Gradients of a chunk are taken at the memory before it, so a chunk that is not
 //! full is computed again with each piece, and committed with the one that fills it. What is read does not depend on how the
 //! sequence was cut.
+//!
+//! A chunk that is computed again costs little where it is one product of matrices more, and nothing is orthogonalised for a chunk
+//! that is not committed. With a step for each token ([`Step::MuonByToken`]) it costs a step for each of its tokens, and a copy of
+//! the memory: a chunk of `c` tokens that come one by one takes `c (c + 1) / 2` steps instead of `c`. Chunks of one token are never
+//! computed again. Where tokens come one by one, choose these, or push whole chunks.
 
-use super::{OmegaRule, Read};
+use super::open_chunk::{self, OpenChunk};
+use super::{OmegaRule, Read, Step};
 use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
+use atlas_dsl::ir::Access;
 use atlas_macros::atlas_kernel;
 use atlas_runtime::{Arg, Chain, Device, LaunchError, Result, Tensor, Workspace, args};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 atlas_kernel! {
     /// y = x
@@ -116,19 +124,27 @@ pub struct OmegaStream {
     rule: OmegaRule,
     device: Device,
     kept: Vec<Kept>,
+    norm: Option<Tensor>,
     y: Tensor,
     place: Place,
-    /// Of each number of chunks that a piece may have.
-    workspaces: BTreeMap<usize, Workspace>,
+    /// Of each number of chunks that a piece may have, and of hidden elements if these matter.
+    workspaces: BTreeMap<(usize, usize), Workspace>,
+    /// Hidden elements of the memory that was given last, if they matter.
+    hidden: usize,
+    open: OpenChunk,
 }
 
 impl OmegaStream {
     /// A stream at the start of a sequence.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`].
+    /// [`LaunchError::NotCausal`] if a token would read what later tokens of its chunk have taught: of [`Step::MuonByChunk`] that
+    /// reads after a step, with chunks of several tokens. Those of [`Tensor::zeros`].
     pub fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes) -> Result<OmegaStream> {
         let rule = rule.at_least_one();
+        if (rule.step, rule.read) == (Step::MuonByChunk, Read::After) && rule.chunking.chunk > 1 {
+            return Err(LaunchError::NotCausal { kernel: rule.chain().name, chunk: rule.chunking.chunk }.into());
+        }
         let chunking = rule.chunking;
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
         let room = (chunking.keys() - 1).saturating_add(sizes.piece);
@@ -159,17 +175,27 @@ impl OmegaStream {
             rule,
             device: device.clone(),
             kept: kept.into_iter().map(of).collect::<Result<_>>()?,
+            norm: None,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
             place: Place::default(),
             workspaces: BTreeMap::new(),
+            hidden: 0,
+            open: OpenChunk::default(),
         })
+    }
+
+    /// The same with the weight `[H, E]` of the norm inside the memory, of the element type of tokens.
+    /// [`MemoryForm::Normed`](super::MemoryForm::Normed) needs it, and the others take none.
+    #[must_use]
+    pub fn with_norm(self, norm: Tensor) -> OmegaStream {
+        OmegaStream { norm: Some(norm), ..self }
     }
 
     /// Bytes that the stream itself holds on its device, the memory left out.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
         let kept: u64 = self.kept.iter().map(|k| of(&k.now) + of(&k.next)).sum();
-        kept + of(&self.y) + self.workspaces.values().map(Workspace::bytes).sum::<u64>()
+        kept + of(&self.y) + self.open.bytes() + self.workspaces.values().map(Workspace::bytes).sum::<u64>()
     }
 
     /// Reads and trains the memory on the tokens that come next, and writes what is read to `y` `[B, T, H, E]`. `memory` are the
@@ -180,16 +206,17 @@ impl OmegaStream {
     /// All launches are made ready before the first one runs.
     ///
     /// # Errors
-    /// As [`Chain::launch`], and [`LaunchError::DimConflict`] if some tensor has another number of tokens; memory, `y` and the
-    /// stream are as they were then.
+    /// As [`Chain::launch`]; [`LaunchError::DimConflict`] if some tensor has another number of tokens;
+    /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`with_norm`](OmegaStream::with_norm). Memory, `y` and
+    /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
         tokens.q.slice(1, 0..0)?;
         let count = tokens.q.shape()[1];
         for given in tokens.named().into_iter().chain([("y", &*y)]) {
             check_tokens(self.chain.name, ("q", count), given)?;
         }
-        check_memory(self.chain, tokens, memory, y)?;
-        self.reserve(count)?;
+        check_memory(self.chain, tokens, self.norm.as_ref(), memory, y)?;
+        self.reserve(count, memory)?;
         let start = self.place;
         let prepared = self.pass(Pass::Prepare, tokens, memory, y);
         self.go_back(start);
@@ -210,32 +237,50 @@ impl OmegaStream {
         self.place = place;
     }
 
-    /// Allocates the workspaces for so many tokens more. Those that other lengths have left behind make room.
-    pub(crate) fn reserve(&mut self, count: usize) -> Result<()> {
+    /// Allocates the workspaces for so many tokens more, and what the chunk that is not full needs besides. Those that other
+    /// lengths have left behind make room.
+    pub(crate) fn reserve(&mut self, count: usize, memory: &[&mut Tensor]) -> Result<()> {
+        self.hidden = open_chunk::hidden(&self.rule, memory);
+        if self.keeps_open_chunks() {
+            self.open.reserve(&self.device, memory)?;
+        }
         let (mut held, mut left, mut needed) = (self.place.held, count, BTreeSet::new());
         while left > 0 {
             let piece = left.min(self.sizes.piece);
-            needed.insert(self.rule.chunking.chunks(held + piece));
+            needed.insert(self.space_of(self.rule.chunking.chunks(held + piece)));
             (held, left) = ((held + piece) % self.rule.chunking.chunk, left - piece);
         }
-        let missing = needed.iter().filter(|chunks| !self.workspaces.contains_key(chunks)).count();
+        let missing = needed.iter().filter(|of| !self.workspaces.contains_key(of)).count();
         while self.workspaces.len() + missing > MOST_WORKSPACES {
-            let Some(&unused) = self.workspaces.keys().find(|chunks| !needed.contains(chunks)) else { break };
+            let Some(&unused) = self.workspaces.keys().find(|of| !needed.contains(of)) else { break };
             self.workspaces.remove(&unused);
         }
-        for chunks in needed {
-            self.workspace(chunks)?;
+        for of in needed {
+            self.workspace(of)?;
         }
         Ok(())
     }
 
-    fn workspace(&mut self, chunks: usize) -> Result<&mut Workspace> {
-        match self.workspaces.entry(chunks) {
+    /// Whether a chunk that is not full is computed on a copy of the memory.
+    fn keeps_open_chunks(&self) -> bool {
+        self.rule.step == Step::MuonByToken && self.rule.chunking.chunk > 1
+    }
+
+    /// The workspace that so many chunks take: by tokens one serves any number.
+    fn space_of(&self, chunks: usize) -> (usize, usize) {
+        (if self.rule.step == Step::MuonByToken { 1 } else { chunks }, self.hidden)
+    }
+
+    fn workspace(&mut self, of: (usize, usize)) -> Result<&mut Workspace> {
+        match self.workspaces.entry(of) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(new) => {
+                let (chunks, hidden) = of;
                 let tokens = chunks * self.rule.chunking.chunk;
-                let dims = self.rule.chunking.dims(self.sizes.sequences, self.sizes.heads, tokens);
-                Ok(new.insert(self.chain.workspace(&self.device, &[], &dims)?))
+                let StreamSizes { sequences, heads, value, dtype, .. } = self.sizes;
+                let sizes = [sequences, heads, value, hidden, tokens];
+                let made = open_chunk::workspace(&self.rule, &self.device, dtype, sizes)?;
+                Ok(new.insert(made))
             }
         }
     }
@@ -297,18 +342,41 @@ impl OmegaStream {
     /// Computes the tokens since the last full chunk.
     fn run(&mut self, pass: Pass, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
         let tokens = self.place.held + count;
-        let (halo, chunks) = (self.halo(), self.rule.chunking.chunks(tokens));
+        if !self.keeps_open_chunks() {
+            return self.run_tokens(pass, 0..tokens, memory);
+        }
+        let chunk = self.rule.chunking.chunk;
+        let full = tokens / chunk * chunk;
+        if full > 0 {
+            self.run_tokens(pass, 0..full, memory)?;
+        }
+        if full < tokens {
+            let mut open = std::mem::take(&mut self.open);
+            let copied = memory.iter().zip(open.tensors()).try_for_each(|(x, y)| copy_tokens(pass, &self.device, x, y));
+            let mut copy: Vec<&mut Tensor> = open.tensors().iter_mut().collect();
+            let done = copied.and_then(|()| self.run_tokens(pass, full..tokens, &mut copy));
+            self.open = open;
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Computes some of them, from the start of a chunk on.
+    fn run_tokens(&mut self, pass: Pass, tokens: Range<usize>, memory: &mut [&mut Tensor]) -> Result<()> {
+        let halo = self.halo();
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
         for kept in &self.kept {
             // Keys and values are seen back to the halo.
-            let first = if ["k", "v", "rk"].contains(&kept.name) { 0 } else { halo };
-            views.insert(kept.name, kept.now.slice(1, first..halo + tokens)?);
+            let before = if ["k", "v", "rk"].contains(&kept.name) { halo } else { 0 };
+            views.insert(kept.name, kept.now.slice(1, halo + tokens.start - before..halo + tokens.end)?);
         }
-        let mut y = self.y.slice(1, 0..tokens)?;
-        let full = tokens / self.rule.chunking.chunk;
-        let args = arguments(&self.rule, self.sizes.value, full, &views, memory, &mut y);
+        views.extend(self.norm.as_ref().map(|norm| ("norm", norm.clone())));
+        let mut y = self.y.slice(1, tokens.clone())?;
+        let full = tokens.len() / self.rule.chunking.chunk;
+        let args = arguments(self.chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
+        let space = self.space_of(self.rule.chunking.chunks(tokens.len()));
         let (chain, device) = (self.chain, self.device.clone());
-        pass.chain(chain, &device, args, self.workspace(chunks)?)
+        pass.chain(chain, &device, args, self.workspace(space)?)
     }
 
     /// Keeps what the next piece may still see.
@@ -331,25 +399,33 @@ impl OmegaStream {
 }
 
 /// Fails unless `memory` has the tensors that the chain writes, and shares no memory with tokens or with `y`, whose launches come
-/// before and after.
+/// before and after; and unless a norm is given to a chain that takes one, and to no other.
 pub(super) fn check_memory(
     chain: &'static Chain,
     tokens: &Tokens<'_>,
+    norm: Option<&Tensor>,
     memory: &[&mut Tensor],
     y: &Tensor,
 ) -> Result<()> {
     let given = tokens.named();
-    let is_memory = |name: &str| name != "y" && given.iter().all(|(token, _)| *token != name);
     let params = chain.params();
-    let tensors = params.iter().filter(|p| matches!(p, ParamDef::Tensor { .. })).map(|p| p.name());
-    let names: Vec<&'static str> = tensors.filter(|name| is_memory(name)).collect();
+    let written = params.iter().filter(|p| matches!(p, ParamDef::Tensor { access: Access::Out, .. }));
+    let names: Vec<&'static str> = written.map(|p| p.name()).filter(|name| *name != "y").collect();
     let (found, wanted) = (memory.len(), names.len());
     if found != wanted {
         let (kernel, names) = (chain.name, names.join(", "));
         return Err(LaunchError::WrongArgumentCount { kernel, found, wanted, names }.into());
     }
+    let (kernel, param) = (chain.name, "norm");
+    match (norm, params.iter().any(|p| p.name() == param)) {
+        (None, true) => return Err(LaunchError::MissingTensor { kernel, param }.into()),
+        (Some(_), false) => return Err(LaunchError::UnknownTensor { kernel, param }.into()),
+        (Some(norm), true) => check_apart(kernel, ("y", y), (param, norm))?,
+        (None, false) => {}
+    }
     for (name, tensor) in names.into_iter().zip(memory) {
         check_apart(chain.name, ("y", y), (name, tensor))?;
+        norm.map_or(Ok(()), |norm| check_apart(kernel, (name, tensor), (param, norm)))?;
         for token in given {
             check_apart(chain.name, (name, tensor), token)?;
         }
@@ -361,8 +437,9 @@ pub(super) fn check_memory(
     Ok(())
 }
 
-/// The arguments of a chain of the rule: tokens and gates by name, then what it writes in the order of its parameters.
+/// The arguments of a chain of the rule: tokens, gates and norm by name, then what it writes in the order of its parameters.
 pub(super) fn arguments<'a>(
+    chain: &'static Chain,
     rule: &OmegaRule,
     value: usize,
     commit: usize,
@@ -372,11 +449,13 @@ pub(super) fn arguments<'a>(
 ) -> Vec<Arg<'a>> {
     let (mut y, mut memory) = (Some(y), memory.iter_mut());
     let mut args: Vec<Arg<'a>> = Vec::new();
-    for param in rule.chain().params() {
+    for param in chain.params() {
         args.extend(match param {
             ParamDef::Scalar { name: "before", .. } => Some(Arg::I32((rule.read == Read::Before).into())),
             ParamDef::Scalar { name: "commit", .. } => Some(Arg::I32(commit as i32)),
             ParamDef::Scalar { name: "chunk", .. } => Some(Arg::I32(rule.chunking.chunk as i32)),
+            ParamDef::Scalar { name: "eps", .. } => Some(Arg::F32(rule.memory.eps())),
+            ParamDef::Scalar { name: "predicts", .. } => Some(Arg::I32(rule.loss.predicts().into())),
             ParamDef::Scalar { .. } => Some(Arg::F32(rule.loss.factor(value))),
             ParamDef::Tensor { name: "y", .. } => y.take().map(Arg::Out),
             ParamDef::Tensor { name, .. } => match views.get(name) {

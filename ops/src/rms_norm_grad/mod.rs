@@ -10,7 +10,8 @@
 //! a `dx` that is `eps / (x^2 + eps)` of that, and nearly all of it is rounding error.
 //!
 //! Two launches: `dx` and `rstd` by rows, and `dw` by tiles of columns. `dw` is added in a fixed order: where CTAs share the rows
-//! (`split_k`), the last one adds their sums in order. Bytes: `5 s N D`; bound by memory.
+//! (`split_k`), the last one adds their sums in order; a program has one warp, as in [`column_sums`](crate::column_sums). Bytes:
+//! `5 s N D`; bound by memory.
 
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
@@ -75,7 +76,7 @@ atlas_kernel! {
         dy: &Tensor<T, [N, D]>,
         dw: &mut Tensor<f32, [D]>,
     )
-    tune { BD: [64, 256], BN: [32], warps: [4], split_k: [1, 4, 16] }
+    tune { BD: [64, 32], BN: [16], warps: [1], split_k: [1, 4, 16] }
     {
         for d in grid(tiles(D, BD)) {
             let mut acc = zeros::<f32>([BN, BD]);

@@ -18,6 +18,20 @@ errors! {
             /// The parameters' names in order.
             names: String,
         } = 601, "`{kernel}` takes {wanted} arguments ({names}), but {found} are given";
+        /// A tensor that is given beside the others is missing.
+        MissingTensor {
+            /// The kernel.
+            kernel: &'static str,
+            /// The parameter.
+            param: &'static str,
+        } = 601, "`{kernel}` takes a tensor `{param}`, but none is given";
+        /// A tensor is given beside the others, and the kernel takes none.
+        UnknownTensor {
+            /// The kernel.
+            kernel: &'static str,
+            /// What it was given as.
+            param: &'static str,
+        } = 601, "a tensor `{param}` is given, but `{kernel}` takes none";
         /// A tensor was passed for a scalar, or a scalar for a tensor.
         WrongKind {
             /// The kernel.
@@ -198,6 +212,13 @@ errors! {
             /// The sizes of the dims in it.
             sizes: String,
         } = 648, "`{kernel}` requires {requirement}, but {sizes}";
+        /// A sequence that comes in pieces would be read from what later pieces teach.
+        NotCausal {
+            /// The kernel or chain.
+            kernel: &'static str,
+            /// Tokens of a chunk.
+            chunk: usize,
+        } = 652, "`{kernel}` takes one step for each chunk of {chunk} tokens, and reads a chunk after its step: what is read would depend on later tokens, and on how the sequence is cut; read before the step, use chunks of one token, or take a step for each token";
         /// The stream belongs to another device.
         WrongStream {
             /// The stream's device.

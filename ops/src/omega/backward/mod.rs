@@ -1,0 +1,49 @@
+//! The backward pass of the Omega rule: from the gradients by what is read, and by the memory after the last token, to those by
+//! queries, keys, values, residuals, gates, and the memory before the first token.
+//!
+//! It goes over *segments* of chunks, from the last to the first ([`OmegaTraining`]). For a segment, launch by launch,
+//!
+//! 1. the mixing weights of its gates are computed again: [`omega_mix`](super::omega_mix);
+//! 2. the states before its chunks are computed again from the one that the forward pass kept: `omega_*_states`;
+//! 3. the gradients by what is read go through the reads, for all chunks at once: `omega_*_read_backward`, `omega_mlp_query_backward`;
+//! 4. those by the state go from chunk to chunk: `omega_*_train_backward`;
+//! 5. the gradients of keys are added up, because a key is seen by several chunks: [`omega_key_backward`];
+//! 6. those of the mixing weights become those of the gates: [`omega_mix_backward`].
+//!
+//! Another memory needs kernels for 2, 3 and 4, and a row beside those of [`OmegaTraining`].
+//!
+//! Source: the chain rule, on the dual form of a chunk in [`omega_mlp`](super::mlp) and [`omega_linear`](super::linear), which is the
+//! rule itself. The references are the rule token by token, differentiated on a tape, which finite differences confirm.
+//!
+//! `a (*) b` is the product of each two elements. Everything is f32 but the operands of products, which are in the element type of
+//! tokens, and what chunks keep of them.
+
+#[cfg(feature = "verify")]
+pub(crate) mod backward_cases;
+#[cfg(feature = "verify")]
+pub mod check;
+pub mod keys;
+pub mod linear;
+pub mod mix;
+pub mod mlp;
+pub mod mlp_read;
+pub mod mlp_train;
+#[cfg(feature = "verify")]
+mod plans;
+#[cfg(feature = "verify")]
+pub(crate) mod problem;
+#[cfg(feature = "verify")]
+pub mod reference;
+mod segment;
+#[cfg(feature = "verify")]
+pub mod tape;
+mod trained;
+mod training;
+
+pub use keys::omega_key_backward;
+pub use linear::{omega_linear_read_backward, omega_linear_states, omega_linear_train_backward};
+pub use mix::omega_mix_backward;
+pub use mlp::omega_mlp_states;
+pub use mlp_read::{omega_mlp_query_backward, omega_mlp_read_backward};
+pub use mlp_train::omega_mlp_train_backward;
+pub use training::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};

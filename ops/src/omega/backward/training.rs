@@ -1,0 +1,358 @@
+//! Training by the Omega rule: forward over whole sequences, and back, segment by segment.
+//!
+//! Going back over a chunk takes the state before it. The forward pass keeps the state before each *segment*, which is a number of
+//! chunks; the backward pass computes the states inside a segment again. With `C` chunks and segments of about `sqrt(C)` of them,
+//! both together hold about `2 sqrt(C)` states. Segments of one chunk keep all states and compute none again; one segment of all
+//! chunks keeps one state. How chunks are put into segments changes no gradient but by roundings: launches of other numbers of chunks
+//! may take other configs.
+//!
+//! What is kept of a layer is [`OmegaKept`], and its gradients are [`OmegaGradients`]. All layers of the same sizes can share one
+//! [`OmegaTraining`], which has the workspace.
+
+use super::segment::{Segments, Views, Workspace};
+use super::trained::{TrainedRule, gradient};
+use crate::omega::stream::{check_memory, omega_copy_tokens};
+use crate::omega::{OmegaRule, Tokens};
+use crate::pass::{Pass, check_apart, check_tokens};
+use atlas_dsl::DType;
+use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
+
+/// What a training is for.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainingSizes {
+    /// Sequences, `B`.
+    pub sequences: usize,
+    /// Tokens of each, `T`.
+    pub tokens: usize,
+    /// Heads, each with a memory of its own, `H`.
+    pub heads: usize,
+    /// Elements of a key and of a query, `D`.
+    pub key: usize,
+    /// Elements of a value and of what is read, `E`.
+    pub value: usize,
+    /// Hidden elements of the memory, `M`; a linear one has none.
+    pub hidden: usize,
+    /// The element type of tokens.
+    pub dtype: DType,
+}
+
+/// What a layer keeps of its forward pass: the state before each segment.
+#[derive(Debug)]
+pub struct OmegaKept {
+    states: Vec<Vec<Tensor>>,
+}
+
+impl OmegaKept {
+    /// Bytes that it takes on its device.
+    pub fn bytes(&self) -> u64 {
+        self.states.iter().flatten().map(bytes_of).sum()
+    }
+}
+
+/// The gradients of a loss, all f32. Those of residuals of queries are the gradients of what is read.
+#[derive(Debug)]
+pub struct OmegaGradients {
+    tokens: usize,
+    /// By name. Those with tokens have room for whole chunks, but for keys.
+    named: Views,
+    state: &'static [&'static str],
+}
+
+impl OmegaGradients {
+    /// Of queries `[B, T, H, D]`.
+    pub fn q(&self) -> Tensor {
+        self.of("dq")
+    }
+
+    /// Of keys `[B, T, H, D]`.
+    pub fn k(&self) -> Tensor {
+        self.of("dk")
+    }
+
+    /// Of values `[B, T, H, E]`.
+    pub fn v(&self) -> Tensor {
+        self.of("dv")
+    }
+
+    /// Of residuals of keys `[B, T, H, E]`.
+    pub fn rk(&self) -> Tensor {
+        self.of("drk")
+    }
+
+    /// Of the gates that keep the memory `[B, T, H]`.
+    pub fn alpha(&self) -> Tensor {
+        self.of("dalpha")
+    }
+
+    /// Of the gates that keep the momentum `[B, T, H]`.
+    pub fn theta(&self) -> Tensor {
+        self.of("dtheta")
+    }
+
+    /// Of steps `[B, T, H]`.
+    pub fn eta(&self) -> Tensor {
+        self.of("deta")
+    }
+
+    /// Of weights in the window `[B, T, H, W]`, the oldest token first.
+    pub fn gamma(&self) -> Tensor {
+        self.of("dgamma")
+    }
+
+    /// Of the memory before the first token, in the order of its tensors: weights, then momenta.
+    pub fn memory(&self) -> Vec<Tensor> {
+        self.state.iter().filter_map(|name| self.named.get(&gradient(name)).cloned()).collect()
+    }
+
+    /// Bytes that they take on their device.
+    pub fn bytes(&self) -> u64 {
+        self.named.values().map(bytes_of).sum()
+    }
+
+    /// The first tokens, of a tensor that may have room for more.
+    fn of(&self, name: &str) -> Tensor {
+        let all = &self.named[name];
+        all.slice(1, 0..self.tokens).unwrap_or_else(|_| all.clone())
+    }
+}
+
+/// The workspace of forward and backward passes over sequences of one length.
+pub struct OmegaTraining {
+    device: Device,
+    trained: &'static TrainedRule,
+    rule: OmegaRule,
+    sizes: TrainingSizes,
+    segments: Segments,
+    workspace: Workspace,
+    /// A zero that is repeated where gradients start.
+    zero: Tensor,
+}
+
+impl OmegaTraining {
+    /// A training by a rule. `segment` chunks are gone back over at once; without it about the square root of all.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::zeros`]; [`LaunchError::Choice`] for a rule that has no gradients here.
+    pub fn new(
+        device: &Device,
+        rule: OmegaRule,
+        sizes: TrainingSizes,
+        segment: Option<usize>,
+    ) -> Result<OmegaTraining> {
+        let (rule, trained) = (rule.at_least_one(), TrainedRule::of(&rule)?);
+        let chunking = rule.chunking;
+        let segments = Segments::new(&chunking, sizes.tokens, segment);
+        let dims = [
+            ("B", sizes.sequences),
+            ("H", sizes.heads),
+            ("C", segments.longest()),
+            ("L", chunking.chunk),
+            ("K", chunking.keys()),
+            ("D", sizes.key),
+            ("E", sizes.value),
+            ("M", sizes.hidden),
+            ("F", 4),
+            ("V", 2),
+        ];
+        Ok(OmegaTraining {
+            device: device.clone(),
+            trained,
+            rule,
+            sizes,
+            segments,
+            workspace: Workspace::new(device, trained, &dims, sizes.dtype)?,
+            zero: Tensor::zeros(device, DType::F32, [1, 1, 1, 1])?,
+        })
+    }
+
+    /// Room for what one layer keeps.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::zeros`].
+    pub fn kept(&self) -> Result<OmegaKept> {
+        let states = self.segments.all().map(|_| self.state());
+        Ok(OmegaKept { states: states.collect::<Result<_>>()? })
+    }
+
+    /// Room for gradients.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::zeros`].
+    pub fn gradients(&self) -> Result<OmegaGradients> {
+        let TrainingSizes { sequences: b, tokens, heads: h, key: d, value: e, .. } = self.sizes;
+        let padded = self.segments.chunks() * self.rule.chunking.chunk;
+        let state = self.trained.state;
+        let mut named = Views::new();
+        let mut add = |name: &str, shape: &[usize]| -> Result<()> {
+            named.insert(name.to_owned(), Tensor::zeros(&self.device, DType::F32, shape)?);
+            Ok(())
+        };
+        add("dq", &[b, padded, h, d])?;
+        add("dk", &[b, tokens, h, d])?;
+        add("dv", &[b, tokens, h, e])?;
+        add("drk", &[b, tokens, h, e])?;
+        for name in ["dalpha", "dtheta", "deta"] {
+            add(name, &[b, padded, h])?;
+        }
+        add("dgamma", &[b, padded, h, self.rule.chunking.window])?;
+        for (name, tensor) in state.iter().zip(self.state()?) {
+            named.insert(gradient(name), tensor);
+        }
+        Ok(OmegaGradients { tokens, named, state })
+    }
+
+    /// Bytes of the workspace on its device.
+    pub fn bytes(&self) -> u64 {
+        self.workspace.bytes()
+    }
+
+    /// Chunks that are gone back over at once.
+    pub fn segment(&self) -> usize {
+        self.segments.longest()
+    }
+
+    /// Reads and trains the memory on all tokens, writes what is read to `y` `[B, T, H, E]`, and keeps in `kept` what
+    /// [`OmegaTraining::backward`] needs. `memory` are weights, then momenta, f32. Queues launches alone: a graph captures them.
+    ///
+    /// All launches are made ready before the first one runs.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`](atlas_runtime::Launch::launch), and [`LaunchError::DimConflict`] if some tensor has another number of
+    /// tokens; memory and `y` are as they were then.
+    pub fn forward(
+        &mut self,
+        stream: &Stream,
+        tokens: &Tokens<'_>,
+        memory: &mut [&mut Tensor],
+        y: &mut Tensor,
+        kept: &mut OmegaKept,
+    ) -> Result<()> {
+        let rule = self.trained;
+        self.check(tokens, ("y", y))?;
+        check_memory(rule.forward, tokens, None, memory, y)?;
+        self.check_count(kept.states.len(), self.segments.all().len(), "a state before each segment")?;
+        for pass in Pass::BOTH {
+            for (segment, kept) in self.segments.all().zip(&mut kept.states) {
+                for (from, to) in memory.iter().zip(kept) {
+                    copy(pass, stream, from, to)?;
+                }
+                let mut views = self.workspace.of_segment(&segment)?;
+                for (name, given) in tokens.named() {
+                    views.insert(name.to_owned(), segment.tokens_of(name, given)?);
+                }
+                views.insert("y".to_owned(), y.slice(1, segment.tokens.clone())?);
+                for (name, tensor) in rule.state.iter().zip(memory.iter()) {
+                    views.insert((*name).to_owned(), (**tensor).clone());
+                }
+                for kernel in rule.forward.kernels {
+                    segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From the gradients `dy` of what was read, `[B, T, H, E]` in the element type of tokens, and `final_memory` by the memory
+    /// after the last token, f32 (none: zeros), to the gradients by everything that [`OmegaTraining::forward`] took. `tokens` are
+    /// those of that pass. Queues launches alone: a graph captures them.
+    ///
+    /// A token that no window of a chunk weighs has no part in that chunk, and neither it nor those weights of 0 have a gradient.
+    ///
+    /// All launches are made ready before the first one runs.
+    ///
+    /// # Errors
+    /// As [`Launch::launch`](atlas_runtime::Launch::launch); [`LaunchError::DimConflict`] if some tensor has another number of
+    /// tokens; [`LaunchError::Overlap`] if gradients share memory with what is given. The gradients are as they were then.
+    pub fn backward(
+        &mut self,
+        stream: &Stream,
+        tokens: &Tokens<'_>,
+        kept: &OmegaKept,
+        dy: &Tensor,
+        final_memory: Option<&[&Tensor]>,
+        gradients: &mut OmegaGradients,
+    ) -> Result<()> {
+        let rule = self.trained;
+        self.check(tokens, ("dy", dy))?;
+        self.check_count(kept.states.len(), self.segments.all().len(), "a state before each segment")?;
+        if let Some(given) = final_memory {
+            self.check_count(given.len(), rule.state.len(), &rule.state.join(", "))?;
+        }
+        for written in gradients.named.values() {
+            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]) {
+                check_apart(rule.forward.name, ("gradients", written), (name, given))?;
+            }
+        }
+        for pass in Pass::BOTH {
+            self.start(pass, stream, final_memory, gradients)?;
+            for (segment, kept) in self.segments.all().zip(&kept.states).rev() {
+                let mut views = self.workspace.of_segment(&segment)?;
+                for (name, given) in tokens.named().into_iter().chain([("dy", dy)]) {
+                    views.insert(name.to_owned(), segment.tokens_of(name, given)?);
+                }
+                for (name, tensor) in rule.state.iter().zip(kept) {
+                    views.insert(format!("{name}_start"), tensor.clone());
+                }
+                for (name, tensor) in &gradients.named {
+                    views.insert(name.clone(), segment.gradient_of(name, tensor)?);
+                }
+                for kernel in rule.backward {
+                    segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the gradients of keys to 0 and those of the memory to what they are after the last token.
+    fn start(
+        &self,
+        pass: Pass,
+        stream: &Stream,
+        final_memory: Option<&[&Tensor]>,
+        gradients: &mut OmegaGradients,
+    ) -> Result<()> {
+        let names: Vec<String> = gradients.state.iter().map(|name| gradient(name)).collect();
+        for (at, name) in names.iter().map(String::as_str).chain(["dk", "dv", "drk"]).enumerate() {
+            let Some(to) = gradients.named.get_mut(name) else { continue };
+            let given = final_memory.and_then(|given| given.get(at).copied());
+            let zeros = self.zero.expand(to.shape())?;
+            copy(pass, stream, given.unwrap_or(&zeros), to)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if there are more or fewer tensors than these.
+    fn check_count(&self, found: usize, wanted: usize, names: &str) -> Result<()> {
+        if found == wanted {
+            return Ok(());
+        }
+        let (kernel, names) = (self.trained.forward.name, names.to_owned());
+        Err(LaunchError::WrongArgumentCount { kernel, found, wanted, names }.into())
+    }
+
+    /// Fails if some tensor has another number of tokens.
+    fn check(&self, tokens: &Tokens<'_>, more: (&'static str, &Tensor)) -> Result<()> {
+        let name = self.trained.forward.name;
+        tokens.named().into_iter().chain([more]).try_for_each(|of| check_tokens(name, ("T", self.sizes.tokens), of))
+    }
+
+    /// Tensors of a state.
+    fn state(&self) -> Result<Vec<Tensor>> {
+        let TrainingSizes { sequences: b, heads: h, .. } = self.sizes;
+        let of = |[rows, cols]: [usize; 2]| Tensor::zeros(&self.device, DType::F32, [b, h, rows, cols]);
+        {
+            let shapes = self.rule.memory.matrices(self.sizes.key, self.sizes.value, self.sizes.hidden);
+            shapes.repeat(2).into_iter().map(of).collect()
+        }
+    }
+}
+
+fn bytes_of(t: &Tensor) -> u64 {
+    t.len() as u64 * u64::from(t.dtype().bytes())
+}
+
+/// y = x of four axes.
+fn copy(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Tensor) -> Result<()> {
+    pass.launch_on(&omega_copy_tokens, stream, args!(x, &mut *y))
+}

@@ -1,0 +1,205 @@
+//! The ops of the Omega rule with Muon: their rows of the table, and their problems to verify, simulate and measure.
+
+use crate::problem::{Fill, Measured, Op, Problem, Required};
+use crate::tolerance::ToleranceClass;
+use atlas_dsl::DType;
+
+/// Kernels by their places in the lists of both rows.
+const MLP: usize = 0;
+const GATED: usize = 1;
+const LINEAR: usize = 2;
+const NORMED: usize = 3;
+const FORMS: [usize; 4] = [MLP, GATED, LINEAR, NORMED];
+/// Of one step.
+const OPTIMIZATION: usize = 4;
+const DESCENT: usize = 5;
+
+const STATE: &[&str] = &["w", "s", "w1", "w2", "w3", "s1", "s2", "s3"];
+
+pub(crate) const BY_CHUNK: Op = Op {
+    scalars: &[("scale", 2.0), ("predicts", 1.0), ("eps", 1e-2), ("count", 5.0)],
+    state: STATE,
+    fill: crate::omega::problem::fill,
+    rounded: super::problem::rounded,
+    far_from_one: far_from_one_chunks,
+    ..Op::of(Required {
+        name: "omega_muon",
+        kernels: const {
+            &[
+                &super::omega_muon,
+                &super::omega_muon_gated,
+                &super::omega_muon_linear,
+                &super::omega_muon_normed,
+                &super::fused_optimization,
+                &super::fused_descent,
+            ]
+        },
+        class: ToleranceClass::Mlp,
+        batch: "B",
+        reference: super::problem::checked,
+        flops: super::problem::flops,
+        verification: verification_chunks,
+        simulation: simulation_chunks,
+        measured: &[
+            Measured::bf16("omega_muon_32", "omega_muon", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
+            Measured::bf16("omega_muon", "omega_muon", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
+            Measured::bf16("omega_muon_gated_32", "omega_muon_gated", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
+            Measured::bf16("omega_muon_gated", "omega_muon_gated", &[8, 2048, 16, 64, 2048, 64, 32, 64, 64, 256]),
+            Measured::bf16("omega_muon_linear", "omega_muon_linear", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64]),
+            Measured::bf16("omega_muon_normed_32", "omega_muon_normed", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
+            Measured::bf16("omega_muon_normed", "omega_muon_normed", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
+            Measured::bf16("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
+            Measured::bf16("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
+            Measured::bf16("fused_descent", "fused_descent", &[128, 64, 64, 64, 256]),
+        ],
+    })
+};
+
+/// A problem of a form of memory by chunks: B N H D P E C K L and, unless it is linear, M.
+fn by_chunk(op: &'static Op, dtype: DType, form: usize, dims: [u64; 10]) -> Problem {
+    Problem::new(op, op.kernel(form), dtype, if form == LINEAR { &dims[..9] } else { &dims })
+}
+
+/// Dims of one step: G N D E M.
+fn verification_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
+    let mut problems = Vec::new();
+    for form in FORMS {
+        let of = |dims: [u64; 10]| by_chunk(op, dtype, form, dims);
+        problems.extend([
+            of([2, 23, 2, 16, 23, 16, 3, 16, 8, 32]).with_scalar("before", 1.0).note("ragged"),
+            of([1, 40, 1, 48, 48, 48, 2, 40, 32, 192]).note("keys before the first chunk, read after"),
+            of([1, 9, 2, 24, 9, 40, 3, 24, 4, 32]).note("more rows than hidden elements"),
+            of([1, 6, 1, 40, 6, 16, 2, 24, 3, 32]).with_scalar("predicts", 0.0).note("the inner product as the loss"),
+        ]);
+    }
+    problems.extend([
+        on(OPTIMIZATION, &[2, 37, 16, 24, 40]).note("ragged"),
+        on(OPTIMIZATION, &[1, 64, 48, 48, 192]),
+        on(OPTIMIZATION, &[2, 1, 16, 16, 32]).with_scalar("count", 3.0).note("one token"),
+        on(OPTIMIZATION, &[1, 5, 16, 16, 32]).with_scalar("count", 0.0).note("no step"),
+        on(OPTIMIZATION, &[1, 37, 16, 16, 32]).with_scalar("predicts", 0.0).note("the inner product as the loss"),
+        on(DESCENT, &[2, 37, 16, 24, 40]).note("ragged"),
+        on(DESCENT, &[1, 64, 64, 64, 256]),
+        on(DESCENT, &[1, 37, 16, 24, 40]).with_scalar("predicts", 0.0).note("the inner product as the loss"),
+    ]);
+    problems
+}
+
+fn simulation_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
+    let mut problems: Vec<Problem> =
+        FORMS.map(|form| by_chunk(op, dtype, form, [1, 23, 1, 16, 23, 16, 3, 16, 8, 32]).note("ragged")).into();
+    problems.extend([
+        by_chunk(op, dtype, MLP, [1, 9, 1, 16, 9, 24, 2, 16, 8, 16]).with_scalar("before", 1.0),
+        on(OPTIMIZATION, &[1, 23, 16, 24, 40]).note("ragged"),
+        on(DESCENT, &[1, 23, 16, 24, 40]).note("ragged"),
+    ]);
+    problems
+}
+
+fn far_from_one_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    // Momenta are f32 whatever keys are.
+    let mut problems: Vec<Problem> =
+        FORMS.map(|form| of_momentum(by_chunk(op, dtype, form, [1, 9, 1, 16, 9, 16, 2, 8, 8, 32]))).into();
+    problems.push(of_momentum(Problem::new(op, op.kernel(OPTIMIZATION), dtype, &[1, 9, 16, 24, 40])));
+    problems
+}
+
+pub(crate) const BY_TOKEN: Op = Op {
+    scalars: &[("scale", 2.0), ("predicts", 1.0), ("eps", 1e-2), ("chunk", 8.0)],
+    state: STATE,
+    fill: crate::omega::problem::fill,
+    rounded: super::problem::rounded,
+    far_from_one: far_from_one_tokens,
+    as_in_a_model: as_in_a_model_tokens,
+    ..Op::of(Required {
+        name: "omega_muon_tokens",
+        kernels: const {
+            &[
+                &super::omega_muon_tokens,
+                &super::omega_muon_tokens_gated,
+                &super::omega_muon_tokens_linear,
+                &super::omega_muon_tokens_normed,
+            ]
+        },
+        // Weights are sums of orthogonalised steps, and no closer than those.
+        class: ToleranceClass::NewtonSchulz,
+        batch: "B",
+        reference: super::problem::checked,
+        flops: super::problem::flops,
+        verification: verification_tokens,
+        simulation: simulation_tokens,
+        measured: &[
+            Measured::bf16("omega_muon_tokens_32", "omega_muon_tokens", &[8, 32, 16, 32, 32, 32, 16, 128, 24]),
+            Measured::bf16("omega_muon_tokens", "omega_muon_tokens", &[8, 32, 16, 64, 32, 64, 16, 256, 24]),
+            Measured::bf16(
+                "omega_muon_tokens_gated_32",
+                "omega_muon_tokens_gated",
+                &[8, 32, 16, 32, 32, 32, 16, 128, 24],
+            ),
+            Measured::bf16("omega_muon_tokens_gated", "omega_muon_tokens_gated", &[8, 32, 16, 64, 32, 64, 16, 256, 24]),
+            Measured::bf16("omega_muon_tokens_linear", "omega_muon_tokens_linear", &[8, 32, 16, 64, 32, 64, 16, 24]),
+            Measured::bf16(
+                "omega_muon_tokens_normed_32",
+                "omega_muon_tokens_normed",
+                &[8, 32, 16, 32, 32, 32, 16, 128, 24],
+            ),
+            Measured::bf16(
+                "omega_muon_tokens_normed",
+                "omega_muon_tokens_normed",
+                &[8, 32, 16, 64, 32, 64, 16, 256, 24],
+            ),
+        ],
+    })
+};
+
+/// A problem of a form of memory by tokens: B N H D P E W, unless it is linear M, and K.
+fn by_token(op: &'static Op, dtype: DType, form: usize, dims: [u64; 9]) -> Problem {
+    let [b, n, h, d, p, e, w, _, k] = dims;
+    let linear = [b, n, h, d, p, e, w, k];
+    Problem::new(op, op.kernel(form), dtype, if form == LINEAR { &linear } else { &dims })
+}
+
+fn verification_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for form in FORMS {
+        let of = |dims: [u64; 9]| by_token(op, dtype, form, dims);
+        problems.extend([
+            of([2, 11, 2, 16, 11, 16, 5, 32, 16]).note("ragged"),
+            of([1, 5, 1, 16, 9, 24, 3, 40, 8]).with_scalar("chunk", 1.0).note("chunks of one token"),
+            of([1, 9, 2, 8, 9, 8, 4, 16, 4]).with_scalar("chunk", 4.0).with_scalar("before", 1.0).note("read before"),
+            of([1, 3, 1, 48, 3, 48, 9, 192, 16]).note("one short chunk"),
+            of([1, 5, 1, 24, 5, 40, 3, 16, 8])
+                .with_scalar("predicts", 0.0)
+                .note("the inner product as the loss, more rows than hidden elements"),
+        ]);
+    }
+    problems
+}
+
+fn simulation_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let of = |form: usize| by_token(op, dtype, form, [1, 6, 1, 16, 6, 16, 3, 32, 8]).with_scalar("chunk", 4.0);
+    let mut problems: Vec<Problem> = FORMS.map(|form| of(form).note("ragged")).into();
+    if dtype == DType::F32 {
+        problems
+            .push(by_token(op, dtype, GATED, [1, 2, 1, 32, 2, 32, 2, 256, 2]).note("tiles that have to share memory"));
+    }
+    problems
+}
+
+fn far_from_one_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
+    let of = |form: usize| by_token(op, dtype, form, [1, 3, 1, 16, 3, 16, 3, 32, 8]).with_scalar("chunk", 4.0);
+    FORMS.map(|form| of_momentum(of(form))).into()
+}
+
+/// Longer steps magnify what each token's iteration rounds.
+fn as_in_a_model_tokens(p: Problem) -> Problem {
+    p.fill("eta", Fill::Around(3e-3, 1e-3))
+}
+
+fn of_momentum(p: Problem) -> Problem {
+    let size = Fill::Normal(1e25);
+    let names = ["s", "s1", "s2", "s3"];
+    names.into_iter().fold(p, |p, name| p.fill(name, size)).note("momenta far above 1")
+}

@@ -1,0 +1,324 @@
+//! Gradients of the Omega rule against those of its definition, token by token, at every edge; and mistakes that must show.
+
+use atlas_dsl::DType;
+use atlas_ops::Comparison;
+use atlas_ops::omega::backward::check::{Found, Named, TrainingCase, compared};
+use atlas_ops::omega::backward::reference::{Forgotten, HeadInputs, MemoryState, recurrence};
+use atlas_ops::omega::backward::tape::{Matrix, Tape};
+use atlas_ops::omega::check::Case;
+use atlas_ops::omega::reference::{Gates, Sequence, SequenceSizes, State};
+use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule, Read, Tokens, reference};
+use atlas_runtime::{Device, Tensor};
+
+/// Small memories: of two layers, and linear.
+const MEMORIES: [[usize; 3]; 4] = [[16, 16, 32], [8, 24, 40], [24, 16, 0], [16, 16, 0]];
+
+/// A case of two sequences and two heads, whose loss depends on the memory after them, too.
+fn case(tokens: usize, memory: [usize; 3], chunk: usize, window: usize) -> TrainingCase {
+    TrainingCase { of_memory: true, ..TrainingCase::new([2, tokens, 2], memory, Chunking::new(chunk, window)) }
+}
+
+#[track_caller]
+fn holds(case: &TrainingCase, bound: f64) {
+    let x = case.inputs();
+    let found = case.run(&Device::cpu(), &x).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let missed = missed(&found, &case.expected(&x, Forgotten::Nothing), bound);
+    assert!(missed.is_empty(), "{case:?}: {missed:?}");
+}
+
+/// The gradients that are further from their references than a bound.
+fn missed(found: &Found, wanted: &Found, bound: f64) -> Vec<(&'static str, Comparison)> {
+    compared(found, wanted).into_iter().filter(|(_, c)| !c.passes(bound)).collect()
+}
+
+#[test]
+fn chunks_and_windows_of_any_length() {
+    for memory in MEMORIES {
+        for (tokens, chunk, window) in
+            [(23, 8, 5), (16, 8, 1), (9, 4, 16), (7, 16, 3), (1, 8, 4), (10, 1, 4), (5, 5, 5), (33, 16, 33)]
+        {
+            holds(&case(tokens, memory, chunk, window), 1e-5);
+        }
+    }
+}
+
+#[test]
+fn sixteen_bits_keep_their_bound() {
+    for (dtype, bound) in [(DType::Bf16, 1e-2), (DType::F16, 2e-3)] {
+        for memory in [[48, 48, 192], [64, 64, 0]] {
+            let chunking = Chunking::new(32, 8);
+            let of = TrainingCase::new([1, 70, 1], memory, chunking);
+            holds(&TrainingCase { dtype, of_memory: true, ..of }, bound);
+        }
+    }
+}
+
+#[test]
+fn a_token_may_be_read_before_it_is_seen() {
+    for memory in MEMORIES {
+        holds(&TrainingCase { before: true, ..case(23, memory, 8, 5) }, 1e-5);
+        holds(&TrainingCase { before: true, ..case(4, memory, 1, 3) }, 1e-5);
+    }
+}
+
+#[test]
+fn windows_may_stop_at_the_start_of_their_chunk() {
+    for memory in MEMORIES {
+        let mut case = case(23, memory, 8, 5);
+        case.chunking.halo = false;
+        holds(&case, 1e-5);
+    }
+}
+
+#[test]
+fn a_loss_may_depend_on_what_is_read_alone() {
+    for memory in MEMORIES {
+        holds(&TrainingCase { of_memory: false, ..case(23, memory, 8, 5) }, 1e-5);
+    }
+}
+
+fn set(x: &mut Named, name: &str, at: impl Fn(usize) -> bool, to: f32) {
+    let values = x.get_mut(name).into_iter().flat_map(|t| &mut t.values);
+    values.enumerate().filter(|(i, _)| at(*i)).for_each(|(_, v)| *v = to);
+}
+
+#[test]
+fn gates_at_their_ends() {
+    type TrainingEdit = fn(&mut Named);
+    let edits: [(&str, TrainingEdit); 7] = [
+        ("the memory is cleared inside a chunk", |x| set(x, "alpha", |i| i / 2 % 23 == 11, 0.0)),
+        ("nothing is forgotten", |x| set(x, "alpha", |_| true, 1.0)),
+        ("no momentum", |x| set(x, "theta", |_| true, 0.0)),
+        ("the momentum is cleared once", |x| set(x, "theta", |i| i / 2 % 23 == 9, 0.0)),
+        ("no step", |x| set(x, "eta", |_| true, 0.0)),
+        ("no gradient", |x| set(x, "gamma", |_| true, 0.0)),
+        ("a window without weight", |x| set(x, "gamma", |i| (8..16).contains(&(i / 10 % 23)), 0.0)),
+    ];
+    for memory in [[8, 24, 40], [16, 16, 0]] {
+        for (what, edit) in edits {
+            let case = TrainingCase { edit, ..case(23, memory, 8, 5) };
+            let x = case.inputs();
+            let found = case.run(&Device::cpu(), &x).unwrap();
+            let missed = missed(&found, &case.expected(&x, Forgotten::Nothing), 1e-5);
+            assert!(missed.is_empty(), "{what}: {memory:?}: {missed:?}");
+        }
+    }
+}
+
+/// Token 10 of the first sequence is NaN, and in no window.
+fn nan_without_weight(x: &mut Named) {
+    let width = |x: &Named, name: &str| x[name].sizes[3];
+    for name in ["k", "v", "rk"] {
+        let row = 2 * width(x, name);
+        set(x, name, |i| i / row == 10, f32::NAN);
+    }
+    let w = width(x, "gamma");
+    set(x, "gamma", |i| (10..10 + w).contains(&(i / (2 * w))) && i / (2 * w) - 10 == w - 1 - i % w, 0.0);
+}
+
+#[test]
+fn what_has_no_weight_may_be_anything() {
+    for memory in MEMORIES {
+        let case = TrainingCase { edit: nan_without_weight, ..case(23, memory, 8, 5) };
+        holds(&case, 1e-5);
+        let found = case.run(&Device::cpu(), &case.inputs()).unwrap();
+        assert!(found.values().flatten().all(|v| v.is_finite()), "{memory:?}");
+        let row = 2 * memory[0];
+        assert!(found["k"][10 * row..11 * row].iter().all(|v| *v == 0.0), "{memory:?}");
+        assert!(found["k"][11 * row..12 * row].iter().all(|v| *v != 0.0), "{memory:?}");
+    }
+}
+
+#[test]
+fn segments_change_nothing() {
+    for memory in MEMORIES {
+        for (tokens, chunk, window) in [(39, 8, 5), (23, 4, 16)] {
+            let whole = TrainingCase { segment: Some(usize::MAX), ..case(tokens, memory, chunk, window) };
+            let x = whole.inputs();
+            let found = whole.run(&Device::cpu(), &x).unwrap();
+            for segment in [Some(0), Some(1), Some(2), Some(3), None] {
+                let parts = TrainingCase { segment, ..whole.clone() }.run(&Device::cpu(), &x).unwrap();
+                // Launches of other numbers of chunks may take other configs, which add in another order.
+                for (name, c) in compared(&parts, &found) {
+                    assert!(c.passes(1e-6), "{name} of {memory:?} {segment:?}: {c:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn segments_of_the_square_root_keep_few_states() {
+    let with = |segment: Option<usize>| {
+        let case = TrainingCase { segment, ..TrainingCase::new([1, 64, 1], [16, 16, 32], Chunking::new(4, 3)) };
+        let training = case.training(&Device::cpu()).unwrap();
+        (training.segment(), training.bytes() + training.kept().unwrap().bytes())
+    };
+    let (chosen, bytes) = with(None);
+    assert_eq!(chosen, 4);
+    assert!(with(Some(1)).1 > bytes && with(Some(16)).1 > bytes);
+    // No segment is longer than the sequence.
+    assert_eq!(with(Some(100)), with(Some(16)));
+}
+
+#[test]
+fn mistakes_show() {
+    let mistakes = [Forgotten::Halo, Forgotten::State, Forgotten::Momentum, Forgotten::Errors];
+    for (dtype, bound) in [(DType::F32, 1e-5), (DType::F16, 2e-3), (DType::Bf16, 1e-2)] {
+        for memory in [[16, 16, 32], [24, 24, 0]] {
+            let case = TrainingCase { dtype, ..case(23, memory, 8, 5) };
+            let x = case.inputs();
+            let found = case.run(&Device::cpu(), &x).unwrap();
+            let right = missed(&found, &case.expected(&x, Forgotten::Nothing), bound);
+            assert!(right.is_empty(), "{dtype} {memory:?}: {right:?}");
+            for forgotten in mistakes {
+                let wrong = missed(&found, &case.expected(&x, forgotten), bound);
+                assert!(!wrong.is_empty(), "{forgotten:?} went unnoticed in {dtype} {memory:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn forward_is_the_chain() {
+    for memory in MEMORIES {
+        let (training, chain) = (case(39, memory, 8, 5), Case::new([2, 39, 2], memory, Chunking::new(8, 5)));
+        let device = Device::cpu();
+        let x = chain.inputs();
+        let wanted = chain.run(&device, &x).unwrap();
+        let [d, e, _] = memory;
+        let tensor = |values: &[f32], width: usize| device.tensor_from(values, [2, 39, 2, width]).unwrap();
+        let gate = |values: &[f32]| device.tensor_from(values, [2, 39, 2]).unwrap();
+        let nothing = vec![0.0; 2 * 39 * 2 * e];
+        let [rq, rk] = [&x.q, &x.k].map(|of| tensor(if d == e { of } else { &nothing }, e));
+        let (q, k, v, gamma) = (tensor(&x.q, d), tensor(&x.k, d), tensor(&x.v, e), tensor(&x.gamma, 5));
+        let (alpha, theta, eta) = (gate(&x.alpha), gate(&x.theta), gate(&x.eta));
+        let tokens =
+            Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
+        let mut training = training.training(&device).unwrap();
+        let mut kept = training.kept().unwrap();
+        let shapes: Vec<Vec<usize>> = training.gradients().unwrap().memory().iter().map(|t| t.shape().into()).collect();
+        let values = x.w.iter().chain(&x.s).filter(|values| !values.is_empty());
+        let mut state: Vec<Tensor> =
+            values.zip(shapes).map(|(values, shape)| device.tensor_from(values, shape).unwrap()).collect();
+        let mut y = tensor(&nothing, e);
+        let stream = device.default_stream();
+        let mut list: Vec<&mut Tensor> = state.iter_mut().collect();
+        training.forward(&stream, &tokens, &mut list, &mut y, &mut kept).unwrap();
+        let found: Vec<Vec<f64>> = [&y].into_iter().chain(&state).map(|t| t.to_f64_vec().unwrap()).collect();
+        assert_eq!(found, wanted, "{memory:?}");
+        // What does not fit is refused before anything is written.
+        let short = q.slice(1, 0..38).unwrap();
+        let mut list: Vec<&mut Tensor> = state.iter_mut().collect();
+        let wrong = Tokens { q: &short, ..tokens };
+        assert!(training.forward(&stream, &wrong, &mut list, &mut y, &mut kept).is_err());
+        let mut gradients = training.gradients().unwrap();
+        let own = gradients.v();
+        assert!(training.backward(&stream, &tokens, &kept, &own, None, &mut gradients).is_err());
+        assert!(training.backward(&stream, &tokens, &kept, &y, Some(&[&y]), &mut gradients).is_err());
+        let mut wrong = Tensor::zeros(&device, DType::Bf16, y.shape()).unwrap();
+        let mut list: Vec<&mut Tensor> = state.iter_mut().collect();
+        assert!(training.forward(&stream, &tokens, &mut list, &mut wrong, &mut kept).is_err());
+        let after: Vec<Vec<f64>> = [&y].into_iter().chain(&state).map(|t| t.to_f64_vec().unwrap()).collect();
+        assert_eq!(after, wanted, "{memory:?}");
+    }
+}
+
+/// The step of finite differences.
+const STEP: f64 = 1e-3;
+
+/// One head in f64: tokens, gates and state as both references take them.
+struct Head {
+    sizes: SequenceSizes,
+    before: bool,
+    /// `q`, `k`, `v`, `rq`, `rk`, `alpha`, `theta`, `eta`, `gamma`, then the state, with their columns.
+    inputs: Vec<Matrix>,
+    /// Of what is read, then of the state after it.
+    weights: Vec<Vec<f64>>,
+}
+
+impl Head {
+    fn new(sizes: SequenceSizes, before: bool) -> Head {
+        let SequenceSizes { n, p, d, e, m, w, .. } = sizes;
+        let wave = |seed: usize, len: usize, mean: f64, size: f64| -> Vec<f64> {
+            (0..len).map(|i| mean + size * ((i * 37 + seed * 101) as f64 * 0.7).sin()).collect()
+        };
+        let rows =
+            [(d, n * d), (d, p * d), (e, p * e), (e, n * e), (e, p * e)].map(|(cols, len)| (cols, len, 0.0, 0.8));
+        let gates = [(1, n, 0.9, 0.1), (1, n, 0.7, 0.2), (1, n, 0.1, 0.05), (w, n * w, 0.5, 0.3)];
+        let matrices = if m == 0 { vec![(d, e * d)] } else { vec![(m, e * m), (d, m * d)] };
+        let state = matrices.repeat(2).into_iter().map(|(cols, len)| (cols, len, 0.0, 0.5));
+        let all = rows.into_iter().chain(gates).chain(state.clone());
+        let inputs = all.enumerate().map(|(i, (cols, len, mean, size))| Matrix::new(cols, wave(i, len, mean, size)));
+        let weights = [n * e].into_iter().chain(state.map(|(_, len, ..)| len)).enumerate();
+        let weights = weights.map(|(i, len)| wave(20 + i, len, 0.0, 1.0)).collect();
+        Head { sizes, before, inputs: inputs.collect(), weights }
+    }
+
+    /// What is read and the state after it, by the reference of the forward pass.
+    fn read(&self, inputs: &[Matrix]) -> Vec<Vec<f64>> {
+        let of = |i: usize| inputs[i].values.clone();
+        let x = Sequence { q: of(0), k: of(1), v: of(2), rq: of(3), rk: of(4), norm: vec![] };
+        let g = Gates { alpha: of(5), theta: of(6), eta: of(7), gamma: of(8) };
+        let two = self.sizes.m > 0;
+        let mut state = match two {
+            true => State { w: vec![of(9), of(10)], s: vec![of(11), of(12)] },
+            false => State { w: vec![of(9)], s: vec![of(10)] },
+        };
+        let read = if self.before { Read::Before } else { Read::After };
+        let memory = if self.sizes.m == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
+        let rule = OmegaRule { memory, read, ..OmegaRule::omega_net(Chunking::new(1, 1)) };
+        let y = reference::recurrence(&self.sizes, &x, &g, &mut state, &rule);
+        let count = if two { 2 } else { 1 };
+        let state = state.w.into_iter().take(count).chain(state.s.into_iter().take(count));
+        std::iter::once(y).chain(state).collect()
+    }
+
+    fn loss(&self, inputs: &[Matrix]) -> f64 {
+        let read = self.read(inputs);
+        read.iter().flatten().zip(self.weights.iter().flatten()).map(|(y, w)| y * w).sum()
+    }
+}
+
+#[test]
+fn the_reference_has_the_gradients_of_finite_differences() {
+    for (e, m) in [(4, 5), (3, 0)] {
+        for (n, p, l, w, before) in [(9, 9, 4, 3, false), (7, 9, 3, 2, true), (6, 6, 2, 5, false), (3, 3, 8, 2, false)]
+        {
+            let k = l + w - 1;
+            let head = Head::new(SequenceSizes { n, p, h: 1, d: 3, e, m, l, w, k }, before);
+            let mut tape = Tape::default();
+            let given: Vec<_> = head.inputs.iter().map(|m| tape.given(m.clone())).collect();
+            let [q, k, v, rq, rk, alpha, theta, eta, gamma] = std::array::from_fn(|i| given[i]);
+            let inputs = HeadInputs { q, k, v, rq, rk, alpha, theta, eta, gamma };
+            let state = &given[9..];
+            let (weights, momenta) = state.split_at(state.len() / 2);
+            let start = MemoryState { w: weights.to_vec(), s: momenta.to_vec() };
+            let (y, end) = recurrence(&mut tape, &head.sizes, &inputs, &start, (2.0, before), Forgotten::Nothing);
+            // The same numbers as those of the reference of the forward pass.
+            let read: Vec<f64> = y.iter().flat_map(|y| tape.value(*y).values.clone()).collect();
+            let found = std::iter::once(read).chain(end.all().map(|var| tape.value(var).values.clone()));
+            for (found, wanted) in found.zip(head.read(&head.inputs)) {
+                assert!(Comparison::new(&found, &wanted).passes(1e-12));
+            }
+            let rows = y.iter().zip(head.weights[0].chunks(e)).map(|(y, by)| (*y, Matrix::new(e, by.to_vec())));
+            let ends =
+                end.all().zip(&head.weights[1..]).map(|(var, by)| (var, Matrix::new(tape.value(var).cols, by.clone())));
+            let gradients = tape.gradients(&rows.chain(ends).collect::<Vec<_>>());
+            for (i, var) in given.iter().enumerate() {
+                let found = gradients.by(&tape, *var);
+                let moved = |at: usize, by: f64| {
+                    let mut inputs = head.inputs.clone();
+                    inputs[i].values[at] += by;
+                    head.loss(&inputs)
+                };
+                // Of the fourth order: what is left out is of the order of the step's fourth power.
+                let slope = |at: usize, step: f64| (moved(at, step) - moved(at, -step)) / (2.0 * step);
+                let wanted: Vec<f64> =
+                    (0..found.len()).map(|at| (4.0 * slope(at, STEP) - slope(at, 2.0 * STEP)) / 3.0).collect();
+                let c = Comparison::new(&found, &wanted);
+                assert!(c.passes(1e-8), "input {i} of {n} {p} {l} {w} {before} {m}: {c:?}");
+            }
+        }
+    }
+}
