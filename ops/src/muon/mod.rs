@@ -56,7 +56,7 @@ pub enum Momentum {
     Mean,
 }
 
-/// How long a step is for a matrix of so many rows (outputs) and columns (inputs).
+/// The length of a step, from the number of rows (outputs) and columns (inputs) of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepScale {
     /// `1`.

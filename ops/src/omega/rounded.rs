@@ -167,7 +167,7 @@ impl Arithmetic {
         }
     }
 
-    /// `W <- held W - step NS(S)` of each matrix; `iterate` is the iteration of one of so many rows.
+    /// `W <- held W - step NS(S)` of each matrix; `iterate` gets a matrix and its number of rows.
     fn descend(
         &self,
         of: Of<'_>,

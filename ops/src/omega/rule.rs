@@ -164,13 +164,13 @@ impl OmegaRule {
         OmegaRule { memory: MemoryForm::Gated, ..OmegaRule::atlas(chunking) }
     }
 
-    /// Titans' long-term memory (arXiv 2501.00663 Eq. 13 and 14) in chunks of so many tokens. Its gates have other names: see
+    /// Titans' long-term memory (arXiv 2501.00663 Eq. 13 and 14), with `chunk` tokens in a chunk. Its gates have other names: see
     /// the table of this module.
     pub fn titans(chunk: usize) -> OmegaRule {
         OmegaRule::omega_net(Chunking::new(chunk, 1))
     }
 
-    /// Deep linear attention (ATLAS Eq. 19) in chunks of so many tokens.
+    /// Deep linear attention (ATLAS Eq. 19), with `chunk` tokens in a chunk.
     pub fn deep_linear_attention(chunk: usize) -> OmegaRule {
         OmegaRule { loss: Loss::Dot, ..OmegaRule::titans(chunk) }
     }

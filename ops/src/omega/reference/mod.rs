@@ -117,7 +117,7 @@ pub(crate) fn times(a: &[f64], b: &[f64], inner: usize, cols: usize) -> Vec<f64>
     c
 }
 
-/// The transpose of a matrix of so many rows.
+/// The transpose of a row-major matrix with `rows` rows.
 pub(crate) fn turned(w: &[f64], rows: usize) -> Vec<f64> {
     let cols = w.len() / rows.max(1);
     (0..w.len()).map(|i| w[i % rows * cols + i / rows]).collect()
