@@ -98,4 +98,5 @@ GROUPS = {
         lambda: layer(8, 2048, 16, 96, 384, "layer_760m"),
         lambda: layer(8, 2048, 8, 256, 1024, "layer_1300m"),
     ],
+    "layer_long": [lambda: layer(1, 32768, 16, 64, 256, "layer_340m_long")],
 }

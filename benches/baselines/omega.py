@@ -14,8 +14,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from baselines import oracle
-from baselines.work import DEVICE, Work, both, compiler, normal, uniform
+from baselines import oracle, timing
+from baselines.work import DEVICE, Baseline, Work, both, compiler, normal, uniform
 
 
 def halo_of(c):
@@ -158,7 +158,68 @@ def omega_mlp(g, t, d, h, b, c, name="omega_mlp"):
     )
 
 
+def gradients(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare=prepare, step=step):
+    """y, and the gradients of <y, dy> by k, v, q, the gates, gamma, W1 and W2, by autograd of the chunk-parallel form."""
+    with torch.enable_grad():
+        return differentiated(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare, step)
+
+
+def differentiated(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare, step):
+    wanted = [x.detach().requires_grad_() for x in (k, v, q, alpha, theta, eta, gamma, w1, w2)]
+    k, v, q, alpha, theta, eta, gamma, w1, w2 = wanted
+    chunks, state = prepare(k, v, q, alpha, theta, eta, gamma, w1, w2, b)
+    outs = []
+    for chunk in zip(*(x.unbind(1) for x in chunks)):
+        outs.append(torch.empty_like(q[:, :b]))
+        state = step(outs[-1], *state, *chunk)
+    y = torch.cat(outs, 1)
+    return (y.detach(), *torch.autograd.grad(y, wanted, dy))
+
+
+def omega_step(g, t, d, h, b, c, name):
+    """A training step of the memory: forward and backward. Memory besides the inputs is in a baseline's note."""
+    args = (*inputs(g, t, d, h, b, c), normal(g, t, d))
+    n = b + c - 1
+
+    @functools.cache
+    def reference(first, last):
+        return gradients(*(x[first:last].double() for x in args), b)
+
+    def noted(run):
+        run()
+        if DEVICE == "cpu":
+            return run
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        torch.cuda.synchronize()
+        return run, f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f} MB besides the inputs"
+
+    def by_compiled_parts():
+        parts = {"prepare": compiler(prepare), "step": compiler(step)}
+        return lambda: gradients(*args, b, **parts)
+
+    def eager():
+        return lambda: gradients(*args, b)
+
+    return Work(
+        name, "omega_step", (g, t, d, h, b, c), 1e-2,
+        g * (34 * t * d + 12 * t * (c + 3) + 48 * d * h),
+        3 * g * math.ceil(t / b) * ((14 * n + 8 * b) * d * h + 4 * b * n * (d + h)), 16,
+        lambda part: reference(part.start, part.stop),
+        [
+            Baseline("torch eager", lambda: noted(eager())),
+            Baseline("torch eager, graph", lambda: timing.graphed(eager()), gpu=True),
+            Baseline("torch.compile of a chunk", lambda: noted(by_compiled_parts()), compiles=True),
+            Baseline("torch.compile of a chunk, graph", lambda: timing.graphed(by_compiled_parts()), compiles=True, gpu=True),
+        ],
+    )
+
+
 GROUPS = {
+    "omega_step": [lambda: omega_step(128, 2048, 64, 256, 64, 16, "omega_mlp_step_plan")],
+    "omega_step_few": [lambda: omega_step(16, 2048, 64, 256, 64, 16, "omega_mlp_step_plan_few")],
     "omega_mlp": [lambda: omega_mlp(128, 2048, 64, 256, 64, 16)],
     "omega_mlp_48": [lambda: omega_mlp(128, 2048, 48, 192, 64, 16, "omega_mlp_48")],
     "omega_mlp_few": [lambda: omega_mlp(16, 2048, 64, 256, 64, 16, "omega_mlp_few")],

@@ -6,10 +6,10 @@ pub use crate::problem::DTYPES;
 use crate::problem::{Measured, Op, Problem};
 use atlas_dsl::{DType, KernelDef};
 
-/// Problems of all ops in all their element types.
-fn of_all(problems: impl Fn(&'static Op, DType) -> Vec<Problem>) -> Vec<Problem> {
+/// Problems of ops in all their element types.
+fn of_all(ops: &'static [Op], problems: impl Fn(&'static Op, DType) -> Vec<Problem>) -> Vec<Problem> {
     let in_one = |dtype: DType| {
-        let ops = OPS.iter().filter(|op| op.dtypes.contains(&dtype));
+        let ops = ops.iter().filter(|op| op.dtypes.contains(&dtype));
         ops.flat_map(|op| problems(op, dtype)).collect::<Vec<_>>()
     };
     DTYPES.into_iter().flat_map(in_one).collect()
@@ -18,11 +18,8 @@ fn of_all(problems: impl Fn(&'static Op, DType) -> Vec<Problem>) -> Vec<Problem>
 /// Problems that together reach each op's edges, those of training among them; small, so that a CPU solves all of them within a
 /// minute.
 pub fn verification() -> Vec<Problem> {
-    let mut all = of_all(|op, dtype| (op.verification)(op, dtype));
-    for dtype in DTYPES {
-        let ops = TRAINING.iter().filter(|op| op.dtypes.contains(&dtype));
-        all.extend(ops.flat_map(|op| (op.verification)(op, dtype)));
-    }
+    let mut all = of_all(&OPS, |op, dtype| (op.verification)(op, dtype));
+    all.extend(of_all(&TRAINING, |op, dtype| (op.verification)(op, dtype)));
     all.extend(far_from_one());
     all
 }
@@ -30,13 +27,13 @@ pub fn verification() -> Vec<Problem> {
 /// Problems for the simulator, which executes about a million instructions a second: every kernel in every element type
 /// with ragged and single tiles, two and three tiles along each axis of its grid, and strided tensors.
 pub fn simulation() -> Vec<Problem> {
-    of_all(|op, dtype| (op.simulation)(op, dtype))
+    of_all(&OPS, |op, dtype| (op.simulation)(op, dtype))
 }
 
 /// Of each kernel that takes a norm: matrices that are scaled before they are squared far from 1, and rows near the longest that
 /// their kernels admit.
 pub fn far_from_one() -> Vec<Problem> {
-    of_all(|op, dtype| (op.far_from_one)(op, dtype))
+    of_all(&OPS, |op, dtype| (op.far_from_one)(op, dtype))
 }
 
 /// The ops at the sizes of the ATLAS paper's 170M and 340M models: 16 heads of 48 and 64, T = 2048 and 2000.

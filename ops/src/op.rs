@@ -72,9 +72,14 @@ pub static TRAINING: [Op; 16] = [
     windowed_attention_grad::cases::PREFIX,
 ];
 
+/// All ops, those of training last.
+pub fn all() -> impl Iterator<Item = &'static Op> {
+    OPS.iter().chain(&TRAINING)
+}
+
 /// An op by name, or by the name of one of its kernels.
 pub fn find(name: &str) -> Option<&'static Op> {
-    OPS.iter().chain(&TRAINING).find(|op| op.name == name || op.defs().any(|k| k.name == name))
+    all().find(|op| op.name == name || op.defs().any(|k| k.name == name))
 }
 
 /// True if a kernel is one of an op, and not another of the same name.

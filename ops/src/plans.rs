@@ -2,9 +2,9 @@
 
 pub use crate::plan::{Plan, Work};
 
-use crate::op::OPS;
+use crate::op;
 
 /// The plans of all ops.
 pub fn plans() -> Vec<Plan> {
-    OPS.iter().flat_map(|op| op.plans).copied().collect()
+    op::all().flat_map(|op| op.plans).copied().collect()
 }

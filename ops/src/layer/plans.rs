@@ -10,18 +10,21 @@ use crate::usual::unit;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor};
 
-/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens.
+/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million.
 pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_170m_plan", &GATE, [8, 2048, 16, 48, 192]),
     Plan::new("layer_340m_plan", &GATE, [8, 2048, 16, 64, 256]),
     Plan::new("layer_760m_plan", &GATE, [8, 2048, 16, 96, 384]),
     Plan::new("layer_1300m_plan", &GATE, [8, 2048, 8, 256, 1024]),
-    Plan::new("layer_340m_long_plan", &GATE, [8, 32768, 16, 64, 256]),
+    Plan::new("layer_340m_million_plan", &GATE, [1, 1 << 20, 16, 64, 256]),
+    Plan::new("layer_340m_long_plan", &GATE, [1, 32768, 16, 64, 256]),
 ];
 
 /// Keys of the attention's window and of its prefix.
 const WINDOW: usize = 512;
 const PREFIX: usize = 16;
+/// Tokens of a piece; longer ones are cut.
+const LONGEST: usize = 32768;
 
 /// Sizes: sequences, tokens, heads, elements of a head, hidden elements.
 static GATE: Steps = Steps {
@@ -65,7 +68,7 @@ fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes) -> Result<Made> {
         eps: 1e-6,
     };
     let dtype = DType::Bf16;
-    let sizes = LayerSizes { sequences: b, heads: h, width: d, hidden: m, window: WINDOW, piece: t, dtype };
+    let sizes = LayerSizes { sequences: b, heads: h, width: d, hidden: m, window: WINDOW, piece: t.min(LONGEST), dtype };
     let of = |dtype, name: &str, fill, shape: &[usize]| plan_tensor(device, dtype, name, fill, shape);
     let token = |name: &str| of(dtype, name, (0.0, unit(d)), &[b, t, h, d]);
     let gate = |name: &str, mean: f64| of(DType::F32, name, (mean, mean / 20.0), &[b, t, h]);

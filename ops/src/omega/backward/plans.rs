@@ -1,4 +1,4 @@
-//! The backward pass as it is measured: all segments of a whole sequence.
+//! The backward pass as it is measured, alone and after the forward pass: all segments of a whole sequence.
 
 use super::check::TrainingCase;
 use super::problem::flops_of_chunk;
@@ -14,6 +14,8 @@ use atlas_runtime::{Device, Result, Tensor};
 pub(crate) const PLANS: &[Plan] = &[
     Plan::new("omega_mlp_backward_plan", &BACKWARD, [128, 2048, 64, 256, 64, 16]),
     Plan::new("omega_mlp_backward_plan_few", &BACKWARD, [16, 2048, 64, 256, 64, 16]),
+    Plan::new("omega_mlp_step_plan", &STEP, [128, 2048, 64, 256, 64, 16]),
+    Plan::new("omega_mlp_step_plan_few", &STEP, [16, 2048, 64, 256, 64, 16]),
 ];
 
 /// Sizes: groups, tokens, elements of a head, hidden elements, tokens of a chunk, tokens of a window.
@@ -29,15 +31,28 @@ static BACKWARD: Steps = Steps {
         (g * t.div_ceil(l)) as f64 * names.map(|name| flops_of_chunk(name, sizes)).sum::<f64>()
     },
     small: |[_, _, d, m, l, w]| [2, l + 5, d, m, l, w],
-    start,
+    start: |device, sizes| start(device, sizes, false),
     check: |device, [g, t, d, m, l, w]| {
         let case = TrainingCase { dtype: DType::Bf16, ..TrainingCase::new([1, t, g], [d, d, m], Chunking::new(l, w)) };
         case.check(device)
     },
 };
 
-/// The backward pass after one forward pass.
-fn start(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
+/// Both passes. Its bytes and operations are those of the backward pass and of [`omega_mlp`](crate::omega::omega_mlp).
+static STEP: Steps = Steps {
+    bytes: |sizes @ [g, t, d, m, _, w, ..]| {
+        (BACKWARD.bytes)(sizes) + (g * (8 * t * d + 4 * t * (w + 3) + 32 * d * m)) as f64
+    },
+    flops: |sizes @ [g, t, d, m, l, w, ..]| {
+        let (k, chunks) = (l + w - 1, t.div_ceil(l));
+        (BACKWARD.flops)(sizes) + (g * chunks * ((14 * k + 8 * l) * d * m + 4 * l * k * (d + m))) as f64
+    },
+    start: |device, sizes| start(device, sizes, true),
+    ..BACKWARD
+};
+
+/// The backward pass after one forward pass, or with a forward pass each time.
+fn start(device: &Device, [g, t, d, m, l, w]: PlanSizes, with_forward: bool) -> Result<Work> {
     let (heads, chunking) = (g.min(16), Chunking::new(l, w));
     let b = g / heads;
     let of = |dtype, name: &str, fill, sizes: &[usize]| plan_tensor(device, dtype, name, fill, sizes);
@@ -63,7 +78,7 @@ fn start(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
     Ok(Box::new(move || {
         let tokens =
             Tokens { q: &q, k: &k, v: &v, rq: &q, rk: &k, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
-        if !is_kept {
+        if with_forward || !is_kept {
             training.forward(&stream, &tokens, &mut state.each_mut(), &mut y, &mut kept)?;
             is_kept = true;
         }
