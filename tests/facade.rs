@@ -1,7 +1,7 @@
 //! The façade's text for chains and fused kernels lists their actual parameters.
 
 use atlas::kernel::{Chain, DType, KernelDef};
-use atlas::ops::{self, memory, omega};
+use atlas::ops::{self, delta, memory, omega};
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::Access;
 
@@ -55,12 +55,18 @@ fn of_chain(name: &str, chain: &'static Chain) -> String {
 
 #[test]
 fn parameters_are_documented_as_they_are() {
-    let files =
-        [include_str!("../src/ops/mod.rs"), include_str!("../src/ops/memory.rs"), include_str!("../src/ops/omega.rs")];
+    let files = [
+        include_str!("../src/ops/mod.rs"),
+        include_str!("../src/ops/delta.rs"),
+        include_str!("../src/ops/memory.rs"),
+        include_str!("../src/ops/omega.rs"),
+    ];
     let said: Vec<&str> = files.iter().flat_map(|f| f.lines()).filter_map(|l| l.strip_prefix("//! ")).collect();
     let said = said.join("\n");
     let all = [
         of_chain("ATTENTION_DECODE", &ops::ATTENTION_DECODE),
+        of_chain("GATED_DELTA_RULE", &delta::GATED_DELTA_RULE),
+        of_chain("GATED_DELTA_RULE_SPLIT", &delta::GATED_DELTA_RULE_SPLIT),
         of_kernel("fused_forward", &memory::fused_forward),
         of_kernel("mag_forward", &memory::mag_forward),
         of_kernel("lerp_forward", &memory::lerp_forward),

@@ -17,6 +17,7 @@ SEEN = 1e-6
 
 # Small works, by the group whose baselines they check.
 SMALL = {
+    "omega_step": [lambda: omega.omega_step(3, 32, 16, 24, 8, 4, "omega_mlp_step_plan")],
     "omega_mlp": [
         lambda: omega.omega_mlp(3, 256, 16, 64, 32, 16),
         lambda: omega.omega_mlp(3, 100, 16, 64, 32, 5),

@@ -3,21 +3,24 @@
 use crate::problem::Op;
 use crate::{
     activation_grad, adamw, attention, attention_decode, batched_matmul, block_attention, clip_factor, column_sums,
-    cross_entropy, embedding, fused_forward, gated_memory, inverse, layer, layer_grad, linear_gelu, linear_gelu_train,
-    linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul, matmul_add, memory_grad, memory_read,
-    monomials, muon, newton_schulz_small, omega, poly_features, random_features, rbf_features, rms_norm, rms_norm_grad,
-    rotary, short_conv, softmax, taylor_features, transpose, window_sums, windowed_attention, windowed_attention_grad,
+    cross_entropy, embedding, fused_forward, gated_delta_rule, gated_memory, inverse, l2_norm, layer, layer_grad,
+    linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
+    matmul_add, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
+    rbf_features, rms_norm, rms_norm_grad, rotary, short_conv, softmax, taylor_features, transpose, window_sums,
+    windowed_attention, windowed_attention_grad,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 38] = [
+pub static OPS: [Op; 40] = [
     attention::cases::OP,
     attention_decode::cases::OP,
     batched_matmul::cases::OP,
     block_attention::cases::OP,
     fused_forward::cases::OP,
+    gated_delta_rule::cases::OP,
     gated_memory::cases::OP,
     inverse::cases::OP,
+    l2_norm::cases::OP,
     layer::cases::OP,
     linear_gelu::cases::OP,
     linear_gelu_train::cases::OP,

@@ -6,6 +6,7 @@ mod chains;
 mod choices;
 mod controls;
 mod domains;
+mod gated_delta_rule;
 mod layer;
 mod muon;
 mod muon_by_name;

@@ -23,6 +23,7 @@
 //!     workspace: part, totals, tops
 //! ```
 
+pub mod delta;
 pub mod features;
 pub mod layer;
 pub mod memory;

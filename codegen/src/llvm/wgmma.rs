@@ -44,7 +44,7 @@ impl<'c> Emitter<'c, '_> {
         let left = self.source(a, Side::Left, grid, 0)?;
         let right = self.source(b, Side::Right, grid, columns)?;
         let start = acc.map(|v| self.regs(v).cloned()).transpose()?;
-        self.call_void("llvm.nvvm.wgmma.fence.sync.aligned", &[])?;
+        self.wgmma_fence(&left)?;
         let mut out = Vec::with_capacity(layout.reg_count() as usize);
         for block in 0..blocks {
             let at = block as usize * held;
@@ -61,6 +61,17 @@ impl<'c> Emitter<'c, '_> {
         }
         self.call_void("llvm.nvvm.wgmma.commit_group.sync.aligned", &[])?;
         Ok(out)
+    }
+
+    /// Orders what wrote the registers of a product before it. LLVM knows nothing of that order, and moves what computes a left
+    /// operand down to the product: the fence takes its words, so that they are computed before.
+    fn wgmma_fence(&mut self, left: &WarpgroupOperand<'c>) -> R<()> {
+        let WarpgroupOperand::Registers(words) = left else {
+            return self.call_void("llvm.nvvm.wgmma.fence.sync.aligned", &[]);
+        };
+        let (text, constraints) = ("wgmma.fence.sync.aligned;".to_owned(), vec!["r"; words.len()].join(","));
+        self.warpgroup_asm(text, format!("{constraints},~{{memory}}"), words, 0)?;
+        Ok(())
     }
 
     /// Makes the accumulators of products readable once at most `pending` younger groups are in flight.
@@ -225,8 +236,10 @@ impl<'c> Emitter<'c, '_> {
         results: usize,
     ) -> R<Regs<'c>> {
         let types: Vec<BasicMetadataTypeEnum<'c>> = args.iter().map(|a| a.get_type().into()).collect();
-        let out = struct_of(self.cx, self.cx.f32_type(), results);
-        let ty = out.fn_type(&types, false);
+        let ty = match results {
+            0 => self.cx.void_type().fn_type(&types, false),
+            _ => struct_of(self.cx, self.cx.f32_type(), results).fn_type(&types, false),
+        };
         let asm = self.cx.create_inline_asm(ty, text, constraints, true, false, Some(InlineAsmDialect::ATT), false);
         let args: Vec<BasicMetadataValueEnum<'c>> = args.iter().map(|&a| a.into()).collect();
         let call = self.b.build_indirect_call(ty, asm, &args, "")?;
@@ -234,7 +247,10 @@ impl<'c> Emitter<'c, '_> {
             let kind = Attribute::get_named_enum_kind_id(name);
             call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(kind, 0));
         }
-        self.fields(call.try_as_basic_value().unwrap_basic(), results as u32)
+        match results {
+            0 => Ok(vec![]),
+            _ => self.fields(call.try_as_basic_value().unwrap_basic(), results as u32),
+        }
     }
 }
 

@@ -68,7 +68,8 @@ fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes) -> Result<Made> {
         eps: 1e-6,
     };
     let dtype = DType::Bf16;
-    let sizes = LayerSizes { sequences: b, heads: h, width: d, hidden: m, window: WINDOW, piece: t.min(LONGEST), dtype };
+    let sizes =
+        LayerSizes { sequences: b, heads: h, width: d, hidden: m, window: WINDOW, piece: t.min(LONGEST), dtype };
     let of = |dtype, name: &str, fill, shape: &[usize]| plan_tensor(device, dtype, name, fill, shape);
     let token = |name: &str| of(dtype, name, (0.0, unit(d)), &[b, t, h, d]);
     let gate = |name: &str, mean: f64| of(DType::F32, name, (mean, mean / 20.0), &[b, t, h]);

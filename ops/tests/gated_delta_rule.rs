@@ -1,0 +1,230 @@
+//! The gated delta rule against its definition, token by token, at every edge; and mistakes that must show.
+
+use atlas_dsl::DType;
+use atlas_macros::atlas_kernel;
+use atlas_ops::gated_delta_rule::check::{DeltaCase, DeltaInputs};
+use atlas_ops::gated_delta_rule::{GATED_DELTA_RULE, GATED_DELTA_RULE_SPLIT, delta_blocks, delta_rule, delta_solve};
+use atlas_runtime::{Chain, Device};
+
+const BOUNDS: [(DType, f64); 3] = [(DType::F32, 1e-5), (DType::F16, 2e-3), (DType::Bf16, 1e-2)];
+
+#[track_caller]
+fn holds(case: &DeltaCase) {
+    holds_within(case, 1.0);
+}
+
+/// The same with so many times the bounds of 16 bits.
+#[track_caller]
+fn holds_within(case: &DeltaCase, times: f64) {
+    for (dtype, bound) in BOUNDS {
+        let case = DeltaCase { dtype, ..case.clone() };
+        let bound = if dtype == DType::F32 { bound } else { times * bound };
+        let found = case.check(&Device::cpu()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        assert!(found.passes(bound), "{case:?}: {found:?}");
+    }
+}
+
+#[test]
+fn sequences_and_chunks_of_any_length() {
+    for (tokens, chunk) in [(23, 8), (24, 8), (9, 4), (7, 16), (1, 64), (70, 64), (128, 64), (100, 32), (0, 16), (5, 4)]
+    {
+        holds(&DeltaCase::new([2, tokens, 2], 1, [16, 24], chunk));
+    }
+}
+
+#[test]
+fn heads_of_any_size_and_in_groups() {
+    for (heads, key_heads, head) in [(1, 1, [48, 96]), (2, 2, [64, 64]), (4, 2, [96, 40]), (3, 1, [128, 128])] {
+        holds(&DeltaCase::new([1, 70, heads], key_heads, head, 64));
+    }
+}
+
+/// A case whose gates or keys are edited.
+fn edited(edit: fn(&mut DeltaInputs)) -> DeltaCase {
+    DeltaCase { edit, ..DeltaCase::new([1, 150, 2], 2, [64, 48], 64) }
+}
+
+#[test]
+fn decays_from_none_to_all() {
+    holds(&edited(|x| x.g.fill(0.0)));
+    holds(&edited(|x| x.g.fill(-20.0)));
+    // Some tokens clear the memory, and others hardly touch it.
+    holds(&edited(|x| x.g.iter_mut().enumerate().for_each(|(i, g)| *g = if i % 10 == 7 { -1e3 } else { -1e-3 })));
+    holds(&edited(|x| x.g.iter_mut().enumerate().for_each(|(i, g)| *g = if i % 13 == 7 { -50.0 } else { -1e-3 })));
+    holds(&edited(|x| {
+        x.g.iter_mut().enumerate().for_each(|(i, g)| *g = if i % 10 == 7 { f32::NEG_INFINITY } else { -1e-3 });
+    }));
+}
+
+#[test]
+fn steps_from_none_to_whole() {
+    holds(&edited(|x| x.beta.fill(0.0)));
+    holds(&edited(|x| x.beta.fill(1.0)));
+}
+
+/// Without decay, the steps of a key that repeats cancel: their sum is as large as one of them, and their roundings to 16 bits add up
+/// as independent ones do, like the root of their number.
+#[test]
+fn keys_that_repeat() {
+    // Powers of the triangular matrix reach 1e17.
+    let one_key = edited(|x| {
+        x.k.fill(0.125);
+        x.g.fill(0.0);
+        x.beta.fill(1.0);
+    });
+    let three_keys = edited(|x| {
+        let (first, len) = (x.k[..3 * 128].to_vec(), x.k.len());
+        (0..len).for_each(|i| x.k[i] = first[i % (3 * 128)]);
+        x.g.fill(0.0);
+        x.beta.fill(1.0);
+    });
+    for case in [one_key, three_keys] {
+        holds_within(&case, (case.chunk as f64).sqrt());
+    }
+}
+
+#[test]
+fn a_sequence_may_be_given_in_parts() {
+    let whole = DeltaCase::new([2, 75, 2], 1, [16, 24], 16);
+    let inputs = whole.inputs();
+    for chain in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
+        let found = whole.run(chain, &Device::cpu(), &inputs).unwrap();
+        for parts in [vec![16, 59], vec![32, 16, 27], vec![3, 10, 1, 61], vec![1; 75]] {
+            let case = DeltaCase { parts, ..whole.clone() };
+            let ends_chunks = case.parts[..case.parts.len() - 1].iter().all(|part| part % 16 == 0);
+            let in_parts = case.run(chain, &Device::cpu(), &inputs).unwrap();
+            // Cut where chunks end, a sequence is computed by the same operations.
+            assert!(!ends_chunks || in_parts == found, "{}: {:?}", chain.name, case.parts);
+            let compared = case.check_of(chain, &Device::cpu()).unwrap();
+            assert!(compared.passes(1e-5), "{}: {:?}: {compared:?}", chain.name, case.parts);
+        }
+    }
+}
+
+#[test]
+fn both_chains_read_the_same() {
+    let case = DeltaCase::new([1, 100, 2], 2, [48, 64], 32);
+    let inputs = case.inputs();
+    let [fused, split] =
+        [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT].map(|chain| case.run(chain, &Device::cpu(), &inputs).unwrap());
+    for (fused, split) in fused.iter().zip(&split) {
+        assert!(atlas_ops::Comparison::new(fused, split).passes(1e-5));
+    }
+}
+
+atlas_kernel! {
+    /// The memory decays twice in each chunk.
+    kernel decays_twice<T: Float>(
+        q: &Tensor<T, [B, N, J, D]>,
+        k: &Tensor<T, [B, N, J, D]>,
+        v: &Tensor<T, [B, N, H, E]>,
+        t: &Tensor<T, [B, H, C, L, L]>,
+        p: &Tensor<T, [B, H, C, L, L]>,
+        reach: &Tensor<f32, [B, H, C, L]>,
+        tail: &Tensor<f32, [B, H, C, L]>,
+        s: &mut Tensor<f32, [B, H, D, E]>,
+        o: &mut Tensor<T, [B, N, H, E]>,
+        scale: f32,
+    )
+    tune { BE: [32] }
+    {
+        for (b, h, e) in grid(B, H, tiles(E, BE)) {
+            let j = h / (size(H) / size(J));
+            let mut se = load(s[b, h, .., e]);
+            for c in 0..size(C) {
+                let first = c * size(L);
+                let kc = load(k[b, span(first, L), j, ..]);
+                let left = load(reach[b, h, c, ..]).t();
+                let held = se.cast::<T>();
+                let rest = load(v[b, span(first, L), h, e]).cast::<f32>() - left * dot(kc, held);
+                let step = dot(load(t[b, h, c, .., ..]), rest.cast::<T>());
+                let out = left * dot(load(q[b, span(first, L), j, ..]), held)
+                    + dot(load(p[b, h, c, .., ..]), step.cast::<T>());
+                store(o[b, span(first, L), h, e], (scale * out).cast::<T>());
+                let end = load(reach[b, h, c, size(L) - 1]);
+                let kept = (step * load(tail[b, h, c, ..]).t()).cast::<T>();
+                se = end * end * se + dot(kc.t(), kept);
+            }
+            store(s[b, h, .., e], se);
+        }
+    }
+
+    /// Each chunk begins with an empty memory.
+    kernel forgets_chunks<T: Float>(
+        q: &Tensor<T, [B, N, J, D]>,
+        k: &Tensor<T, [B, N, J, D]>,
+        v: &Tensor<T, [B, N, H, E]>,
+        t: &Tensor<T, [B, H, C, L, L]>,
+        p: &Tensor<T, [B, H, C, L, L]>,
+        reach: &Tensor<f32, [B, H, C, L]>,
+        tail: &Tensor<f32, [B, H, C, L]>,
+        s: &mut Tensor<f32, [B, H, D, E]>,
+        o: &mut Tensor<T, [B, N, H, E]>,
+        scale: f32,
+    )
+    tune { BE: [32] }
+    {
+        for (b, h, e) in grid(B, H, tiles(E, BE)) {
+            let j = h / (size(H) / size(J));
+            let mut se = load(s[b, h, .., e]);
+            for c in 0..size(C) {
+                let first = c * size(L);
+                let kc = load(k[b, span(first, L), j, ..]);
+                let left = load(reach[b, h, c, ..]).t();
+                let held = se.cast::<T>();
+                let rest = load(v[b, span(first, L), h, e]).cast::<f32>() - left * dot(kc, held);
+                let step = dot(load(t[b, h, c, .., ..]), rest.cast::<T>());
+                let out = left * dot(load(q[b, span(first, L), j, ..]), held)
+                    + dot(load(p[b, h, c, .., ..]), step.cast::<T>());
+                store(o[b, span(first, L), h, e], (scale * out).cast::<T>());
+                let kept = (step * load(tail[b, h, c, ..]).t()).cast::<T>();
+                se = 0.0 * se + dot(kc.t(), kept);
+            }
+            store(s[b, h, .., e], se);
+        }
+    }
+
+    /// `t` times `beta` of the wrong token.
+    kernel turns_beta<T: Float>(
+        beta: &Tensor<f32, [B, N, H]>,
+        t: &mut Tensor<T, [B, H, C, L, L]>,
+    )
+    {
+        for (b, h, c) in grid(B, H, C) {
+            let row = load(beta[b, span(c * size(L), L), h]).or(1.0);
+            let right = load(t[b, h, c, .., ..]).cast::<f32>() / row;
+            store(t[b, h, c, .., ..], (right * row.t()).cast::<T>());
+        }
+    }
+}
+
+const WORKSPACE: &[&str] = &["x", "t", "p", "reach", "tail"];
+
+static DECAYS_TWICE: Chain =
+    Chain { name: "decays_twice", kernels: &[&delta_blocks, &delta_solve, &decays_twice], workspace: WORKSPACE };
+static FORGETS_CHUNKS: Chain =
+    Chain { name: "forgets_chunks", kernels: &[&delta_blocks, &delta_solve, &forgets_chunks], workspace: WORKSPACE };
+static TURNS_BETA: Chain = Chain {
+    name: "turns_beta",
+    kernels: &[&delta_blocks, &delta_solve, &turns_beta, &delta_rule],
+    workspace: WORKSPACE,
+};
+
+#[test]
+fn mistakes_are_found() {
+    for (dtype, bound) in BOUNDS {
+        // Gates that forget slowly, so that what chunks pass on counts, and steps that are above 0.
+        let edit = |x: &mut atlas_ops::gated_delta_rule::check::DeltaInputs| {
+            x.g.iter_mut().for_each(|g| *g *= 0.1);
+            x.beta.iter_mut().for_each(|b| *b = b.max(0.1));
+        };
+        let case = DeltaCase { dtype, edit, ..DeltaCase::new([1, 40, 2], 1, [32, 40], 16) };
+        for right in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
+            assert!(case.check_of(right, &Device::cpu()).unwrap().passes(bound));
+        }
+        for wrong in [&DECAYS_TWICE, &FORGETS_CHUNKS, &TURNS_BETA] {
+            let found = case.check_of(wrong, &Device::cpu()).unwrap();
+            assert!(!found.passes(bound), "{} went unnoticed in {dtype}: {found:?}", wrong.name);
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Gated DeltaNet (arXiv 2412.06464), and DeltaNet with gates of 0: a linear memory that is corrected towards each value.
+//!
+//! [`GATED_DELTA_RULE`] is for many heads, and [`GATED_DELTA_RULE_SPLIT`] for fewer tiles of values than a GPU has
+//! multiprocessors. Both compute the same from the same parameters; their workspaces differ. `g` is the logarithm of a
+//! token's decay, `beta` its step size, and `s` the memory of each head, which is read and written. `J`, the heads of
+//! queries and keys, divides `H`, those of values. `scale` is usually `1 / sqrt(D)`. [`DeltaChunks::dims`] gives the dims
+//! of the workspace. [`l2_norm`] gives keys and queries unit length.
+//!
+//! ```text
+//! GATED_DELTA_RULE
+//!     k: &Tensor<T, [B, N, J, D]>
+//!     g, beta: &Tensor<f32, [B, N, H]>
+//!     q: &Tensor<T, [B, N, J, D]>
+//!     v: &Tensor<T, [B, N, H, E]>
+//!     s: &mut Tensor<f32, [B, H, D, E]>
+//!     o: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     workspace: x, t, p, reach, tail
+//! GATED_DELTA_RULE_SPLIT
+//!     k: &Tensor<T, [B, N, J, D]>
+//!     g, beta: &Tensor<f32, [B, N, H]>
+//!     q: &Tensor<T, [B, N, J, D]>
+//!     v: &Tensor<T, [B, N, H, E]>
+//!     s: &mut Tensor<f32, [B, H, D, E]>
+//!     o: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     workspace: x, t, p, reach, tail, w, u, before, step
+//! ```
+
+pub use atlas_ops::gated_delta_rule::{DeltaChunks, GATED_DELTA_RULE, GATED_DELTA_RULE_SPLIT};
+pub use atlas_ops::l2_norm::l2_norm;
