@@ -364,3 +364,27 @@ fn the_config_says_who_multiplies() {
     assert!(!is_asynchronous(short) && is_asynchronous(&format!("{short} products=warpgroups")));
     assert!(is_asynchronous(long) && !is_asynchronous(&format!("{long} products=warps")));
 }
+
+/// A fence orders only what wrote the registers of a product before it: between the two, nothing may be computed. The tokens of
+/// a last chunk that is not full are masked in a left operand, which LLVM would do right before each product.
+#[test]
+fn nothing_is_computed_between_a_fence_and_its_product() {
+    let device = Device::sim("sm_90a").unwrap();
+    let zeros = |dtype, shape: &[usize]| Tensor::zeros(&device, dtype, shape).unwrap();
+    let (tokens, chunks) = (zeros(Bf16, &[1, 150, 1, 64]), zeros(Bf16, &[1, 1, 3, 64, 64]));
+    let (gates, mut state, mut out) =
+        (zeros(F32, &[1, 1, 3, 64]), zeros(F32, &[1, 1, 64, 64]), zeros(Bf16, &[1, 150, 1, 64]));
+    let config: Config = "BE=64 stages=1 warps=4 warp_grid=4x1 products=warpgroups".parse().unwrap();
+    let args = args![&tokens, &tokens, &tokens, &chunks, &chunks, &gates, &gates, &mut state, &mut out, 1.0];
+    let launch = atlas_ops::gated_delta_rule::delta_rule.prepare_with(&device, &config, args).unwrap();
+    let ptx = launch.image().unwrap().ptx.clone();
+    let mut in_registers = 0;
+    for after in ptx.split("wgmma.fence.sync.aligned;").skip(1) {
+        let (between, product) = after.split_once("wgmma.mma_async").expect("a product after each fence");
+        in_registers += usize::from(product.lines().next().unwrap().matches('{').count() == 2);
+        for line in between.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            assert!(line.starts_with("//"), "`{line}` is between a fence and its product");
+        }
+    }
+    assert!(in_registers > 1 && ptx.contains("selp.b16"), "masked left operands in registers:\n{ptx}");
+}
