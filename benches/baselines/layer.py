@@ -68,13 +68,18 @@ def layer(b, t, h, d, m, name):
     @functools.cache
     def expected():
         memory = oracle.omega(*args, CHUNK)[0].view(b, h, t, d)
-        ks = torch.cat((pk.expand(b, h, PREFIX, d), ak), 2).double()
-        vs = torch.cat((pv.expand(b, h, PREFIX, d), av), 2).double()
-        at = torch.arange(t, device=DEVICE)[:, None] - (torch.arange(t + PREFIX, device=DEVICE) - PREFIX)
-        hidden = (at < 0) | (at >= WINDOW)
-        hidden[:, :PREFIX] = False
-        scores = (aq.double() @ ks.mT * d**-0.5).masked_fill(hidden, -math.inf)
-        return combine(F.softmax(scores, -1) @ vs, memory, wa.double(), wm.double())
+        attended = []
+        for first in range(0, t, WINDOW):
+            start = max(first - WINDOW + 1, 0)
+            q = aq[:, :, first : first + WINDOW].double()
+            ks = torch.cat((pk.expand(b, h, PREFIX, d), ak[:, :, start : first + WINDOW]), 2).double()
+            vs = torch.cat((pv.expand(b, h, PREFIX, d), av[:, :, start : first + WINDOW]), 2).double()
+            own = torch.arange(start, start + ks.shape[2] - PREFIX, device=DEVICE)
+            at = torch.arange(first, first + q.shape[2], device=DEVICE)[:, None] - own
+            hidden = F.pad((at < 0) | (at >= WINDOW), (PREFIX, 0))
+            scores = (q @ ks.mT * d**-0.5).masked_fill(hidden, -math.inf)
+            attended.append(F.softmax(scores, -1) @ vs)
+        return combine(torch.cat(attended, 2), memory, wa.double(), wm.double())
 
     n = CHUNK + MEMORY_WINDOW - 1
     chunks = math.ceil(t / CHUNK)
@@ -93,10 +98,9 @@ def layer(b, t, h, d, m, name):
 
 GROUPS = {
     "layer": [
-        lambda: layer(8, 2048, 16, 48, 192, "layer_170m"),
         lambda: layer(8, 2048, 16, 64, 256, "layer_340m"),
+        lambda: layer(8, 2048, 16, 48, 192, "layer_170m"),
         lambda: layer(8, 2048, 16, 96, 384, "layer_760m"),
-        lambda: layer(8, 2048, 8, 256, 1024, "layer_1300m"),
     ],
     "layer_long": [lambda: layer(1, 32768, 16, 64, 256, "layer_340m_long")],
 }

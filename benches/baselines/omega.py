@@ -14,7 +14,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from baselines import oracle, timing
+from baselines import oracle
 from baselines.work import DEVICE, Baseline, Work, both, compiler, normal, uniform
 
 
@@ -210,9 +210,7 @@ def omega_step(g, t, d, h, b, c, name):
         lambda part: reference(part.start, part.stop),
         [
             Baseline("torch eager", lambda: noted(eager())),
-            Baseline("torch eager, graph", lambda: timing.graphed(eager()), gpu=True),
             Baseline("torch.compile of a chunk", lambda: noted(by_compiled_parts()), compiles=True),
-            Baseline("torch.compile of a chunk, graph", lambda: timing.graphed(by_compiled_parts()), compiles=True, gpu=True),
         ],
     )
 

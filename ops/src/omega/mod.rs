@@ -118,7 +118,7 @@ pub static OMEGA_MUON_TOKENS_NORMED: Chain = Chain {
 
 crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":
-    "omega_pack_tokens"
+    "fused_descent" "fused_optimization" "omega_linear" "omega_mlp" "omega_muon_tokens" "omega_pack_tokens"
     "omega_unpack_tokens"
 }
 crate::records::shipped! { "nvidia-h200":
