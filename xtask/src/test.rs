@@ -96,6 +96,9 @@ fn clippy(root: &Path, packages: &[&str]) -> Result<()> {
     command::run(clippy.args(["--", "-D", "warnings"]))
 }
 
+/// Arguments that make an example short which takes minutes without them.
+const SHORTER: [(&str, &[&str]); 1] = [("08_learning", &["--check", "--steps", "3"])];
+
 /// Runs each example. It compares its results with a plain loop and fails if they differ.
 fn examples(run: &mut Run<'_>) -> Result<()> {
     let root = run.root;
@@ -105,7 +108,10 @@ fn examples(run: &mut Run<'_>) -> Result<()> {
     let files = entries.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "rs"));
     let mut names: Vec<String> = files.filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    names.iter().try_for_each(|name| command::run(Command::new(folder.join(name)).current_dir(root)))
+    names.iter().try_for_each(|name| {
+        let shorter = SHORTER.iter().find(|(of, _)| of == name).map_or(&[][..], |(_, args)| *args);
+        command::run(Command::new(folder.join(name)).args(shorter).current_dir(root))
+    })
 }
 
 /// Builds and runs the example of a program without a compiler. Its build script has one.
