@@ -125,6 +125,7 @@ fn weights(device: &Device) -> atlas::Result<LayerWeights> {
         memory_norm: ones()?,
         attention_norm: ones()?,
         inner_norm: None,
+        context: None,
     })
 }
 

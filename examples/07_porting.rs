@@ -101,6 +101,7 @@ fn main() -> atlas::Result<()> {
         memory_norm: of(8.0, &[H, D], 0.1, 1.0)?,
         attention_norm: zeros(&[H, D])?,
         inner_norm: None,
+        context: None,
     };
     let memory = [of(9.0, &[1, H, D, M], 0.2, 0.0)?, of(10.0, &[1, H, M, D], 0.3, 0.0)?];
     let mut layer = AtlasLayer::new(&device, sizes, rule, weights, &memory)?;

@@ -76,6 +76,7 @@ fn inputs(s: &LayerSizes, rule: &LayerRule, tokens: usize) -> HostLayer {
         prefix: [of(s.heads * PREFIX * s.width, 0.0, 1.0), of(s.heads * PREFIX * s.width, 0.0, 1.0)],
         norms: [of(s.heads * s.width, 1.0, 0.1), of(s.heads * s.width, 1.0, 0.1)],
         inner: vec![],
+        context: Default::default(),
         weights: vec![of(matrix, 0.0, (s.hidden as f64).powf(-0.5)), of(matrix, 0.0, unit)],
     }
 }
@@ -96,6 +97,7 @@ fn run(device: &Device, s: LayerSizes, rule: &LayerRule, x: &HostLayer, tokens: 
         memory_norm: narrow(&x.norms[0], &[h, d])?,
         attention_norm: narrow(&x.norms[1], &[h, d])?,
         inner_norm: None,
+        context: None,
     };
     let memory = [wide(&x.weights[0], &[1, h, d, m])?, wide(&x.weights[1], &[1, h, m, d])?];
     let mut layer = AtlasLayer::new(device, s, rule.clone(), weights, &memory)?;

@@ -103,6 +103,7 @@ fn layer(device: &Device, combine: Combine) -> AtlasLayer {
         memory_norm: of(device, &[1, D], 3),
         attention_norm: of(device, &[1, D], 4),
         inner_norm: None,
+        context: None,
     };
     let [w1, w2, ..] = memory(device);
     AtlasLayer::new(device, sizes, rule, weights, &[w1, w2]).unwrap()

@@ -66,6 +66,7 @@ pub mod matmul_add;
 pub mod memory;
 pub mod memory_grad;
 pub mod memory_read;
+pub mod memory_recall;
 pub mod monomials;
 pub mod muon;
 pub mod newton_schulz_small;

@@ -5,13 +5,13 @@ use crate::{
     activation_grad, adamw, attention, attention_decode, batched_matmul, block_attention, clip_factor, column_sums,
     cross_entropy, embedding, fused_forward, gated_delta_rule, gated_memory, inverse, l2_norm, layer, layer_grad,
     linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
-    matmul_add, memory_grad, memory_read, monomials, muon, newton_schulz_small, omega, poly_features, random_features,
-    rbf_features, rms_norm, rms_norm_grad, rotary, short_conv, softmax, taylor_features, transpose, window_sums,
-    windowed_attention, windowed_attention_grad,
+    matmul_add, memory_grad, memory_read, memory_recall, monomials, muon, newton_schulz_small, omega, poly_features,
+    random_features, rbf_features, rms_norm, rms_norm_grad, rotary, short_conv, softmax, taylor_features, transpose,
+    window_sums, windowed_attention, windowed_attention_grad,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 40] = [
+pub static OPS: [Op; 41] = [
     attention::cases::OP,
     attention_decode::cases::OP,
     batched_matmul::cases::OP,
@@ -35,6 +35,7 @@ pub static OPS: [Op; 40] = [
     matmul_add::cases::OP,
     memory_grad::cases::OP,
     memory_read::cases::OP,
+    memory_recall::cases::OP,
     monomials::cases::OP,
     muon::cases::OP,
     newton_schulz_small::cases::OP,

@@ -46,6 +46,24 @@ atlas_kernel! {
         }
     }
 
+    kernel recall_gated_inside<T: Float>(
+        x: &Tensor<T, [B, N, H, D]>, w1: &Tensor<f32, [B, H, E, M]>, w2: &Tensor<f32, [B, H, M, D]>,
+        w3: &Tensor<f32, [B, H, M, D]>, r: &Tensor<T, [B, N, H, E]>, y: &mut Tensor<T, [B, N, H, E]>,
+    )
+    tune { BN: [32], BM: [32] }
+    {
+        for (b, h, n) in grid(B, H, tiles(N, BN)) {
+            let xs = load(x[b, n, h, ..]);
+            let mut acc = load(r[b, n, h, ..]).cast::<f32>();
+            for m in tiles(M, BM) {
+                let z = dot(xs, load(w2[b, h, m, ..]).cast::<T>().t());
+                let u = dot(xs, load(w3[b, h, m, ..]).cast::<T>().t());
+                acc += dot(gelu(z * u).cast::<T>(), load(w1[b, h, .., m]).cast::<T>().t());
+            }
+            store(y[b, n, h, ..], acc.cast::<T>());
+        }
+    }
+
     kernel newton_schulz_unnormalised<T: Float>(g: &Tensor<T, [B, M, N]>, y: &mut Tensor<T, [B, M, N]>)
     {
         for b in grid(B) {
@@ -177,6 +195,14 @@ fn residual_dropped() {
     for dtype in cases::DTYPES {
         let p = problem("memory_read", dtype, &[2, 64, 48, 192]);
         caught(&p, &memory_without_residual, &p.dims);
+    }
+}
+
+#[test]
+fn gate_inside_the_activation() {
+    for dtype in cases::DTYPES {
+        let p = problem("memory_recall_gated", dtype, &[1, 37, 2, 32, 24, 72]);
+        caught(&p, &recall_gated_inside, &p.dims);
     }
 }
 

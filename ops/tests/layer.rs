@@ -2,24 +2,27 @@
 
 use atlas_dsl::DType;
 use atlas_ops::Comparison;
-use atlas_ops::layer::reference::{HostLayer, reference};
-use atlas_ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
+use atlas_ops::layer::reference::{HostContext, HostLayer, reference};
+use atlas_ops::layer::{
+    AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual,
+};
 use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule, Read, Step};
 use atlas_runtime::{Device, Tensor};
+use half::{bf16, f16};
 
-const TOKENS: usize = 45;
-const PREFIX: usize = 3;
+pub(super) const TOKENS: usize = 45;
+pub(super) const PREFIX: usize = 3;
 
 fn noise(i: usize) -> f64 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / f64::from(1 << 23) - 1.0
 }
 
-fn sizes() -> LayerSizes {
+pub(super) fn sizes() -> LayerSizes {
     LayerSizes { sequences: 2, heads: 2, width: 16, hidden: 32, window: 12, piece: 64, dtype: DType::F32 }
 }
 
-fn rule(combine: Combine) -> LayerRule {
+pub(super) fn rule(combine: Combine) -> LayerRule {
     LayerRule {
         combine,
         memory: OmegaRule::omega_net(Chunking::new(8, 5)),
@@ -32,7 +35,7 @@ fn rule(combine: Combine) -> LayerRule {
 const COMBINATIONS: [Combine; 3] = [Combine::Alone, Combine::Gate, Combine::Sequence];
 
 /// Layers of the papers, on each of the maps.
-fn rules() -> Vec<LayerRule> {
+pub(super) fn rules() -> Vec<LayerRule> {
     let chunking = Chunking::new(8, 5);
     let memories = [
         OmegaRule::omega_net(chunking),
@@ -64,14 +67,20 @@ fn rules() -> Vec<LayerRule> {
     maps.iter().flat_map(|map| memories.iter().map(move |memory| of(map, memory))).collect()
 }
 
-fn host(s: &LayerSizes, rule: &LayerRule) -> HostLayer {
+pub(super) fn host(s: &LayerSizes, rule: &LayerRule) -> HostLayer {
     let (rows, elements) = (s.sequences * TOKENS * s.heads, s.sequences * TOKENS * s.heads * s.width);
     let mut salt = 0;
     let mut of = |len: usize, middle: f64, width: f64| -> Vec<f64> {
         salt += 1_000_003;
-        // As f32 holds them, so that both sides see the same numbers.
-        (0..len).map(|i| f64::from((middle + width * noise(i + salt)) as f32)).collect()
+        // As tokens hold them, so that both sides see the same numbers.
+        let held = |x: f64| match s.dtype {
+            DType::Bf16 => bf16::from_f64(x).to_f64(),
+            DType::F16 => f16::from_f64(x).to_f64(),
+            _ => f64::from(x as f32),
+        };
+        (0..len).map(|i| held(middle + width * noise(i + salt))).collect()
     };
+    let row = s.heads * s.width;
     let shapes = rule.memory.memory.matrices(rule.features.features(s.width), s.width, s.hidden);
     // A gradient is as long as its features are.
     let step = 0.02 / (1.0 + shapes[0][1] as f64 / 32.0);
@@ -87,32 +96,49 @@ fn host(s: &LayerSizes, rule: &LayerRule) -> HostLayer {
             _ => vec![],
         },
         weights: shapes.iter().map(|[rows, cols]| of(s.sequences * s.heads * rows * cols, 0.0, 0.2)).collect(),
+        context: HostContext {
+            recalled: [of(row * row, 0.0, 0.3), of(row * row, 0.0, 0.3)],
+            memory: [of(row * row, 0.0, 0.3), of(row * row, 0.0, 0.3), of(row * row, 0.0, 0.3)],
+            norms: Some([of(row, 0.2, 0.05), of(row, 0.2, 0.05)]),
+        },
     }
 }
 
 /// What the layer gives in pieces of these lengths.
-fn run(s: LayerSizes, rule: &LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec<f64> {
+pub(super) fn run(s: LayerSizes, rule: &LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec<f64> {
     let cpu = Device::cpu();
-    let tensor = |values: &[f64], shape: &[usize]| {
+    let wide = |values: &[f64], shape: &[usize]| {
         cpu.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).unwrap()
     };
+    let tensor = |values: &[f64], shape: &[usize]| match s.dtype {
+        DType::Bf16 => cpu.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape).unwrap(),
+        DType::F16 => cpu.tensor_from(&values.iter().map(|&v| f16::from_f64(v)).collect::<Vec<_>>(), shape).unwrap(),
+        _ => wide(values, shape),
+    };
     let (b, h, d, w) = (s.sequences, s.heads, s.width, rule.memory.chunking.window);
+    let matrix = |w: &Vec<f64>| tensor(w, &[h * d, h * d]);
+    let context = ContextWeights {
+        recalled: x.context.recalled.each_ref().map(matrix),
+        memory: x.context.memory.each_ref().map(matrix),
+        norms: x.context.norms.as_ref().map(|norms| norms.each_ref().map(|w| tensor(w, &[h, d]))),
+    };
     let weights = LayerWeights {
         prefix_keys: tensor(&x.prefix[0], &[h, PREFIX, d]),
         prefix_values: tensor(&x.prefix[1], &[h, PREFIX, d]),
         memory_norm: tensor(&x.norms[0], &[h, d]),
         attention_norm: tensor(&x.norms[1], &[h, d]),
         inner_norm: (!x.inner.is_empty()).then(|| tensor(&x.inner, &[h, d])),
+        context: matches!(rule.combine, Combine::Context { .. }).then_some(context),
     };
     let shapes = rule.memory.memory.matrices(rule.features.features(d), d, s.hidden);
     let memory: Vec<Tensor> =
-        x.weights.iter().zip(shapes).map(|(w, [rows, cols])| tensor(w, &[b, h, rows, cols])).collect();
+        x.weights.iter().zip(shapes).map(|(w, [rows, cols])| wide(w, &[b, h, rows, cols])).collect();
     let mut layer = AtlasLayer::new(&cpu, s, rule.clone(), weights, &memory).unwrap();
     let of = |all: &[Vec<f64>; 3]| [0, 1, 2].map(|i| tensor(&all[i], &[b, TOKENS, h, d]));
     let (memory, attention) = (of(&x.memory), of(&x.attention));
-    let gates = [0, 1, 2].map(|i| tensor(&x.gates[i], &[b, TOKENS, h]));
-    let gamma = tensor(&x.gamma, &[b, TOKENS, h, w]);
-    let y = Tensor::zeros(&cpu, DType::F32, [b, TOKENS, h, d]).unwrap();
+    let gates = [0, 1, 2].map(|i| wide(&x.gates[i], &[b, TOKENS, h]));
+    let gamma = wide(&x.gamma, &[b, TOKENS, h, w]);
+    let y = Tensor::zeros(&cpu, s.dtype, [b, TOKENS, h, d]).unwrap();
     let (mut from, mut lengths) = (0, lengths.iter().cycle());
     while from < TOKENS {
         let to = TOKENS.min(from + lengths.next().unwrap());
@@ -195,6 +221,7 @@ fn weights(s: &LayerSizes) -> LayerWeights {
         memory_norm: of(&[h, d]),
         attention_norm: of(&[h, d]),
         inner_norm: None,
+        context: None,
     }
 }
 

@@ -8,6 +8,7 @@ mod controls;
 mod domains;
 mod gated_delta_rule;
 mod layer;
+mod layer_context;
 mod muon;
 mod muon_by_name;
 mod omega;

@@ -1,7 +1,9 @@
 //! What several launches make is refused before the first of them has written anything.
 
 use atlas_dsl::DType;
-use atlas_ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
+use atlas_ops::layer::{
+    AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual,
+};
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{Device, Result, Stream, Tensor};
@@ -179,6 +181,11 @@ fn layer(combine: Combine, piece: usize) -> AtlasLayer {
         memory_norm: of(&[1, D], 3),
         attention_norm: of(&[1, D], 4),
         inner_norm: None,
+        context: matches!(combine, Combine::Context { .. }).then(|| ContextWeights {
+            recalled: [of(&[D, D], 7), of(&[D, D], 8)],
+            memory: [of(&[D, D], 9), of(&[D, D], 10), of(&[D, D], 11)],
+            norms: Some([of(&[1, D], 12), of(&[1, D], 13)]),
+        }),
     };
     AtlasLayer::new(&Device::cpu(), sizes, rule, weights, &[of(&[1, 1, D, M], 5), of(&[1, 1, M, D], 6)]).unwrap()
 }
@@ -204,7 +211,7 @@ fn layer_tokens(x: &[Tensor]) -> LayerTokens<'_> {
 
 #[test]
 fn a_layer_is_as_it_was_after_a_refusal() {
-    for combine in [Combine::Gate, Combine::Sequence] {
+    for combine in [Combine::Gate, Combine::Sequence, Combine::Context { segment: 4 }] {
         let mut wanted = of(&[1, T, 1, D], 70);
         layer(combine, 4).push(&layer_tokens(&layer_sequence(T)), &mut wanted).unwrap();
         let mut layer = layer(combine, 4);
@@ -212,6 +219,10 @@ fn a_layer_is_as_it_was_after_a_refusal() {
         for at in 0..10 {
             // A layer whose attention reads its memory reads no tokens of the attention.
             if combine == Combine::Sequence && (3..6).contains(&at) {
+                continue;
+            }
+            // One that sees what is recalled makes the memory's keys and values itself.
+            if matches!(combine, Combine::Context { .. }) && (1..3).contains(&at) {
                 continue;
             }
             for length in [T - 1, T + 1] {

@@ -6,6 +6,9 @@
 //! [`poly3`](super::features::poly3), and `eps` is added to a mean square before its root, as by `torch.nn.RMSNorm`; in
 //! [`memory_read_normed`] to a variance, as by `torch.nn.LayerNorm`.
 //!
+//! [`memory_recall_mlp`] and its kin read the memories that an Omega rule trains, `[B, H, ..]` in f32, for tokens `[B, N,
+//! H, D]`.
+//!
 //! ```text
 //! fused_forward
 //!     q: &Tensor<T, [G, N, D]>
@@ -95,5 +98,8 @@ pub use atlas_ops::fused_forward::{fused_forward, lerp_forward, mag_forward};
 pub use atlas_ops::gated_memory::{MEMORY_GATED_GRAD, memory_read_gated, memory_read_normed};
 pub use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
 pub use atlas_ops::memory_read::memory_read;
+pub use atlas_ops::memory_recall::{
+    memory_recall_gated, memory_recall_linear, memory_recall_mlp, memory_recall_normed,
+};
 pub use atlas_ops::omega::{fused_descent, fused_optimization};
 pub use atlas_ops::window_sums::WINDOW_LOSS;

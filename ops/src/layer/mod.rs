@@ -7,15 +7,22 @@
 //! alone      y = norm(m, wm)                                                     OmegaNet, Atlas, Titans' LMM
 //! gate       y = norm(a, wa) * sigmoid(norm(m, wm))                              MAG
 //! sequence   y = attention of (n, n, n), n = norm(m, wm)                         MAL
+//! context    the attention sees what the memory recalls, and the memory is
+//!            trained on what the attention gives: see Combine::Context            MAC
 //! ```
 //!
-//! Sources: ATLAS (arXiv 2505.23735) for the memory; Titans (arXiv 2501.00663) Eq. 28, 30 and 31 for the ways to combine it. `norm` is
-//! an RMS norm of a head's row. The state of a layer does not grow: weights and momenta of its memory, the tokens of a chunk, and
-//! the keys of a window.
+//! Sources: ATLAS (arXiv 2505.23735) for the memory; Titans (arXiv 2501.00663) Eq. 21 to 25, 28, 30 and 31 for the ways to combine
+//! it. `norm` is an RMS norm of a head's row. The state of a layer does not grow: weights and momenta of its memory, the tokens of a
+//! chunk, and the keys of a window or of a segment.
 
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
+mod context;
+#[cfg(feature = "verify")]
+mod context_reference;
 mod features;
+#[cfg(feature = "verify")]
+mod host;
 mod kernels;
 mod past;
 #[cfg(feature = "verify")]
@@ -24,6 +31,7 @@ mod plans;
 pub mod reference;
 mod run;
 
+pub use context::ContextWeights;
 pub use features::FeatureMap;
 pub use kernels::{layer_combine, layer_features, layer_gate, layer_norm};
 pub use run::AtlasLayer;
@@ -41,6 +49,31 @@ pub enum Combine {
     Gate,
     /// The attention reads what the memory gives (MAL).
     Sequence,
+    /// The memory is a context of the attention (MAC). The sequence is cut into segments. Each token asks the memory as it was
+    /// before the segment, what that recalls stands beside the token in the attention, and the memory is trained on what the
+    /// attention gives:
+    ///
+    /// ```text
+    /// h_i = M0(phi(q_i))                                 M0 is the memory before the segment          Eq. 21
+    /// y_i = attention of aq_i over the prefix and, for all j <= i of the segment,                     Eq. 22, 23
+    ///       the keys Wrk h_j with values Wrv h_j, and the keys ak_j with values av_j
+    /// m_i = M_i(phi(Wq y_i))                             M is trained on phi(Wk y), Wv y              Eq. 24
+    /// o_i = norm(y_i, wa) * sigmoid(norm(m_i, wm))                                                    Eq. 25
+    /// ```
+    ///
+    /// The matrices are those of [`ContextWeights`]. Equations are those of Titans, which leave open what a token may know of later
+    /// tokens of its segment. Here it is nothing, in two places:
+    ///
+    /// - A token sees what is recalled for itself and for earlier tokens. The mask of the paper's Figure 3a has all of a segment's
+    ///   `h` before the segment, so that its first token sees what is recalled for the queries of its last one.
+    /// - `o_i` reads the memory as it is at its own token, by the rule's [`Read`](crate::omega::Read). `M_t` of Eq. 25 has been
+    ///   trained on the whole segment.
+    ///
+    /// A model that predicts its next token learns to copy the future through either, and cannot be run token by token.
+    Context {
+        /// Tokens of a segment, a multiple of the tokens of a chunk. Segments are counted from the first token of a sequence.
+        segment: usize,
+    },
 }
 
 /// What is added to what a memory makes of a key or a query: the `r` of [`MemoryForm`](crate::omega::MemoryForm).
@@ -65,7 +98,7 @@ pub struct LayerSizes {
     pub width: usize,
     /// Hidden elements of a memory; a linear one has none.
     pub hidden: usize,
-    /// Keys that a query of the attention sees, its own among them.
+    /// Keys that a query of the attention sees, its own among them. [`Combine::Context`] has segments instead.
     pub window: usize,
     /// The longest piece that is computed at once; longer ones are cut.
     pub piece: usize,
@@ -101,14 +134,17 @@ pub struct LayerWeights {
     pub attention_norm: Tensor,
     /// Of the norm inside the memory `[H, D]`, of [`MemoryForm::Normed`](crate::omega::MemoryForm::Normed) alone.
     pub inner_norm: Option<Tensor>,
+    /// Projections between memory and attention, of [`Combine::Context`] alone.
+    pub context: Option<ContextWeights>,
 }
 
 /// A piece of the sequences, `T` tokens each.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerTokens<'t> {
-    /// Queries, keys and values of the memory `[B, T, H, D]`.
+    /// Queries, keys and values of the memory `[B, T, H, D]`. [`Combine::Context`] reads the queries alone: what the memory is
+    /// trained on, it makes itself.
     pub memory: [&'t Tensor; 3],
-    /// Queries, keys and values of the attention `[B, T, H, D]`; read by [`Combine::Gate`] alone.
+    /// Queries, keys and values of the attention `[B, T, H, D]`; read by [`Combine::Gate`] and [`Combine::Context`] alone.
     pub attention: [&'t Tensor; 3],
     /// What is kept of the memory (`alpha`), what of the momentum (`theta`), and steps (`eta`): `[B, T, H]`, f32.
     pub gates: [&'t Tensor; 3],

@@ -1,7 +1,9 @@
 //! A layer as it is measured: all launches of one piece, projections left out.
 
-use super::reference::{HostLayer, reference};
-use super::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
+use super::reference::{HostContext, HostLayer, reference};
+use super::{
+    AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual,
+};
 use crate::compare::Comparison;
 use crate::omega::{Chunking, OmegaRule};
 use crate::plan::{Plan, PlanSizes, Steps, Work};
@@ -18,6 +20,7 @@ pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_1300m_plan", &GATE, [8, 2048, 8, 256, 1024]),
     Plan::new("layer_340m_million_plan", &GATE, [1, 1 << 20, 16, 64, 256]),
     Plan::new("layer_340m_long_plan", &GATE, [1, 32768, 16, 64, 256]),
+    Plan::new("layer_340m_context_plan", &CONTEXT, [8, 2048, 16, 64, 256, 256]),
 ];
 
 /// Keys of the attention's window and of its prefix.
@@ -33,15 +36,36 @@ static GATE: Steps = Steps {
     bound: 1e-2,
     // Seven tensors of tokens, the gates, and the memory's state in and out.
     bytes: |[b, t, h, d, m, _]| (b * h * (14 * t * d + 4 * t * (3 + MEMORY_WINDOW) + 32 * d * m)) as f64,
-    flops: |[b, t, h, d, m, _]| {
-        let (l, k) = (CHUNK, CHUNK + MEMORY_WINDOW - 1);
-        let memory = t.div_ceil(l) * ((14 * k + 8 * l) * d * m + 4 * l * k * (d + m));
-        (b * h * (memory + 4 * t * d * (WINDOW.min(t) + PREFIX))) as f64
-    },
+    flops: |[b, t, h, d, m, _]| (b * h * (memory_flops(t, d, m) + 4 * t * d * (WINDOW.min(t) + PREFIX))) as f64,
     small: |[_, _, _, d, m, _]| [1, CHUNK + 5, 1, d, m, 0],
-    start: |device, sizes| layer(device, sizes)?.work(),
-    check: |device, sizes| layer(device, sizes)?.check(),
+    start: |device, sizes| layer(device, sizes, Combine::Gate)?.work(),
+    check: |device, sizes| layer(device, sizes, Combine::Gate)?.check(),
 };
+
+/// The same sizes, and tokens of a segment.
+static CONTEXT: Steps = Steps {
+    names: &["B", "T", "H", "D", "M", "C"],
+    dtype: DType::Bf16,
+    bound: 1e-2,
+    // Five tensors of tokens, the gates, the memory's state in and out, and five projections.
+    bytes: |[b, t, h, d, m, _]| {
+        (b * h * (10 * t * d + 4 * t * (3 + MEMORY_WINDOW) + 32 * d * m) + 10 * h * d * h * d) as f64
+    },
+    // Recalled keys are as many as those of tokens, of which half of a segment is seen. A recall is one read.
+    flops: |[b, t, h, d, m, c]| {
+        let of_head = memory_flops(t, d, m) + 4 * t * d * m + 4 * t * d * (c + PREFIX);
+        (b * h * of_head + 10 * b * t * h * d * h * d) as f64
+    },
+    small: |[_, _, _, d, m, _]| [1, CHUNK + 5, 2, d, m, CHUNK],
+    start: |device, sizes| layer(device, sizes, Combine::Context { segment: sizes[5] })?.work(),
+    check: |device, sizes| layer(device, sizes, Combine::Context { segment: sizes[5] })?.check(),
+};
+
+/// Operations of a head's memory on a sequence.
+fn memory_flops(t: usize, d: usize, m: usize) -> usize {
+    let (l, k) = (CHUNK, CHUNK + MEMORY_WINDOW - 1);
+    t.div_ceil(l) * ((14 * k + 8 * l) * d * m + 4 * l * k * (d + m))
+}
 
 const CHUNK: usize = 64;
 const MEMORY_WINDOW: usize = 16;
@@ -59,9 +83,9 @@ struct Made {
     y: Tensor,
 }
 
-fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes) -> Result<Made> {
+fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes, combine: Combine) -> Result<Made> {
     let rule = LayerRule {
-        combine: Combine::Gate,
+        combine,
         memory: OmegaRule::omega_net(Chunking::new(CHUNK, MEMORY_WINDOW)),
         features: FeatureMap::None,
         residual: Residual::Raw,
@@ -73,12 +97,22 @@ fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes) -> Result<Made> {
     let of = |dtype, name: &str, fill, shape: &[usize]| plan_tensor(device, dtype, name, fill, shape);
     let token = |name: &str| of(dtype, name, (0.0, unit(d)), &[b, t, h, d]);
     let gate = |name: &str, mean: f64| of(DType::F32, name, (mean, mean / 20.0), &[b, t, h]);
+    let square = |name: &str| of(dtype, name, (0.0, unit(h * d)), &[h * d, h * d]);
+    let context = match combine {
+        Combine::Context { .. } => Some(ContextWeights {
+            recalled: [square("rk")?, square("rv")?],
+            memory: [square("yq")?, square("yk")?, square("yv")?],
+            norms: Some([of(dtype, "nq", (unit(d), 0.0), &[h, d])?, of(dtype, "nk", (unit(d), 0.0), &[h, d])?]),
+        }),
+        _ => None,
+    };
     let weights = LayerWeights {
         prefix_keys: of(dtype, "pk", (0.0, 1.0), &[h, PREFIX, d])?,
         prefix_values: of(dtype, "pv", (0.0, 1.0), &[h, PREFIX, d])?,
         memory_norm: of(dtype, "wm", (1.0, 0.1), &[h, d])?,
         attention_norm: of(dtype, "wa", (1.0, 0.1), &[h, d])?,
         inner_norm: None,
+        context,
     };
     let matrix = |name: &str, sd: f64, rows: usize, cols: usize| of(DType::F32, name, (0.0, sd), &[b, h, rows, cols]);
     let memory = vec![matrix("w1", unit(m), d, m)?, matrix("w2", unit(d), m, d)?];
@@ -121,6 +155,13 @@ impl Made {
         host.prefix = [w.prefix_keys.to_f64_vec()?, w.prefix_values.to_f64_vec()?];
         host.norms = [w.memory_norm.to_f64_vec()?, w.attention_norm.to_f64_vec()?];
         host.weights = self.memory.iter().map(Tensor::to_f64_vec).collect::<Result<_>>()?;
+        if let Some(c) = &w.context {
+            let all = |t: &Tensor| t.to_f64_vec();
+            let [rk, rv] = [all(&c.recalled[0])?, all(&c.recalled[1])?];
+            let norms = c.norms.as_ref().map(|[q, k]| Ok::<_, atlas_runtime::RuntimeError>([all(q)?, all(k)?]));
+            let memory = [all(&c.memory[0])?, all(&c.memory[1])?, all(&c.memory[2])?];
+            host.context = HostContext { recalled: [rk, rv], memory, norms: norms.transpose()? };
+        }
         let wanted = reference(&self.sizes, &self.rule, &host);
         Ok(Comparison::of_all([(&self.y.to_f64_vec()?[..], &wanted[..])]))
     }

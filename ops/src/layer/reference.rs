@@ -1,33 +1,15 @@
 //! The whole layer in f64, from the references of its parts.
 
+pub use super::host::{HostContext, HostLayer};
+
+use super::context_reference;
 use super::features::Side;
-use super::{Combine, FeatureMap, LayerRule, LayerSizes, Residual};
+use super::host::features;
+use super::{Combine, LayerRule, LayerSizes, Residual};
 use crate::omega::reference::{Gates, Sequence, SequenceSizes, State, of_head, recurrence};
 use crate::problem::{Inputs, Problem};
-use crate::random_features::Feature;
 use crate::windowed_attention;
 use rayon::prelude::*;
-
-/// A layer's tokens and weights on the host, shaped as the layer's own.
-#[derive(Clone, Debug, Default)]
-pub struct HostLayer {
-    /// Queries, keys and values of the memory.
-    pub memory: [Vec<f64>; 3],
-    /// Queries, keys and values of the attention.
-    pub attention: [Vec<f64>; 3],
-    /// What is kept of the memory, what of the momentum, and steps.
-    pub gates: [Vec<f64>; 3],
-    /// Weights in the memory's window.
-    pub gamma: Vec<f64>,
-    /// Keys and values of the prefix.
-    pub prefix: [Vec<f64>; 2],
-    /// Weights of the norms of memory and attention.
-    pub norms: [Vec<f64>; 2],
-    /// The matrices of the memory.
-    pub weights: Vec<Vec<f64>>,
-    /// The weight of the norm inside the memory; empty if it has none.
-    pub inner: Vec<f64>,
-}
 
 /// What the layer gives for all tokens of a sequence, `[B, T, H, D]`.
 ///
@@ -36,6 +18,9 @@ pub struct HostLayer {
 pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64> {
     let (b, h, d) = (sizes.sequences, sizes.heads, sizes.width);
     let t = x.memory[0].len() / (b * h * d).max(1);
+    if let Combine::Context { segment } = rule.combine {
+        return context_reference::reference(sizes, rule, x, (t, segment));
+    }
     let eps = f64::from(rule.eps);
     let norm = |rows: &[f64], w: &[f64]| -> Vec<f64> {
         rows.chunks(d)
@@ -58,37 +43,13 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
         o
     };
     match rule.combine {
-        Combine::Alone => m,
+        // A context has been dealt with above.
+        Combine::Alone | Combine::Context { .. } => m,
         Combine::Sequence => attend(&m, &m, &m),
         Combine::Gate => {
             let [q, k, v] = &x.attention;
             let a = norm(&attend(q, k, v), &x.norms[1]);
             a.iter().zip(&m).map(|(a, m)| a / (1.0 + (-m).exp())).collect()
-        }
-    }
-}
-
-/// The features of one row, as their definition has them: all monomials by index, and not in the order of a kernel.
-fn features(map: &FeatureMap, side: Side, x: &[f64]) -> Vec<f64> {
-    match map {
-        FeatureMap::None => x.to_vec(),
-        FeatureMap::Elementwise(a) => {
-            let [a1, a2, a3] = a.map(f64::from);
-            x.iter().map(|x| a1 * x + a2 * x * x + a3 * x * x * x).collect()
-        }
-        FeatureMap::Favor { projections } => {
-            let w = projections.to_f64_vec().unwrap_or_else(|e| panic!("projections: {e}"));
-            let scale = (x.len() as f64).powf(-0.25);
-            let features = projections.shape()[0];
-            crate::random_features::reference(x, &w, &Feature::Favor(scale, 0.0), [x.len(), features])
-        }
-        FeatureMap::Polynomial(_) | FeatureMap::ExpTaylor { .. } => {
-            let of = |a: &f32| {
-                let sign = if side == Side::Keys { f64::from(a.signum()) } else { 1.0 };
-                sign * f64::from(a.abs()).sqrt()
-            };
-            let c: Vec<f64> = map.coefficients().iter().map(of).collect();
-            crate::monomials::reference(x, x.len(), map.features(x.len()), &c, false)
         }
     }
 }

@@ -1,10 +1,11 @@
 //! A layer in the middle of its sequences.
 
+use super::context::Context;
 use super::features::{Features, Side};
-use super::past::Past;
+use super::past::{Past, Seen};
 use super::{Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual, part_of};
 use super::{layer_combine, layer_norm};
-use crate::omega::{OmegaStream, StreamSizes, Tokens, copy_tokens};
+use crate::omega::{OmegaStream, StreamSizes, Tokens, copy_tokens, stream};
 use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Tensor, args};
@@ -14,6 +15,13 @@ const LAYER: &str = "atlas_layer";
 
 /// Names of the tensors of a memory: weights, then momenta.
 const MATRICES: [[&str; 3]; 2] = [["w1", "w2", "w3"], ["s1", "s2", "s3"]];
+
+/// Where in its sequences a layer is.
+struct LayerPlace {
+    past: Seen,
+    stream: stream::Place,
+    context: Option<usize>,
+}
 
 /// A layer in the middle of its sequences.
 pub struct AtlasLayer {
@@ -27,6 +35,7 @@ pub struct AtlasLayer {
     /// Features of keys and of queries.
     features: [Features; 2],
     past: Past,
+    context: Option<Context>,
     /// Tokens of the piece that came last.
     last: usize,
     /// Of a piece: what the memory gives, its norm, what the attention gives.
@@ -41,7 +50,8 @@ impl AtlasLayer {
     /// them, and momenta are 0.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`], and of a memory with other shapes; [`LaunchError::Choice`] for what the rule does not offer.
+    /// Those of [`Tensor::zeros`], and of a memory with other shapes; [`LaunchError::Choice`] for what the rule does not offer;
+    /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`LayerWeights::context`].
     pub fn new(
         device: &Device,
         sizes: LayerSizes,
@@ -49,7 +59,12 @@ impl AtlasLayer {
         weights: LayerWeights,
         memory: &[Tensor],
     ) -> Result<AtlasLayer> {
-        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.max(1), ..sizes };
+        // No part of a sequence is computed at once that reaches past a segment.
+        let (segment, most) = match rule.combine {
+            Combine::Context { segment } => (Some(segment), segment),
+            _ => (None, usize::MAX),
+        };
+        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.min(most).max(1), ..sizes };
         let LayerSizes { sequences, heads, width, hidden, piece, dtype, .. } = sizes;
         rule.features.check()?;
         let key = rule.features.features(width);
@@ -59,6 +74,9 @@ impl AtlasLayer {
         }
         let shapes = rule.memory.memory.matrices(key, width, hidden);
         check_memory(&sizes, &shapes, memory)?;
+        if segment.is_none() && weights.context.is_some() {
+            return Err(LaunchError::UnknownTensor { kernel: LAYER, param: "context" }.into());
+        }
         let tokens = || Tensor::zeros(device, dtype, [sequences, piece, heads, width]);
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
@@ -71,10 +89,14 @@ impl AtlasLayer {
         let of = StreamSizes { sequences, heads, key, value: width, piece, dtype };
         let features = || Features::new(device, &rule.features, dtype, sequences * piece * heads, width);
         let stream = OmegaStream::new(device, rule.memory, of)?;
+        let context = |segment| Context::new(device, LAYER, (sizes, segment), &rule, &weights, memory);
+        let context = segment.map(context).transpose()?;
         let stream = match &weights.inner_norm {
             Some(norm) => stream.with_norm(norm.clone()),
             None => stream,
         };
+        // A context keeps its own keys.
+        let past = if segment.is_some() { LayerSizes { window: 1, piece: 0, ..sizes } } else { sizes };
         Ok(AtlasLayer {
             device: device.clone(),
             sizes,
@@ -82,7 +104,8 @@ impl AtlasLayer {
             stream,
             memory: copies.into_iter().chain(momenta).collect(),
             features: [features()?, features()?],
-            past: Past::new(device, sizes)?,
+            past: Past::new(device, past)?,
+            context,
             last: 0,
             room: [tokens()?, tokens()?, tokens()?],
             nothing: Tensor::zeros(device, dtype, [1, 1, 1, 1])?,
@@ -95,7 +118,8 @@ impl AtlasLayer {
         &self.memory
     }
 
-    /// What the memory gave for the first tokens of the piece that was pushed last, before its norm: `[B, T, H, D]`.
+    /// What the memory gave for the first tokens of the piece that was computed last, before its norm: `[B, T, H, D]`. A push is
+    /// computed in several pieces if it is longer than [`LayerSizes::piece`] or reaches past a segment of [`Combine::Context`].
     ///
     /// # Errors
     /// A tensor's, if more tokens are asked for than that piece had.
@@ -108,7 +132,8 @@ impl AtlasLayer {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
         let own = self.memory.iter().chain(&self.room).chain(self.past.tensors()).chain([&self.nothing]);
         let features: u64 = self.features.iter().map(Features::bytes).sum();
-        self.stream.bytes() + features + own.map(of).sum::<u64>()
+        let context = self.context.as_ref().map_or(0, Context::bytes);
+        self.stream.bytes() + features + context + own.map(of).sum::<u64>()
     }
 
     /// Computes the tokens that come next, and writes `y` `[B, T, H, D]`, which may be one of the tokens' tensors and shares no
@@ -123,26 +148,51 @@ impl AtlasLayer {
         tokens.memory[0].slice(1, 0..0)?;
         let count = tokens.memory[0].shape()[1];
         self.check(tokens, y, count)?;
+        let parts = self.parts(count);
         let memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
-        self.stream.reserve(count, &memory)?;
-        let start = (self.past.seen(), self.stream.place());
-        let prepared = self.pass(Pass::Prepare, tokens, y, count);
-        self.stream.go_back(start.1);
-        self.past.go_back(start.0);
+        self.stream.reserve_parts(&parts, &memory)?;
+        let start = self.place();
+        let prepared = self.pass(Pass::Prepare, tokens, y, &parts);
+        self.go_back(start);
         prepared?;
-        self.pass(Pass::Run, tokens, y, count)
+        self.pass(Pass::Run, tokens, y, &parts)
+    }
+
+    /// Tokens of the parts that so many tokens are computed in.
+    fn parts(&self, count: usize) -> Vec<usize> {
+        let piece = self.sizes.piece;
+        match &self.context {
+            Some(context) => context.parts(count),
+            None => (0..count).step_by(piece).map(|from| piece.min(count - from)).collect(),
+        }
+    }
+
+    fn place(&self) -> LayerPlace {
+        let context = self.context.as_ref().map(Context::seen);
+        LayerPlace { past: self.past.seen(), stream: self.stream.place(), context }
+    }
+
+    /// Goes back to where it was before a pass that only prepared.
+    fn go_back(&mut self, place: LayerPlace) {
+        self.stream.go_back(place.stream);
+        self.past.go_back(place.past);
+        if let Some((context, seen)) = self.context.as_mut().zip(place.context) {
+            context.go_back(seen);
+        }
     }
 
     /// Fails if tensors have other numbers of tokens, or share memory where launches that write and read them lie apart.
     fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
         let [q, k, v] = tokens.memory;
-        for x in [q, k, v] {
+        let mut given = vec![("q", q), ("k", k), ("v", v)];
+        // A context makes keys and values of its own.
+        given.truncate(if self.context.is_some() { 1 } else { 3 });
+        for (_, x) in &given {
             x.slice(3, 0..0)?;
         }
         let [alpha, theta, eta] = tokens.gates;
-        let mut given = vec![("q", q), ("k", k), ("v", v)];
         given.extend([("alpha", alpha), ("theta", theta), ("eta", eta), ("gamma", tokens.gamma)]);
-        if self.rule.combine == Combine::Gate {
+        if matches!(self.rule.combine, Combine::Gate | Combine::Context { .. }) {
             let [q, k, v] = tokens.attention;
             given.extend([("attention q", q), ("attention k", k), ("attention v", v)]);
         }
@@ -160,23 +210,64 @@ impl AtlasLayer {
         Ok(())
     }
 
-    /// Goes over the launches of tokens that are checked.
-    fn pass(&mut self, pass: Pass, tokens: &LayerTokens<'_>, y: &mut Tensor, count: usize) -> Result<()> {
+    /// Goes over the launches of tokens that are checked, in parts.
+    fn pass(&mut self, pass: Pass, tokens: &LayerTokens<'_>, y: &mut Tensor, parts: &[usize]) -> Result<()> {
         let mut from = 0;
-        while from < count {
-            let to = count.min(from + self.sizes.piece);
+        for count in parts {
+            let to = from + count;
             let of = |t: &Tensor| t.slice(1, from..to);
-            let [q, k, v] = [of(tokens.memory[0])?, of(tokens.memory[1])?, of(tokens.memory[2])?];
             let [alpha, theta, eta] = [of(tokens.gates[0])?, of(tokens.gates[1])?, of(tokens.gates[2])?];
-            self.read_memory(pass, [&q, &k, &v], [&alpha, &theta, &eta, &of(tokens.gamma)?])?;
+            let gates = [&alpha, &theta, &eta, &of(tokens.gamma)?];
             let attention = || Ok([of(tokens.attention[0])?, of(tokens.attention[1])?, of(tokens.attention[2])?]);
-            self.combine(pass, attention, &mut y.slice(1, from..to)?)?;
+            let mut out = y.slice(1, from..to)?;
+            if self.context.is_some() {
+                self.pass_context(pass, &of(tokens.memory[0])?, attention()?.each_ref(), gates, &mut out)?;
+            } else {
+                let [q, k, v] = [of(tokens.memory[0])?, of(tokens.memory[1])?, of(tokens.memory[2])?];
+                self.read_memory(pass, [&q, &k, &v], gates)?;
+                self.combine(pass, attention, &mut out)?;
+            }
             if pass == Pass::Run {
                 self.last = to - from;
             }
             from = to;
         }
         Ok(())
+    }
+
+    /// A part of a segment whose attention sees what the memory recalls, and whose memory is trained on what the attention gives.
+    fn pass_context(
+        &mut self,
+        pass: Pass,
+        q: &Tensor,
+        attention: [&Tensor; 3],
+        gates: [&Tensor; 4],
+        out: &mut Tensor,
+    ) -> Result<()> {
+        let count = out.shape()[1];
+        let asked = self.shown(pass, Side::Queries, q)?;
+        let Some(context) = &mut self.context else { return Ok(()) };
+        context.recall(pass, &self.memory, asked.each_ref())?;
+        let attended = context.attend(pass, attention, [&self.weights.prefix_keys, &self.weights.prefix_values])?;
+        let taught = context.project_attended(pass, count)?;
+        context.advance(count);
+        self.read_memory(pass, taught.each_ref(), gates)?;
+        let (memory, weights, eps) = (part_of(&self.room[0], count)?, &self.weights, self.rule.eps);
+        let (wm, wa) = (&weights.memory_norm, &weights.attention_norm);
+        pass.launch(&layer_combine, &self.device, args!(memory, wm, eps, attended, wa, &mut *out))
+    }
+
+    /// What the memory is shown of keys or queries: features, and what is added to what it makes of them.
+    fn shown(&self, pass: Pass, side: Side, x: &Tensor) -> Result<[Tensor; 2]> {
+        let room = &self.features[usize::from(side == Side::Queries)];
+        self.rule.features.launch(pass, &self.device, side, x, room)?;
+        let features = room.given(x)?;
+        let residual = match self.rule.residual {
+            Residual::Raw => x.clone(),
+            Residual::Features => features.clone(),
+            Residual::None => self.nothing.expand(x.shape())?,
+        };
+        Ok([features, residual])
     }
 
     /// Reads and trains the memory; what it gives is the first room.
@@ -186,18 +277,9 @@ impl AtlasLayer {
         [q, k, v]: [&Tensor; 3],
         [alpha, theta, eta, gamma]: [&Tensor; 4],
     ) -> Result<()> {
-        let map = &self.rule.features;
-        let [of_keys, of_queries] = &self.features;
-        map.launch(pass, &self.device, Side::Keys, k, of_keys)?;
-        map.launch(pass, &self.device, Side::Queries, q, of_queries)?;
-        let (fk, fq) = (of_keys.given(k)?, of_queries.given(q)?);
-        let nothing = self.nothing.expand(v.shape())?;
-        let (rq, rk) = match self.rule.residual {
-            Residual::Raw => (q, k),
-            Residual::Features => (&fq, &fk),
-            Residual::None => (&nothing, &nothing),
-        };
-        let tokens = Tokens { q: &fq, k: &fk, v, rq, rk, alpha, theta, eta, gamma };
+        let [fk, rk] = &self.shown(pass, Side::Keys, k)?;
+        let [fq, rq] = &self.shown(pass, Side::Queries, q)?;
+        let tokens = Tokens { q: fq, k: fk, v, rq, rk, alpha, theta, eta, gamma };
         let mut memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
         self.stream.pass(pass, &tokens, &mut memory, &mut part_of(&self.room[0], q.shape()[1])?)
     }
@@ -212,6 +294,8 @@ impl AtlasLayer {
         let (wm, wa) = (&weights.memory_norm, &weights.attention_norm);
         match self.rule.combine {
             Combine::Alone => pass.launch(&layer_norm, device, args!(memory, wm, &mut *out, eps)),
+            // Combined where its attention is.
+            Combine::Context { .. } => Ok(()),
             Combine::Gate => {
                 let given = attention()?;
                 self.past.attend(pass, device, given.each_ref(), prefix, &mut attended)?;

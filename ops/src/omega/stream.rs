@@ -240,15 +240,21 @@ impl OmegaStream {
     /// Allocates the workspaces for so many tokens more, and what the chunk that is not full needs besides. Those that other
     /// lengths have left behind make room.
     pub(crate) fn reserve(&mut self, count: usize, memory: &[&mut Tensor]) -> Result<()> {
+        let piece = self.sizes.piece;
+        let parts: Vec<usize> = (0..count).step_by(piece).map(|from| piece.min(count - from)).collect();
+        self.reserve_parts(&parts, memory)
+    }
+
+    /// The same for tokens that come in parts of these lengths, none longer than a piece.
+    pub(crate) fn reserve_parts(&mut self, parts: &[usize], memory: &[&mut Tensor]) -> Result<()> {
         self.hidden = open_chunk::hidden(&self.rule, memory);
         if self.keeps_open_chunks() {
             self.open.reserve(&self.device, memory)?;
         }
-        let (mut held, mut left, mut needed) = (self.place.held, count, BTreeSet::new());
-        while left > 0 {
-            let piece = left.min(self.sizes.piece);
-            needed.insert(self.space_of(self.rule.chunking.chunks(held + piece)));
-            (held, left) = ((held + piece) % self.rule.chunking.chunk, left - piece);
+        let (mut held, mut needed) = (self.place.held, BTreeSet::new());
+        for part in parts {
+            needed.insert(self.space_of(self.rule.chunking.chunks(held + part)));
+            held = (held + part) % self.rule.chunking.chunk;
         }
         let missing = needed.iter().filter(|of| !self.workspaces.contains_key(of)).count();
         while self.workspaces.len() + missing > MOST_WORKSPACES {
