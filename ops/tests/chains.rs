@@ -9,8 +9,9 @@ use atlas_ops::gated_memory::MEMORY_GATED_GRAD;
 use atlas_ops::layer_grad::{LAYER_COMBINE_GRAD, LAYER_NORM_GRAD};
 use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
 use atlas_ops::omega::{
-    OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED,
-    OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED,
+    OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_WIDE, OMEGA_MUON,
+    OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
+    OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED, OMEGA_NORMED_WIDE,
 };
 use atlas_ops::rms_norm_grad::{RMS_NORM_GRAD, RMS_NORM_RESIDUAL_GRAD};
 use atlas_ops::window_sums::WINDOW_LOSS;
@@ -33,7 +34,7 @@ const OMEGA: &[(&str, usize)] = &[
     ("M", 32),
 ];
 
-const CHAINS: [(&Chain, &[(&str, usize)]); 23] = [
+const CHAINS: [(&Chain, &[(&str, usize)]); 27] = [
     (&ATTENTION_DECODE, &[("S", 2), ("J", 1), ("R", 3), ("D", 16), ("W", 20), ("X", 2)]),
     (&WINDOWED_ATTENTION_GRAD, &[("B", 2), ("M", 19), ("N", 21), ("H", 4), ("J", 2), ("D", 8), ("S", 3)]),
     (&RMS_NORM_GRAD, &[("N", 13), ("D", 5)]),
@@ -49,6 +50,10 @@ const CHAINS: [(&Chain, &[(&str, usize)]); 23] = [
     (&OMEGA_LINEAR, OMEGA),
     (&OMEGA_GATED, OMEGA),
     (&OMEGA_NORMED, OMEGA),
+    (&OMEGA_MLP_WIDE, OMEGA),
+    (&OMEGA_LINEAR_WIDE, OMEGA),
+    (&OMEGA_GATED_WIDE, OMEGA),
+    (&OMEGA_NORMED_WIDE, OMEGA),
     (&OMEGA_MUON, OMEGA),
     (&OMEGA_MUON_GATED, OMEGA),
     (&OMEGA_MUON_LINEAR, OMEGA),

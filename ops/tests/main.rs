@@ -15,6 +15,7 @@ mod omega;
 mod omega_backward;
 mod omega_forms;
 mod omega_muon;
+mod omega_wide;
 mod online_softmax;
 mod plans;
 mod refusals;

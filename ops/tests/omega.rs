@@ -300,7 +300,8 @@ fn of_document(memories: &[Vec<f32>], at: usize) -> Vec<f32> {
 
 #[test]
 fn packed_documents_are_as_alone() {
-    for memory in MEMORIES {
+    let wide = [(MemoryForm::Mlp, [264, 8, 12]), (MemoryForm::Gated, [264, 8, 12])];
+    for memory in MEMORIES.into_iter().chain(wide) {
         // Documents of 5, 12, 0, 1 and 23 tokens.
         let [found, _, start] = packed(memory, [0, 5, 17, 17, 18, 41], 23);
         // The memory of a document that ends with a chunk is the one that it has alone; others have begun a chunk more.

@@ -4,7 +4,8 @@
 //! `E`, and the memory has `M` hidden elements. Keys, values and their residuals have `P` tokens: those of the
 //! sequence, preceded by any that windows of the first chunk reach. [`Chunking::dims`] gives the dims of the workspace.
 //! The workspaces of [`OMEGA_MUON_TOKENS`] and its kin need other dims: `B`, `H`, `K` and `E` and, unless the memory is linear, `M`
-//! and the element type `T`.
+//! and the element type `T`. Those of [`OMEGA_MLP_WIDE`], [`OMEGA_GATED_WIDE`] and [`OMEGA_NORMED_WIDE`] need `E`, `M` and `T` besides.
+//! [`OmegaRule::chain_for`] says which chain takes rows of which width.
 //!
 //! [`OmegaTraining`] is for layers that are trained: its forward pass keeps the state of the memory here and there, and
 //! its backward pass has the gradients of everything that goes in.
@@ -91,6 +92,73 @@
 //!     predicts: i32
 //!     eps: f32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MLP_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden
+//! OMEGA_LINEAR_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w, s: &mut Tensor<f32, [B, H, E, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_GATED_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2, w3: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2, s3: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, delta3, hidden, hidden3
+//! OMEGA_NORMED_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     norm: &Tensor<T, [H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     eps: f32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, outs
 //! OMEGA_MUON
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -229,8 +297,8 @@
 
 pub use atlas_ops::omega::backward::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
 pub use atlas_ops::omega::{
-    Chunking, Loss, MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR,
-    OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED,
-    OMEGA_NORMED, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens, omega_decay_gates,
-    omega_token_gates,
+    Chunking, Loss, MemoryForm, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP,
+    OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS,
+    OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED, OMEGA_NORMED_WIDE,
+    OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens, omega_decay_gates, omega_token_gates,
 };

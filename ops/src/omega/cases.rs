@@ -20,6 +20,10 @@ pub(crate) const OMEGA: Op = Op {
                 &super::omega_decay_gates,
                 &super::omega_gated,
                 &super::omega_normed,
+                &super::omega_mlp_wide,
+                &super::omega_linear_wide,
+                &super::omega_gated_wide,
+                &super::omega_normed_wide,
             ]
         },
         class: ToleranceClass::Mlp,
@@ -41,6 +45,11 @@ pub(crate) const OMEGA: Op = Op {
             Measured::bf16("omega_normed_short_chunks", "omega_normed", &[8, 2048, 16, 64, 2048, 64, 128, 16, 24, 256]),
             Measured::bf16("omega_normed", "omega_normed", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80, 256]),
             Measured::bf16("omega_linear", "omega_linear", &[8, 2048, 16, 64, 2048, 64, 32, 64, 80]),
+            Measured::bf16("omega_mlp_wide", "omega_mlp_wide", &[8, 2048, 8, 256, 2048, 256, 32, 64, 80, 1024]),
+            Measured::bf16("omega_mlp_wide_keys", "omega_mlp_wide", &[8, 2048, 16, 2152, 2048, 64, 32, 64, 80, 256]),
+            Measured::bf16("omega_gated_wide", "omega_gated_wide", &[8, 2048, 8, 256, 2048, 256, 32, 64, 80, 1024]),
+            Measured::bf16("omega_normed_wide", "omega_normed_wide", &[8, 2048, 8, 256, 2048, 256, 32, 64, 80, 1024]),
+            Measured::bf16("omega_linear_wide", "omega_linear_wide", &[8, 2048, 16, 2152, 2048, 64, 32, 64, 80]),
         ],
     })
 };
@@ -80,8 +89,22 @@ fn verification_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(6, &[1, 3, 2, 16, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
         on(6, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40]).with_scalar("predicts", 0.0).note("a loss that predicts nothing"),
     ]);
+    problems.extend(WIDE.into_iter().flat_map(|kernel| {
+        let on = |dims: &[u64; 10]| on(kernel, if kernel == LINEAR_WIDE { &dims[..9] } else { dims });
+        [
+            on(&[2, 23, 2, 45, 23, 16, 3, 8, 16, 32]).note("ragged"),
+            on(&[1, 37, 1, 300, 45, 136, 2, 32, 40, 70]).note("several tiles of all rows; keys before the first chunk"),
+            on(&[1, 3, 2, 153, 3, 24, 3, 1, 8, 40]).note("chunks of one token"),
+            on(&[1, 1, 1, 70, 1, 70, 1, 4, 8, 70]).note("one token"),
+            on(&[2, 23, 2, 70, 23, 24, 3, 8, 16, 40]).with_scalar("predicts", 0.0).note("a loss that predicts nothing"),
+        ]
+    }));
     problems
 }
+
+/// The kernels for rows of any width, by their places in the list.
+const WIDE: [usize; 4] = [7, LINEAR_WIDE, 9, 10];
+const LINEAR_WIDE: usize = 8;
 
 fn simulation_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
@@ -104,6 +127,14 @@ fn simulation_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(6, &[1, 23, 2, 16, 23, 16, 3, 8, 16, 32]).note("ragged"),
             on(6, &[1, 40, 1, 48, 40, 48, 2, 32, 40, 96]),
         ])
+        .chain(WIDE.into_iter().flat_map(|kernel| {
+            let on = |dims: &[u64; 10]| on(kernel, if kernel == LINEAR_WIDE { &dims[..9] } else { dims });
+            [
+                on(&[1, 23, 2, 45, 23, 16, 3, 8, 16, 32]).note("ragged"),
+                on(&[1, 19, 1, 144, 19, 72, 2, 16, 24, 40]).note("several tiles of all rows"),
+                on(&[1, 1, 1, 40, 1, 40, 1, 4, 8, 96]).note("one token"),
+            ]
+        }))
         .collect()
 }
 

@@ -7,7 +7,7 @@ use crate::compare::Comparison;
 use crate::problem::{HostTensor, normal, round};
 use crate::run::upload;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, Result, Tensor};
+use atlas_runtime::{Chain, Device, Result, Tensor};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -20,6 +20,8 @@ pub struct Case {
     pub memory: [usize; 3],
     /// The rule.
     pub rule: OmegaRule,
+    /// The chain to run instead of the one that the rule takes for these sizes.
+    pub chain: Option<&'static Chain>,
     /// Element type of keys, values, queries and results.
     pub dtype: DType,
     /// Lengths of the parts in which the sequence is given; empty for one part. A chunk that a part leaves open is given again
@@ -66,7 +68,7 @@ impl Case {
         let rule = OmegaRule::omega_net(chunking);
         let form = if memory[2] == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
         let rule = OmegaRule { memory: form, ..rule };
-        Case { batch, memory, rule, dtype: DType::F32, parts: vec![], edit: |_| {} }
+        Case { batch, memory, rule, chain: None, dtype: DType::F32, parts: vec![], edit: |_| {} }
     }
 
     /// The same of a memory of another form.
@@ -224,11 +226,11 @@ impl Case {
         memory: &mut [Tensor],
         y: &Tensor,
     ) -> Result<()> {
-        let ([b, _, h], [_, e, m]) = (self.batch, self.memory);
+        let ([b, _, h], [d, e, m]) = (self.batch, self.memory);
         if tokens.is_empty() {
             return Ok(());
         }
-        let (chain, chunking) = (self.rule.chain(), self.rule.chunking);
+        let (chain, chunking) = (self.chain.unwrap_or(self.rule.chain_for(d, e, self.dtype)), self.rule.chunking);
         // The keys of the halo are given again.
         let past = chunking.keys() - chunking.chunk;
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
@@ -239,7 +241,7 @@ impl Case {
         let mut y = y.slice(1, tokens.clone())?;
         let mut memory: Vec<&mut Tensor> = memory.iter_mut().collect();
         let args = arguments(chain, &self.rule, e, commit, &views, &mut memory, &mut y);
-        let mut space = open_chunk::workspace(&self.rule, device, self.dtype, [b, h, e, m, tokens.len()])?;
+        let mut space = open_chunk::workspace(chain, &chunking, device, self.dtype, [b, h, e, m, tokens.len()])?;
         chain.launch(device, args, &mut space)
     }
 

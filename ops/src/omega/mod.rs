@@ -23,13 +23,17 @@ pub(crate) mod cases;
 pub mod check;
 mod chunking;
 pub mod gated;
+pub mod gated_wide;
 pub mod gates;
 pub mod linear;
+pub mod linear_wide;
 mod loss;
 pub mod mix;
 pub mod mlp;
+pub mod mlp_wide;
 pub mod muon;
 pub mod normed;
+pub mod normed_wide;
 mod open_chunk;
 pub mod packed;
 #[cfg(feature = "verify")]
@@ -45,15 +49,19 @@ pub mod stream;
 
 pub use chunking::Chunking;
 pub use gated::omega_gated;
+pub use gated_wide::omega_gated_wide;
 pub use gates::{omega_decay_gates, omega_token_gates};
 pub use linear::omega_linear;
+pub use linear_wide::omega_linear_wide;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
+pub use mlp_wide::omega_mlp_wide;
 pub use muon::{
     fused_descent, fused_optimization, omega_muon, omega_muon_gated, omega_muon_linear, omega_muon_normed,
     omega_muon_tokens, omega_muon_tokens_gated, omega_muon_tokens_linear, omega_muon_tokens_normed,
 };
 pub use normed::omega_normed;
+pub use normed_wide::omega_normed_wide;
 pub use packed::OmegaPacked;
 pub use rule::{Loss, MemoryForm, OmegaRule, Read, Step};
 pub(crate) use stream::copy_tokens;
@@ -62,7 +70,12 @@ pub use stream::{OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::Chain;
 
 /// What the kernels of a chain pass to each other.
-const MIXED: &[&str] = &["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end", "steps"];
+macro_rules! mixed {
+    ($($more:literal)*) => {
+        &["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end", "steps", $($more),*]
+    };
+}
+const MIXED: &[&str] = mixed!();
 
 /// The rule on a memory of two layers, with a dense band of gates.
 pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, &omega_mlp], workspace: MIXED };
@@ -77,6 +90,31 @@ pub static OMEGA_GATED: Chain = Chain { name: "omega_gated", kernels: &[&omega_m
 /// The rule on a memory of two layers with a norm inside.
 pub static OMEGA_NORMED: Chain =
     Chain { name: "omega_normed", kernels: &[&omega_mix, &omega_normed], workspace: MIXED };
+
+/// The rule on a memory of two layers with rows of any width. `K` of its workspace is that of [`Chunking::keys`].
+pub static OMEGA_MLP_WIDE: Chain = Chain {
+    name: "omega_mlp_wide",
+    kernels: &[&omega_mix, &omega_mlp_wide],
+    workspace: mixed!("errors" "act" "delta" "hidden"),
+};
+
+/// The rule on a linear memory with keys of any width.
+pub static OMEGA_LINEAR_WIDE: Chain =
+    Chain { name: "omega_linear_wide", kernels: &[&omega_mix, &omega_linear_wide], workspace: MIXED };
+
+/// The rule on a gated memory with rows of any width.
+pub static OMEGA_GATED_WIDE: Chain = Chain {
+    name: "omega_gated_wide",
+    kernels: &[&omega_mix, &omega_gated_wide],
+    workspace: mixed!("errors" "act" "delta" "delta3" "hidden" "hidden3"),
+};
+
+/// The rule on a memory of two layers with a norm inside, with rows of any width.
+pub static OMEGA_NORMED_WIDE: Chain = Chain {
+    name: "omega_normed_wide",
+    kernels: &[&omega_mix, &omega_normed_wide],
+    workspace: mixed!("errors" "act" "delta" "hidden" "outs"),
+};
 
 /// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers.
 pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix, &omega_muon], workspace: MIXED };

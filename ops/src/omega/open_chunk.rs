@@ -1,23 +1,24 @@
-//! What a rule with a step for each token needs besides its tokens: a workspace as wide as the memory, and a copy of the memory for
-//! the chunk that is not full.
+//! What a rule needs besides its tokens: a workspace, which for some chains is as wide as the memory; and, with a step for each token, a
+//! copy of the memory for the chunk that is not full.
 //!
-//! Its kernel changes the memory with each token, but takes the gradients of a chunk at the memory before it. So a chunk that is
+//! Such a kernel changes the memory with each token, but takes the gradients of a chunk at the memory before it. So a chunk that is
 //! not full has to be computed again from its start with the tokens that follow, and on a copy: the memory itself goes on with
 //! full chunks.
 
-use super::{MemoryForm, OmegaRule, Step};
+use super::Chunking;
 use atlas_dsl::DType;
+use atlas_dsl::def::ParamDef;
 use atlas_runtime::{Chain, Device, Result, Tensor, Workspace};
 
-/// The workspace of a rule's chain: for so many sequences, heads, elements of a value, hidden elements of the memory and tokens.
+/// The workspace of a chain of the rule: for so many sequences, heads, elements of a value, hidden elements of the memory and tokens.
 pub(super) fn workspace(
-    rule: &OmegaRule,
+    chain: &'static Chain,
+    chunking: &Chunking,
     device: &Device,
     dtype: DType,
     [sequences, heads, value, hidden, tokens]: [usize; 5],
 ) -> Result<Workspace> {
-    let chain = rule.chain();
-    let mut dims = rule.chunking.dims(sequences, heads, tokens).to_vec();
+    let mut dims = chunking.dims(sequences, heads, tokens).to_vec();
     dims.extend([("E", value), ("M", hidden)]);
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));
@@ -30,12 +31,19 @@ fn has(chain: &Chain, name: &str) -> bool {
     kernels.into_iter().any(|k| k.dims.iter().any(|d| d.name == name) || k.types.iter().any(|t| t.name == name))
 }
 
-/// How many hidden elements a memory has, by its first matrix, as far as the workspace depends on it.
-pub(super) fn hidden(rule: &OmegaRule, memory: &[&mut Tensor]) -> usize {
-    match (rule.step, rule.memory) {
-        (Step::Descent | Step::MuonByChunk, _) | (_, MemoryForm::Linear) => 0,
-        _ => memory.first().and_then(|w| w.shape().get(3).copied()).unwrap_or(0),
-    }
+/// Whether a chain's workspace is as wide as the hidden layer of the memory.
+pub(super) fn has_hidden(chain: &Chain) -> bool {
+    chain.kernels.iter().map(|k| k.declared()).any(|def| {
+        let as_wide = |dims: &[usize]| dims.iter().any(|&dim| def.dims[dim].name == "M");
+        let of = |p: &ParamDef| matches!(p, ParamDef::Tensor { dims, .. } if as_wide(dims));
+        def.params.iter().any(|p| chain.workspace.contains(&p.name()) && of(p))
+    })
+}
+
+/// How many hidden elements a memory has, by its first matrix, as far as the workspace of the chain depends on it.
+pub(super) fn hidden(chain: &Chain, memory: &[&mut Tensor]) -> usize {
+    let of = |w: &&mut Tensor| w.shape().get(3).copied();
+    if has_hidden(chain) { memory.first().and_then(of).unwrap_or(0) } else { 0 }
 }
 
 /// A memory like the caller's, for the chunk that is not full.

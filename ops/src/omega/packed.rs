@@ -21,7 +21,7 @@ use crate::pass::{Pass, check_tokens};
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Result, Stream, Tensor, Workspace, args};
+use atlas_runtime::{Chain, Result, Stream, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -120,6 +120,7 @@ atlas_kernel! {
 /// A rule on packed documents.
 pub struct OmegaPacked {
     rule: OmegaRule,
+    chain: &'static Chain,
     /// Tokens and gates by name, one document a row; and the norm, if it is given.
     rows: BTreeMap<&'static str, Tensor>,
     y: Tensor,
@@ -131,7 +132,8 @@ pub struct OmegaPacked {
 impl OmegaPacked {
     /// For `sizes.sequences` documents of at most `sizes.piece` tokens each.
     ///
-    /// The workspace of a rule with a step for each token depends on the memory, and is allocated by the first launch.
+    /// The workspace of a rule with a step for each token, or with rows that are streamed ([`OmegaRule::chain_for`]), depends on the
+    /// memory, and is allocated by the first launch.
     ///
     /// # Errors
     /// Those of [`Tensor::zeros`].
@@ -152,11 +154,14 @@ impl OmegaPacked {
         }
         rows.insert("gamma", of(DType::F32, &[b, n, h, rule.chunking.window])?);
         let y = of(sizes.dtype, &[b, n, h, sizes.value])?;
-        let workspace = match rule.step {
-            Step::MuonByToken => None,
-            _ => Some((0, open_chunk::workspace(&rule, device, sizes.dtype, [b, h, sizes.value, 0, n])?)),
+        let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
+        let workspace = if open_chunk::has_hidden(chain) {
+            None
+        } else {
+            let of = [b, h, sizes.value, 0, n];
+            Some((0, open_chunk::workspace(chain, &rule.chunking, device, sizes.dtype, of)?))
         };
-        Ok(OmegaPacked { rule, rows, y, sizes, workspace })
+        Ok(OmegaPacked { rule, chain, rows, y, sizes, workspace })
     }
 
     /// The same with the weight `[H, E]` of the norm inside the memory, of the element type of tokens.
@@ -192,7 +197,7 @@ impl OmegaPacked {
         memory: &mut [&mut Tensor],
         y: &mut Tensor,
     ) -> Result<()> {
-        let chain = self.rule.chain();
+        let chain = self.chain;
         let documents = self.y.shape()[0];
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
         tokens.q.slice(1, 0..0)?;
@@ -201,13 +206,13 @@ impl OmegaPacked {
             check_tokens(chain.name, ("q", count), given)?;
         }
         check_memory(chain, tokens, self.rows.get("norm"), memory, y)?;
-        let hidden = open_chunk::hidden(&self.rule, memory);
+        let hidden = open_chunk::hidden(chain, memory);
         let (_, workspace) = match &mut self.workspace {
             Some(known) if known.0 == hidden => known,
             other => {
                 let StreamSizes { sequences, heads, value, piece, dtype, .. } = self.sizes;
                 let sizes = [sequences, heads, value, hidden, piece];
-                let made = open_chunk::workspace(&self.rule, stream.device(), dtype, sizes)?;
+                let made = open_chunk::workspace(chain, &self.rule.chunking, stream.device(), dtype, sizes)?;
                 other.insert((hidden, made))
             }
         };

@@ -3,7 +3,7 @@
 use super::check::Case;
 use super::reference::{self, State};
 use super::rounded::Arithmetic;
-use super::{Chunking, OMEGA_MLP, OmegaRule, fused_optimization};
+use super::{Chunking, OmegaRule, fused_optimization, open_chunk};
 use crate::compare::Comparison;
 use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
@@ -69,7 +69,8 @@ fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
         matrix("s2", 0.01, m, d)?,
     ];
     let mut y = Tensor::zeros(device, DType::Bf16, [b, t, heads, d])?;
-    let mut space = OMEGA_MLP.workspace(device, &[], &chunking.dims(b, heads, t))?;
+    let chain = OmegaRule::omega_net(chunking).chain_for(d, d, DType::Bf16);
+    let mut space = open_chunk::workspace(chain, &chunking, device, DType::Bf16, [b, heads, d, m, t])?;
     let chunks = chunking.chunks(t) as i32;
     let mut prepared = None;
     let device = device.clone();
@@ -82,7 +83,7 @@ fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
         all.extend([w1, w2, s1, s2, &mut y].map(Arg::Out));
         all.extend([Arg::F32(2.0), Arg::I32(1)]);
         if prepared.is_none() {
-            prepared = Some(OMEGA_MLP.prepare(&device, &mut all[..], &mut space)?);
+            prepared = Some(chain.prepare(&device, &mut all[..], &mut space)?);
         }
         match &prepared {
             Some(prepared) => prepared.launch(&mut all[..], &mut space),

@@ -1,6 +1,7 @@
 //! The kernels of the Omega rule one by one: how their inputs are made, and the references of those without Muon.
 
-use super::reference::{Gates, Mixed, Sequence, SequenceSizes, State, chunks, mix, of_head};
+use super::reference::{Factors, Gates, LastChunk, Mixed, Query, Sequence, SequenceSizes, State};
+use super::reference::{chunks_and_last, mix, of_head};
 use super::{Chunking, Loss, MemoryForm, OmegaRule};
 use crate::problem::{Fill, Inputs, Problem};
 
@@ -47,10 +48,15 @@ fn sizes(p: &Problem, hidden: usize) -> SequenceSizes {
     }
 }
 
+/// The name of a memory's kernel, whether its rows are whole or in tiles.
+fn form(p: &Problem) -> &'static str {
+    p.kernel.name.strip_suffix("_wide").unwrap_or(p.kernel.name)
+}
+
 /// The rule of a kernel's problem. Of a loss that predicts nothing the factor is left out.
 fn rule(p: &Problem) -> OmegaRule {
     let rule = OmegaRule::omega_net(Chunking::new(1, 1));
-    let memory = match p.kernel.name {
+    let memory = match form(p) {
         "omega_linear" => MemoryForm::Linear,
         "omega_gated" => MemoryForm::Gated,
         "omega_normed" => MemoryForm::Normed { eps: p.scalar("eps") },
@@ -124,7 +130,8 @@ fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         _ => &["w1", "w2", "s1", "s2"],
     };
     let matrices: Vec<Vec<f64>> = matrices.iter().map(|name| inputs.get(name)).collect();
-    let mut after = vec![vec![]; matrices.len()];
+    let passed = passed(p);
+    let mut after = vec![vec![]; matrices.len() + passed.len()];
     let mut y = vec![0.0; p.dim("B") * s.n * heads * s.e];
     for b in 0..p.dim("B") {
         for head in 0..heads {
@@ -161,16 +168,43 @@ fn trained(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
             };
             let mut w: Vec<Vec<f64>> = matrices.iter().enumerate().map(part).collect();
             let mut state = State { s: w.split_off(shapes.len()), w };
-            let read = chunks(&s, &sequence, &m, &mut state, &rule);
+            let (read, last) = chunks_and_last(&s, &sequence, &m, &mut state, &rule);
             for (t, row) in read.chunks(s.e).enumerate() {
                 y[((b * s.n + t) * heads + head) * s.e..][..s.e].copy_from_slice(row);
             }
-            let done = state.w.iter().chain(&state.s);
+            let kept = passed.iter().map(|name| of_last(name, &s, &last));
+            let done = state.w.into_iter().chain(state.s).chain(kept);
             after.iter_mut().zip(done).for_each(|(to, from)| to.extend(from));
         }
     }
     after.push(y);
     after
+}
+
+/// What a kernel keeps in global memory from one pass over a chunk to the next, in the order of its parameters.
+fn passed(p: &Problem) -> Vec<&'static str> {
+    let names = ["errors", "act", "delta", "delta3", "hidden", "hidden3", "outs"];
+    p.tensors().into_iter().map(|t| t.name).filter(|name| names.contains(name)).collect()
+}
+
+/// What stands there after the last chunk, in rows for all of its keys or of its tokens.
+fn of_last(name: &str, s: &SequenceSizes, last: &LastChunk) -> Vec<f64> {
+    let keys = |of: &dyn Fn(&Factors) -> Vec<f64>| last.keys.iter().flat_map(of).collect::<Vec<f64>>();
+    // Tokens behind the last one have queries of zeros.
+    let queries = |width: usize, of: &dyn Fn(&Query) -> Vec<f64>| {
+        let mut rows: Vec<f64> = last.queries.iter().flat_map(of).collect();
+        rows.resize(s.l * width, 0.0);
+        rows
+    };
+    match name {
+        "errors" => keys(&|key| key.left[0].clone()),
+        "act" => keys(&|key| key.right[0].clone()),
+        "delta" => keys(&|key| key.left[1].clone()),
+        "delta3" => keys(&|key| key.left[2].clone()),
+        "hidden" => queries(s.m, &|query| query.hidden.clone()),
+        "hidden3" => queries(s.m, &|query| query.products[1].clone()),
+        _ => queries(s.e, &|query| query.out.clone()),
+    }
 }
 
 /// Operations of a memory's chunks.
@@ -183,11 +217,11 @@ pub(crate) fn flops(p: &Problem) -> f64 {
     if p.kernel.name.ends_with("_gates") {
         return b * h * p.dim("N") as f64 * p.dim("W") as f64;
     }
-    if p.kernel.name == "omega_linear" {
+    if form(p) == "omega_linear" {
         return heads * (2.0 * d * e * (3.0 * k + 2.0 * l) + 2.0 * l * k * (d + e));
     }
     let width = (d + e) / 2.0;
-    if p.kernel.name == "omega_gated" {
+    if form(p) == "omega_gated" {
         // The third matrix is trained and read as the second one is.
         let third = (6.0 * k + 4.0 * l) * d * m + 2.0 * l * k * m;
         return heads * ((14.0 * k + 8.0 * l) * width * m + 4.0 * l * k * (width + m) + third);

@@ -11,9 +11,11 @@
 //! | SWLA (ATLAS Eq. 20) | [`Linear`](MemoryForm::Linear) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window `c` | `theta = 0` |
 
 use super::{
-    Chunking, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED,
-    OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED,
+    Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_WIDE, OMEGA_MUON,
+    OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
+    OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED, OMEGA_NORMED_WIDE,
 };
+use atlas_dsl::DType;
 use atlas_runtime::Chain;
 
 /// What a memory computes of a row `x` of `D` features and a residual `r` of `E` elements. Matrices are as `torch.nn.Linear`
@@ -125,7 +127,46 @@ pub struct OmegaRule {
 }
 
 impl OmegaRule {
-    /// The chain of kernels that computes it.
+    /// The chain of kernels that computes it with keys and values of so many elements, of tokens of this type.
+    ///
+    /// By [`Step::Descent`] there are two chains, with the same parameters, that compute the same. The kernels of the first hold
+    /// whole rows of a chunk's keys and values in shared memory and registers. Those of the second stream rows in tiles, and take any
+    /// width. The first is taken where its rows fit all targets; an L4 (`sm_89`) has the least shared memory, 99 KiB. With chunks of
+    /// 64 tokens and windows of 16, these are rows of up to 96 elements of 16 bits: of 71 for a memory with a norm inside, and of 256
+    /// for a linear one. In f32 they are rows of up to 29 elements, and of 99 for a linear memory. With Muon there is one chain,
+    /// [`chain`](OmegaRule::chain).
+    pub fn chain_for(&self, key: usize, value: usize, dtype: DType) -> &'static Chain {
+        match self.memory {
+            _ if self.step != Step::Descent || self.holds_whole_rows(key, value, dtype) => self.chain(),
+            MemoryForm::Linear => &OMEGA_LINEAR_WIDE,
+            MemoryForm::Mlp => &OMEGA_MLP_WIDE,
+            MemoryForm::Gated => &OMEGA_GATED_WIDE,
+            MemoryForm::Normed { .. } => &OMEGA_NORMED_WIDE,
+        }
+    }
+
+    /// Whether the rows of a chunk fit shared memory and registers.
+    ///
+    /// Of `L` tokens and `K` keys, shared memory holds the products of queries with keys `[L, K]` and rows of keys and queries. For a
+    /// memory of two layers it also holds errors three times, once by each of their weights, and 16 rows of four matrices. For a linear
+    /// memory it holds one tile of values. Registers bound the width and `L K`. The bounds are such that `atlas explain` finds a legal
+    /// config on sm_80, sm_89 and sm_90a at all sizes within them that were tried.
+    fn holds_whole_rows(&self, key: usize, value: usize, dtype: DType) -> bool {
+        let (tokens, keys, bytes) = (self.chunking.chunk.max(1), self.chunking.keys(), dtype.bytes() as usize);
+        let met = tokens.saturating_mul(keys);
+        let of_tokens = |copies: usize| copies.saturating_mul(keys).saturating_add(tokens);
+        let held = |rows: usize, width: usize| rows.saturating_mul(width).saturating_add(met).saturating_mul(bytes);
+        let is_short = bytes <= 2;
+        if self.memory == MemoryForm::Linear {
+            return key <= 256 && held(of_tokens(1), key) <= if is_short { 84 << 10 } else { 76 << 10 };
+        }
+        let width = key.max(value);
+        let has_norm = matches!(self.memory, MemoryForm::Normed { .. });
+        let room = if is_short && !has_norm { 96 << 10 } else { 72 << 10 };
+        width <= 128 && met <= 64 * 128 && held(of_tokens(4).saturating_add(64), width) <= room
+    }
+
+    /// The chain of kernels that computes it with rows that are not too wide: see [`chain_for`](OmegaRule::chain_for).
     pub fn chain(&self) -> &'static Chain {
         match (self.memory, self.step) {
             (MemoryForm::Linear, Step::Descent) => &OMEGA_LINEAR,

@@ -170,7 +170,7 @@ impl OmegaStream {
             ("gamma", gate, Some(chunking.window)),
         ];
         Ok(OmegaStream {
-            chain: rule.chain(),
+            chain: rule.chain_for(sizes.key, sizes.value, sizes.dtype),
             sizes,
             rule,
             device: device.clone(),
@@ -247,7 +247,7 @@ impl OmegaStream {
 
     /// The same for tokens that come in parts of these lengths, none longer than a piece.
     pub(crate) fn reserve_parts(&mut self, parts: &[usize], memory: &[&mut Tensor]) -> Result<()> {
-        self.hidden = open_chunk::hidden(&self.rule, memory);
+        self.hidden = open_chunk::hidden(self.chain, memory);
         if self.keeps_open_chunks() {
             self.open.reserve(&self.device, memory)?;
         }
@@ -285,7 +285,7 @@ impl OmegaStream {
                 let tokens = chunks * self.rule.chunking.chunk;
                 let StreamSizes { sequences, heads, value, dtype, .. } = self.sizes;
                 let sizes = [sequences, heads, value, hidden, tokens];
-                let made = open_chunk::workspace(&self.rule, &self.device, dtype, sizes)?;
+                let made = open_chunk::workspace(self.chain, &self.rule.chunking, &self.device, dtype, sizes)?;
                 Ok(new.insert(made))
             }
         }

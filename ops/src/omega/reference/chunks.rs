@@ -17,9 +17,40 @@ fn factors(rule: &OmegaRule, s: &SequenceSizes, x: &Sequence, m: &Mixed, w: &[Ve
     (0..s.k).into_par_iter().map(factor).collect()
 }
 
+/// What the last chunk of a sequence is computed from.
+#[derive(Clone, Debug, Default)]
+pub struct LastChunk {
+    /// Of each key that it sees.
+    pub keys: Vec<Factors>,
+    /// Of each query: the products of its row with all matrices but the first, the hidden row, and what the first makes of that.
+    pub queries: Vec<Query>,
+}
+
+/// A query's way through a memory.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Its products with all matrices but the first.
+    pub products: Vec<Vec<f64>>,
+    /// The hidden row; of a linear memory the query itself.
+    pub hidden: Vec<f64>,
+    /// What the first matrix makes of the hidden row.
+    pub out: Vec<f64>,
+}
+
 /// One head, chunk by chunk, from its mixing weights. Returns what is read, `[N, E]`.
 pub fn chunks(s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, rule: &OmegaRule) -> Vec<f64> {
-    let mut out = Vec::new();
+    chunks_and_last(s, x, m, state, rule).0
+}
+
+/// The same, with what the last chunk is computed from.
+pub fn chunks_and_last(
+    s: &SequenceSizes,
+    x: &Sequence,
+    m: &Mixed,
+    state: &mut State,
+    rule: &OmegaRule,
+) -> (Vec<f64>, LastChunk) {
+    let (mut out, mut last) = (Vec::new(), LastChunk::default());
     for c in 0..s.chunks() {
         let factors = factors(rule, s, x, m, &state.w, c);
         let part = |n: usize| {
@@ -35,12 +66,16 @@ pub fn chunks(s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, rul
                 y
             };
             let x_n = &x.q[t * s.d..][..s.d];
-            let products = (1..state.w.len()).map(|i| applied(i, x_n)).collect();
-            let inner = Hidden::from_products(rule, x_n, products).row;
-            let y = outward(rule, &applied(0, &inner), &x.norm);
-            y.iter().zip(&x.rq[t * s.e..][..s.e]).map(|(y, r)| y + r).collect::<Vec<f64>>()
+            let products: Vec<Vec<f64>> = (1..state.w.len()).map(|i| applied(i, x_n)).collect();
+            let hidden = Hidden::from_products(rule, x_n, products.clone()).row;
+            let out = applied(0, &hidden);
+            Query { products, hidden, out }
         };
-        out.par_extend((0..s.l.min(s.n - c * s.l)).into_par_iter().flat_map_iter(part));
+        let queries: Vec<Query> = (0..s.l.min(s.n - c * s.l)).into_par_iter().map(part).collect();
+        for (n, query) in queries.iter().enumerate() {
+            let rest = &x.rq[(c * s.l + n) * s.e..][..s.e];
+            out.extend(outward(rule, &query.out, &x.norm).iter().zip(rest).map(|(y, r)| y + r));
+        }
         let (w_end, s_end) = (&m.psi_end[c * s.k..][..s.k], &m.phi_end[c * s.k..][..s.k]);
         for (w, s) in state.w.iter_mut().flatten().zip(state.s.iter_mut().flatten()) {
             *w = m.lam_end[c] * *w - m.old_end[c] * *s;
@@ -50,6 +85,7 @@ pub fn chunks(s: &SequenceSizes, x: &Sequence, m: &Mixed, state: &mut State, rul
             f.add(&mut state.w, -w);
             f.add(&mut state.s, *s);
         }
+        last = LastChunk { keys: factors, queries };
     }
-    out
+    (out, last)
 }

@@ -8,7 +8,7 @@ mod chunks;
 mod mix;
 mod read;
 
-pub use chunks::chunks;
+pub use chunks::{LastChunk, Query, chunks, chunks_and_last};
 pub use mix::{Mixed, mix};
 pub use read::{Factors, read};
 

@@ -1,0 +1,173 @@
+//! The Omega rule with rows that are too wide to be held whole: which chain takes which sizes, that both chains compute the same, and
+//! mistakes that must show.
+
+use atlas_dsl::DType;
+use atlas_ops::Comparison;
+use atlas_ops::omega::check::{Case, CaseInputs};
+use atlas_ops::omega::{
+    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_WIDE, OMEGA_NORMED_WIDE, OmegaRule,
+    Read, Step,
+};
+use atlas_runtime::{Chain, Device};
+
+const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-3 };
+const WIDE: [(MemoryForm, &Chain); 4] = [
+    (MemoryForm::Linear, &OMEGA_LINEAR_WIDE),
+    (MemoryForm::Mlp, &OMEGA_MLP_WIDE),
+    (MemoryForm::Gated, &OMEGA_GATED_WIDE),
+    (NORMED, &OMEGA_NORMED_WIDE),
+];
+
+/// A case of two sequences with two heads, of features, elements of a value, and hidden elements.
+fn case(form: MemoryForm, tokens: usize, memory: [usize; 3], chunking: Chunking) -> Case {
+    Case::new([2, tokens, 2], memory, chunking).of_form(form)
+}
+
+fn compared(found: &[Vec<f64>], wanted: &[Vec<f64>]) -> Comparison {
+    Comparison::of_all(found.iter().map(Vec::as_slice).zip(wanted.iter().map(Vec::as_slice)))
+}
+
+fn is_wide(rule: &OmegaRule, key: usize, value: usize, dtype: DType) -> bool {
+    rule.chain_for(key, value, dtype).name.ends_with("_wide")
+}
+
+#[test]
+fn rows_are_streamed_where_they_are_too_wide() {
+    let chunks = [Chunking::new(64, 16), Chunking::new(16, 4), Chunking::new(128, 16)];
+    for (form, of_form) in WIDE {
+        let rule = OmegaRule { memory: form, ..OmegaRule::omega_net(chunks[0]) };
+        assert!(!is_wide(&rule, 48, 48, DType::Bf16) && !is_wide(&rule, 64, 64, DType::Bf16), "{form:?}");
+        // Features of a polynomial of degree 2 of 48, 64, 96 and 256 elements.
+        for (key, value) in [(1232, 48), (2152, 64), (4760, 96), (33160, 256)] {
+            for chunking in chunks {
+                let rule = OmegaRule { chunking, ..rule };
+                assert!(std::ptr::eq(rule.chain_for(key, value, DType::Bf16), of_form), "{rule:?} {key}");
+                for step in [Step::MuonByChunk, Step::MuonByToken] {
+                    assert!(!is_wide(&OmegaRule { step, ..rule }, key, value, DType::Bf16), "Muon has one chain");
+                }
+            }
+        }
+        if form != MemoryForm::Linear {
+            assert!(is_wide(&rule, 256, 256, DType::Bf16) && is_wide(&rule, 64, 64, DType::F32), "{form:?}");
+            assert_eq!(is_wide(&rule, 96, 96, DType::Bf16), form == NORMED);
+            assert!(is_wide(&rule, 64, 256, DType::Bf16), "wide values need tiles, too: {form:?}");
+        }
+        assert!(!is_wide(&OmegaRule { chunking: chunks[1], ..rule }, 128, 128, DType::Bf16), "{form:?}");
+    }
+    let chunking = Chunking::new(usize::MAX, usize::MAX);
+    assert!(is_wide(&OmegaRule::omega_net(chunking), 1, 1, DType::Bf16));
+}
+
+/// Both chains at sizes that both take, against each other in f32, where roundings are small, and against the definition in 16 bits; another
+/// loss must show.
+#[test]
+fn both_chains_compute_the_same() {
+    for (form, chain) in WIDE {
+        // Elements in one tile and a part of it, in several tiles, and one token alone.
+        for (tokens, memory, chunking) in [
+            (23, [16, 12, 20], Chunking::new(8, 5)),
+            (19, [70, 72, 68], Chunking::new(8, 3)),
+            (3, [40, 24, 24], Chunking::new(1, 4)),
+            (1, [16, 16, 32], Chunking::new(4, 2)),
+        ] {
+            let whole = case(form, tokens, memory, chunking);
+            let tiled = Case { chain: Some(chain), ..whole.clone() };
+            assert!(!is_wide(&whole.rule, memory[0], memory[1], DType::F32));
+            let inputs = whole.inputs();
+            let run = |case: &Case| case.run(&Device::cpu(), &inputs).unwrap();
+            let (found, wanted) = (run(&tiled), run(&whole));
+            let c = compared(&found, &wanted);
+            assert!(c.passes(1e-5), "{form:?} {memory:?}: {c:?}");
+            let mut other = whole.clone();
+            other.rule.loss = Loss::Dot;
+            assert!(!compared(&found, &run(&other)).passes(1e-5), "another loss went unnoticed in {form:?} {memory:?}");
+        }
+        for (dtype, bound) in [(DType::Bf16, 1e-2), (DType::F16, 2e-3)] {
+            for chain in [None, Some(chain)] {
+                let case = Case { dtype, chain, ..case(form, 23, [16, 16, 32], Chunking::new(8, 5)) };
+                let c = case.check(&Device::cpu()).unwrap();
+                assert!(c.passes(bound), "{form:?} {dtype} {}: {c:?}", chain.is_some());
+            }
+        }
+    }
+}
+
+#[test]
+fn wide_rows_are_as_defined() {
+    for (form, chain) in WIDE {
+        for (read, loss) in [(Read::After, Loss::Square), (Read::Before, Loss::MeanSquare), (Read::After, Loss::Dot)] {
+            for memory in [[264, 16, 24], [20, 264, 24]] {
+                let mut case = case(form, 21, memory, Chunking::new(8, 5));
+                (case.rule.read, case.rule.loss) = (read, loss);
+                // Whoever's rows are wide: a linear memory is in tiles of values anyway.
+                case.chain = Some(chain);
+                let found = case.check(&Device::cpu()).unwrap();
+                assert!(found.passes(1e-5), "{form:?} {:?}: {found:?}", case.memory);
+            }
+        }
+    }
+}
+
+#[test]
+fn wide_rows_come_in_parts() {
+    for (form, _) in WIDE {
+        let whole = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
+        let found = whole.run(&Device::cpu(), &whole.inputs()).unwrap();
+        for parts in [vec![8, 13], vec![3, 10, 1, 7]] {
+            let case = Case { parts, ..whole.clone() };
+            assert_eq!(case.run(&Device::cpu(), &whole.inputs()).unwrap(), found, "{form:?} {:?}", case.parts);
+        }
+    }
+}
+
+/// A token in no window may be NaN, and a sequence leaves its neighbours alone.
+#[test]
+fn what_has_no_weight_may_be_anything() {
+    for (form, _) in WIDE {
+        let mut case = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
+        case.edit = |x| {
+            let [_, n, h] = x.batch;
+            let (d, e, w) = (x.k.len() / (2 * n * h), x.v.len() / (2 * n * h), 5);
+            x.k[10 * h * d..][..h * d].fill(f32::NAN);
+            x.v[10 * h * e..][..h * e].fill(f32::NAN);
+            x.rk[10 * h * e..][..h * e].fill(f32::NAN);
+            for back in 0..w {
+                for head in 0..h {
+                    x.gamma[((10 + back) * h + head) * w + w - 1 - back] = 0.0;
+                }
+            }
+        };
+        let found = case.check(&Device::cpu()).unwrap();
+        assert!(found.passes(1e-5), "{form:?} {:?}: {found:?}", case.memory);
+        let clean = Case { edit: |_| {}, ..case.clone() };
+        case.edit = |x| {
+            let half = x.k.len() / 2;
+            x.k[..half].fill(f32::NAN);
+        };
+        let run = |case: &Case| case.run(&Device::cpu(), &case.inputs()).unwrap();
+        for (found, wanted) in run(&case).iter().zip(&run(&clean)) {
+            assert_eq!(found[found.len() / 2..], wanted[wanted.len() / 2..], "{form:?}");
+            assert!(found[..found.len() / 2].iter().any(|v| v.is_nan()), "{form:?}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_show() {
+    type Mistake = fn(&mut atlas_ops::omega::reference::SequenceSizes, &mut CaseInputs);
+    let mistakes: [(&str, Mistake); 4] = [
+        ("no halo", |s, _| s.k = s.l),
+        ("the band is reversed", |_, x| x.gamma.chunks_mut(5).for_each(<[f32]>::reverse)),
+        ("the last tile of keys is left out", |s, x| {
+            x.k.chunks_mut(s.d).for_each(|row| row[256..].fill(0.0));
+        }),
+        ("the momentum starts at zero", |_, x| x.s.iter_mut().for_each(|s| s.fill(0.0))),
+    ];
+    for (form, _) in WIDE {
+        let case = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
+        for (name, edit) in mistakes {
+            let found = case.check_against(&Device::cpu(), edit).unwrap();
+            assert!(!found.passes(1e-5), "{name} went unnoticed in {form:?}: {found:?}");
+        }
+    }
+}
