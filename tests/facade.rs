@@ -67,6 +67,7 @@ fn parameters_are_documented_as_they_are() {
         of_chain("ATTENTION_DECODE", &ops::ATTENTION_DECODE),
         of_chain("GATED_DELTA_RULE", &delta::GATED_DELTA_RULE),
         of_chain("GATED_DELTA_RULE_SPLIT", &delta::GATED_DELTA_RULE_SPLIT),
+        of_chain("TTT_LINEAR", &delta::TTT_LINEAR),
         of_kernel("fused_forward", &memory::fused_forward),
         of_kernel("mag_forward", &memory::mag_forward),
         of_kernel("lerp_forward", &memory::lerp_forward),

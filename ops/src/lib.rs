@@ -98,6 +98,7 @@ pub mod taylor_features;
 #[cfg(feature = "verify")]
 pub mod tolerance;
 pub mod transpose;
+pub mod ttt_linear;
 #[cfg(feature = "verify")]
 mod usual;
 pub mod window_sums;

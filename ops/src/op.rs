@@ -7,11 +7,11 @@ use crate::{
     linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
     matmul_add, memory_grad, memory_read, memory_recall, monomials, muon, newton_schulz_small, omega, poly_features,
     random_features, rbf_features, rms_norm, rms_norm_grad, rotary, short_conv, softmax, taylor_features, transpose,
-    window_sums, windowed_attention, windowed_attention_grad,
+    ttt_linear, window_sums, windowed_attention, windowed_attention_grad,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 41] = [
+pub static OPS: [Op; 42] = [
     attention::cases::OP,
     attention_decode::cases::OP,
     batched_matmul::cases::OP,
@@ -51,6 +51,7 @@ pub static OPS: [Op; 41] = [
     softmax::cases::OP,
     taylor_features::cases::OP,
     transpose::cases::OP,
+    ttt_linear::cases::OP,
     window_sums::cases::OP,
     windowed_attention::cases::OP,
 ];

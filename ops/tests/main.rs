@@ -25,4 +25,5 @@ mod scales;
 mod stream;
 mod training;
 mod training_controls;
+mod ttt_linear;
 mod window_sums;

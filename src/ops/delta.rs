@@ -1,10 +1,15 @@
-//! Gated DeltaNet (arXiv 2412.06464), and DeltaNet with gates of 0: a linear memory that is corrected towards each value.
+//! Gated DeltaNet (arXiv 2412.06464), DeltaNet with gates of 0, and TTT-Linear (arXiv 2407.04620): linear memories that are corrected
+//! towards each value.
 //!
 //! [`GATED_DELTA_RULE`] is for many heads, and [`GATED_DELTA_RULE_SPLIT`] for fewer tiles of values than a GPU has
 //! multiprocessors. Both compute the same from the same parameters; their workspaces differ. `g` is the logarithm of a
 //! token's decay, `beta` its step size, and `s` the memory of each head, which is read and written. `J`, the heads of
 //! queries and keys, divides `H`, those of values. `scale` is usually `1 / sqrt(D)`. [`DeltaChunks::dims`] gives the dims
 //! of the workspace. [`l2_norm`] gives keys and queries unit length.
+//!
+//! [`TTT_LINEAR`] has a layer norm behind its memory, of `weight` and `shift`, and takes all gradients of a mini-batch at the memory
+//! before it. `eta` is a token's step size, and `s` and `bias` are the memory of each head, which is read and written. `eps` is
+//! usually 1e-6. [`MiniBatches::dims`] gives the dims of the workspace.
 //!
 //! ```text
 //! GATED_DELTA_RULE
@@ -25,7 +30,19 @@
 //!     o: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     workspace: x, t, p, reach, tail, w, u, before, step
+//! TTT_LINEAR
+//!     q, k: &Tensor<T, [B, N, H, D]>
+//!     eta: &Tensor<f32, [B, N, H]>
+//!     scale: f32
+//!     v: &Tensor<T, [B, N, H, D]>
+//!     weight, shift: &Tensor<f32, [H, D]>
+//!     s: &mut Tensor<f32, [B, H, D, D]>
+//!     bias: &mut Tensor<f32, [B, H, D]>
+//!     o: &mut Tensor<T, [B, N, H, D]>
+//!     eps: f32
+//!     workspace: p
 //! ```
 
 pub use atlas_ops::gated_delta_rule::{DeltaChunks, GATED_DELTA_RULE, GATED_DELTA_RULE_SPLIT};
 pub use atlas_ops::l2_norm::l2_norm;
+pub use atlas_ops::ttt_linear::{MiniBatches, TTT_LINEAR};

@@ -8,7 +8,8 @@ pub struct DeltaChunks {
 
 impl DeltaChunks {
     /// Chunks of about so many tokens: a multiple of 4, from 4 to 64. GPUs with 100 KB of shared memory for each multiprocessor
-    /// are faster with 32, others with 64.
+    /// are faster with 32, others with 64. In f32, they have room for 48 at heads of 128 elements, and not for more: the queries, keys,
+    /// `t` and `p` of a longer chunk leave none.
     pub fn new(tokens: usize) -> DeltaChunks {
         DeltaChunks { length: tokens.clamp(1, 64).next_multiple_of(4) }
     }

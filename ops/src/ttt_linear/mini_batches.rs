@@ -1,0 +1,29 @@
+//! How a sequence is cut into mini-batches, and what that makes of the sizes of the workspace.
+
+/// Mini-batches of TTT-Linear. Their length is part of the model: 16 in the paper and in flash-linear-attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MiniBatches {
+    length: usize,
+}
+
+impl MiniBatches {
+    /// Mini-batches of so many tokens, at least one. GPUs have room for 64 at heads of 128 elements.
+    pub fn new(tokens: usize) -> MiniBatches {
+        MiniBatches { length: tokens.max(1) }
+    }
+
+    /// Tokens of a mini-batch.
+    pub fn tokens(&self) -> usize {
+        self.length
+    }
+
+    /// Mini-batches of a sequence; the last one may be short.
+    pub fn count(&self, tokens: usize) -> usize {
+        tokens.div_ceil(self.length)
+    }
+
+    /// The dims of the workspace by name, of sequences of so many tokens and heads.
+    pub fn dims(&self, [sequences, tokens, heads]: [usize; 3]) -> [(&'static str, usize); 4] {
+        [("B", sequences), ("H", heads), ("C", self.count(tokens)), ("L", self.length)]
+    }
+}
