@@ -3,19 +3,35 @@
 use atlas_dsl::DType;
 use atlas_ops::Comparison;
 use atlas_ops::omega::backward::check::{Found, Named, TrainingCase, compared};
-use atlas_ops::omega::backward::reference::{Forgotten, HeadInputs, MemoryState, recurrence};
+use atlas_ops::omega::backward::reference::{Forgotten, HeadInputs, How, MemoryState, Norm, recurrence};
 use atlas_ops::omega::backward::tape::{Matrix, Tape};
 use atlas_ops::omega::check::Case;
 use atlas_ops::omega::reference::{Gates, Sequence, SequenceSizes, State};
-use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule, Read, Tokens, reference};
+use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, Read, Step, Tokens, reference};
 use atlas_runtime::{Device, Tensor};
 
-/// Small memories: of two layers, and linear.
-const MEMORIES: [[usize; 3]; 4] = [[16, 16, 32], [8, 24, 40], [24, 16, 0], [16, 16, 0]];
+/// Small memories: of two layers, linear, gated, and with a norm inside.
+const MEMORIES: [(MemoryForm, [usize; 3]); 8] = [
+    (MemoryForm::Mlp, [16, 16, 32]),
+    (MemoryForm::Mlp, [8, 24, 40]),
+    (MemoryForm::Linear, [24, 16, 0]),
+    (MemoryForm::Linear, [16, 16, 0]),
+    (MemoryForm::Gated, [16, 16, 32]),
+    (MemoryForm::Gated, [8, 24, 40]),
+    (NORMED, [16, 16, 32]),
+    (NORMED, [8, 24, 40]),
+];
+
+const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-2 };
+
+/// A norm that sees how long its rows are. Without that, the gradients of `alpha` and `eta` are small differences of large terms, of
+/// which 16 bits leave less than their bound.
+const WIDE_NORMED: MemoryForm = MemoryForm::Normed { eps: 0.3 };
 
 /// A case of two sequences and two heads, whose loss depends on the memory after them, too.
-fn case(tokens: usize, memory: [usize; 3], chunk: usize, window: usize) -> TrainingCase {
-    TrainingCase { of_memory: true, ..TrainingCase::new([2, tokens, 2], memory, Chunking::new(chunk, window)) }
+fn case(tokens: usize, of: (MemoryForm, [usize; 3]), chunk: usize, window: usize) -> TrainingCase {
+    let (form, memory) = of;
+    TrainingCase { of_memory: true, form, ..TrainingCase::new([2, tokens, 2], memory, Chunking::new(chunk, window)) }
 }
 
 #[track_caller]
@@ -45,10 +61,15 @@ fn chunks_and_windows_of_any_length() {
 #[test]
 fn sixteen_bits_keep_their_bound() {
     for (dtype, bound) in [(DType::Bf16, 1e-2), (DType::F16, 2e-3)] {
-        for memory in [[48, 48, 192], [64, 64, 0]] {
+        for (form, memory) in [
+            (MemoryForm::Mlp, [48, 48, 192]),
+            (MemoryForm::Linear, [64, 64, 0]),
+            (MemoryForm::Gated, [48, 48, 192]),
+            (WIDE_NORMED, [48, 48, 192]),
+        ] {
             let chunking = Chunking::new(32, 8);
             let of = TrainingCase::new([1, 70, 1], memory, chunking);
-            holds(&TrainingCase { dtype, of_memory: true, ..of }, bound);
+            holds(&TrainingCase { form, dtype, of_memory: true, ..of }, bound);
         }
     }
 }
@@ -58,6 +79,70 @@ fn a_token_may_be_read_before_it_is_seen() {
     for memory in MEMORIES {
         holds(&TrainingCase { before: true, ..case(23, memory, 8, 5) }, 1e-5);
         holds(&TrainingCase { before: true, ..case(4, memory, 1, 3) }, 1e-5);
+    }
+}
+
+#[test]
+fn every_loss_has_gradients() {
+    for memory in MEMORIES {
+        for loss in [Loss::HalfSquare, Loss::MeanSquare, Loss::Scaled(0.7), Loss::Dot] {
+            holds(&TrainingCase { loss, ..case(23, memory, 8, 5) }, 1e-5);
+            holds(&TrainingCase { loss, before: true, ..case(23, memory, 8, 5) }, 1e-5);
+        }
+    }
+}
+
+/// With one orthogonalised step for each chunk, which is read before it.
+fn by_chunk(case: TrainingCase) -> TrainingCase {
+    TrainingCase { step: Step::MuonByChunk, before: true, ..case }
+}
+
+#[test]
+fn a_chunk_may_take_one_orthogonalised_step() {
+    for memory in MEMORIES {
+        for (tokens, chunk, window) in [(23, 8, 5), (7, 16, 3), (5, 1, 4)] {
+            holds(&by_chunk(case(tokens, memory, chunk, window)), 1e-5);
+        }
+        holds(&TrainingCase { loss: Loss::Dot, segment: Some(2), ..by_chunk(case(39, memory, 8, 5)) }, 1e-5);
+    }
+}
+
+/// With more keys in a chunk than matrices have rows: with fewer, an iteration magnifies what roundings leave.
+#[test]
+fn orthogonalised_steps_in_sixteen_bits() {
+    for (dtype, bound) in [(DType::Bf16, 3e-2), (DType::F16, 5e-3)] {
+        for (form, memory) in [
+            (MemoryForm::Mlp, [16, 16, 64]),
+            (MemoryForm::Linear, [16, 16, 0]),
+            (MemoryForm::Gated, [16, 16, 64]),
+            (WIDE_NORMED, [16, 16, 64]),
+        ] {
+            // Several heads: the gradient by the gates of a chunk is one inner product, which may be next to 0.
+            let of = TrainingCase::new([2, 70, 2], memory, Chunking::new(32, 8));
+            holds(&by_chunk(TrainingCase { form, dtype, of_memory: true, ..of }), bound);
+        }
+    }
+}
+
+#[test]
+fn mistakes_in_orthogonalised_steps_show() {
+    for memory in [MEMORIES[0], MEMORIES[3], MEMORIES[4], MEMORIES[6]] {
+        let case = by_chunk(case(23, memory, 8, 5));
+        let x = case.inputs();
+        let found = case.run(&Device::cpu(), &x).unwrap();
+        for forgotten in [Forgotten::Step, Forgotten::Halo, Forgotten::State, Forgotten::Momentum, Forgotten::Errors] {
+            let wrong = missed(&found, &case.expected(&x, forgotten), 1e-5);
+            assert!(!wrong.is_empty(), "{forgotten:?} went unnoticed for {memory:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_without_gradients_are_refused() {
+    for (step, before) in [(Step::MuonByToken, false), (Step::MuonByToken, true), (Step::MuonByChunk, false)] {
+        let case = TrainingCase { step, before, ..case(23, MEMORIES[0], 8, 5) };
+        let error = case.training(&Device::cpu()).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("ATL651"), "{step:?}: {error}");
     }
 }
 
@@ -94,7 +179,7 @@ fn gates_at_their_ends() {
         ("no gradient", |x| set(x, "gamma", |_| true, 0.0)),
         ("a window without weight", |x| set(x, "gamma", |i| (8..16).contains(&(i / 10 % 23)), 0.0)),
     ];
-    for memory in [[8, 24, 40], [16, 16, 0]] {
+    for memory in [MEMORIES[1], MEMORIES[3], MEMORIES[5], MEMORIES[7]] {
         for (what, edit) in edits {
             let case = TrainingCase { edit, ..case(23, memory, 8, 5) };
             let x = case.inputs();
@@ -123,7 +208,7 @@ fn what_has_no_weight_may_be_anything() {
         holds(&case, 1e-5);
         let found = case.run(&Device::cpu(), &case.inputs()).unwrap();
         assert!(found.values().flatten().all(|v| v.is_finite()), "{memory:?}");
-        let row = 2 * memory[0];
+        let row = 2 * memory.1[0];
         assert!(found["k"][10 * row..11 * row].iter().all(|v| *v == 0.0), "{memory:?}");
         assert!(found["k"][11 * row..12 * row].iter().all(|v| *v != 0.0), "{memory:?}");
     }
@@ -165,8 +250,10 @@ fn segments_of_the_square_root_keep_few_states() {
 fn mistakes_show() {
     let mistakes = [Forgotten::Halo, Forgotten::State, Forgotten::Momentum, Forgotten::Errors];
     for (dtype, bound) in [(DType::F32, 1e-5), (DType::F16, 2e-3), (DType::Bf16, 1e-2)] {
-        for memory in [[16, 16, 32], [24, 24, 0]] {
-            let case = TrainingCase { dtype, ..case(23, memory, 8, 5) };
+        for memory in [MEMORIES[0], (MemoryForm::Linear, [24, 24, 0]), MEMORIES[4], MEMORIES[6]] {
+            let (form, sizes) = memory;
+            let form = if form == NORMED && dtype != DType::F32 { WIDE_NORMED } else { form };
+            let case = TrainingCase { dtype, ..case(23, (form, sizes), 8, 5) };
             let x = case.inputs();
             let found = case.run(&Device::cpu(), &x).unwrap();
             let right = missed(&found, &case.expected(&x, Forgotten::Nothing), bound);
@@ -182,11 +269,13 @@ fn mistakes_show() {
 #[test]
 fn forward_is_the_chain() {
     for memory in MEMORIES {
-        let (training, chain) = (case(39, memory, 8, 5), Case::new([2, 39, 2], memory, Chunking::new(8, 5)));
+        let (form, sizes) = memory;
+        let (training, chain) =
+            (case(39, memory, 8, 5), Case::new([2, 39, 2], sizes, Chunking::new(8, 5)).of_form(form));
         let device = Device::cpu();
         let x = chain.inputs();
         let wanted = chain.run(&device, &x).unwrap();
-        let [d, e, _] = memory;
+        let [d, e, _] = sizes;
         let tensor = |values: &[f32], width: usize| device.tensor_from(values, [2, 39, 2, width]).unwrap();
         let gate = |values: &[f32]| device.tensor_from(values, [2, 39, 2]).unwrap();
         let nothing = vec![0.0; 2 * 39 * 2 * e];
@@ -196,6 +285,9 @@ fn forward_is_the_chain() {
         let tokens =
             Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
         let mut training = training.training(&device).unwrap();
+        if !x.norm.is_empty() {
+            training.set_norm(device.tensor_from(&x.norm, [2, e]).unwrap());
+        }
         let mut kept = training.kept().unwrap();
         let shapes: Vec<Vec<usize>> = training.gradients().unwrap().memory().iter().map(|t| t.shape().into()).collect();
         let values = x.w.iter().chain(&x.s).filter(|values| !values.is_empty());
@@ -230,47 +322,40 @@ const STEP: f64 = 1e-3;
 /// One head in f64: tokens, gates and state as both references take them.
 struct Head {
     sizes: SequenceSizes,
-    before: bool,
-    /// `q`, `k`, `v`, `rq`, `rk`, `alpha`, `theta`, `eta`, `gamma`, then the state, with their columns.
+    rule: OmegaRule,
+    /// `q`, `k`, `v`, `rq`, `rk`, `alpha`, `theta`, `eta`, `gamma`, the weight of a norm, then the state, with their columns.
     inputs: Vec<Matrix>,
     /// Of what is read, then of the state after it.
     weights: Vec<Vec<f64>>,
 }
 
 impl Head {
-    fn new(sizes: SequenceSizes, before: bool) -> Head {
-        let SequenceSizes { n, p, d, e, m, w, .. } = sizes;
+    fn new(sizes: SequenceSizes, rule: OmegaRule) -> Head {
+        let SequenceSizes { n, p, d, e, w, .. } = sizes;
         let wave = |seed: usize, len: usize, mean: f64, size: f64| -> Vec<f64> {
             (0..len).map(|i| mean + size * ((i * 37 + seed * 101) as f64 * 0.7).sin()).collect()
         };
         let rows =
             [(d, n * d), (d, p * d), (e, p * e), (e, n * e), (e, p * e)].map(|(cols, len)| (cols, len, 0.0, 0.8));
         let gates = [(1, n, 0.9, 0.1), (1, n, 0.7, 0.2), (1, n, 0.1, 0.05), (w, n * w, 0.5, 0.3)];
-        let matrices = if m == 0 { vec![(d, e * d)] } else { vec![(m, e * m), (d, m * d)] };
-        let state = matrices.repeat(2).into_iter().map(|(cols, len)| (cols, len, 0.0, 0.5));
-        let all = rows.into_iter().chain(gates).chain(state.clone());
+        let matrices = sizes.matrices(&rule).repeat(2);
+        let state = matrices.into_iter().map(|[rows, cols]| (cols, rows * cols, 0.0, 0.5));
+        let all = rows.into_iter().chain(gates).chain([(e, e, 1.0, 0.3)]).chain(state.clone());
         let inputs = all.enumerate().map(|(i, (cols, len, mean, size))| Matrix::new(cols, wave(i, len, mean, size)));
         let weights = [n * e].into_iter().chain(state.map(|(_, len, ..)| len)).enumerate();
         let weights = weights.map(|(i, len)| wave(20 + i, len, 0.0, 1.0)).collect();
-        Head { sizes, before, inputs: inputs.collect(), weights }
+        Head { sizes, rule, inputs: inputs.collect(), weights }
     }
 
     /// What is read and the state after it, by the reference of the forward pass.
     fn read(&self, inputs: &[Matrix]) -> Vec<Vec<f64>> {
         let of = |i: usize| inputs[i].values.clone();
-        let x = Sequence { q: of(0), k: of(1), v: of(2), rq: of(3), rk: of(4), norm: vec![] };
+        let x = Sequence { q: of(0), k: of(1), v: of(2), rq: of(3), rk: of(4), norm: of(9) };
         let g = Gates { alpha: of(5), theta: of(6), eta: of(7), gamma: of(8) };
-        let two = self.sizes.m > 0;
-        let mut state = match two {
-            true => State { w: vec![of(9), of(10)], s: vec![of(11), of(12)] },
-            false => State { w: vec![of(9)], s: vec![of(10)] },
-        };
-        let read = if self.before { Read::Before } else { Read::After };
-        let memory = if self.sizes.m == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
-        let rule = OmegaRule { memory, read, ..OmegaRule::omega_net(Chunking::new(1, 1)) };
-        let y = reference::recurrence(&self.sizes, &x, &g, &mut state, &rule);
-        let count = if two { 2 } else { 1 };
-        let state = state.w.into_iter().take(count).chain(state.s.into_iter().take(count));
+        let mut w: Vec<Vec<f64>> = (10..inputs.len()).map(of).collect();
+        let mut state = State { s: w.split_off(w.len() / 2), w };
+        let y = reference::recurrence(&self.sizes, &x, &g, &mut state, &self.rule);
+        let state = state.w.into_iter().chain(state.s);
         std::iter::once(y).chain(state).collect()
     }
 
@@ -282,19 +367,41 @@ impl Head {
 
 #[test]
 fn the_reference_has_the_gradients_of_finite_differences() {
-    for (e, m) in [(4, 5), (3, 0)] {
-        for (n, p, l, w, before) in [(9, 9, 4, 3, false), (7, 9, 3, 2, true), (6, 6, 2, 5, false), (3, 3, 8, 2, false)]
+    let of = OmegaRule::omega_net(Chunking::new(1, 1));
+    let normed = MemoryForm::Normed { eps: 0.1 };
+    for (e, m, memory, loss) in [
+        (4, 5, MemoryForm::Mlp, Loss::Square),
+        (3, 0, MemoryForm::Linear, Loss::HalfSquare),
+        (4, 5, MemoryForm::Gated, Loss::MeanSquare),
+        (4, 5, normed, Loss::Scaled(0.7)),
+        (4, 5, MemoryForm::Mlp, Loss::Dot),
+        (3, 0, MemoryForm::Linear, Loss::Dot),
+        (4, 5, MemoryForm::Gated, Loss::Dot),
+        (4, 5, normed, Loss::Dot),
+    ] {
+        for (n, p, l, w, before) in
+            [(9, 9, 4, 3, false), (7, 9, 3, 2, true), (6, 6, 2, 5, false), (3, 3, 8, 2, false), (7, 9, 3, 4, true)]
         {
             let k = l + w - 1;
-            let head = Head::new(SequenceSizes { n, p, h: 1, d: 3, e, m, l, w, k }, before);
+            let read = if before { Read::Before } else { Read::After };
+            // A chunk with one step is read before it.
+            let by_chunk = w == 4;
+            let step = if by_chunk { Step::MuonByChunk } else { Step::Descent };
+            let rule = OmegaRule { memory, loss, read, step, ..of };
+            let head = Head::new(SequenceSizes { n, p, h: 1, d: 3, e, m, l, w, k }, rule);
             let mut tape = Tape::default();
             let given: Vec<_> = head.inputs.iter().map(|m| tape.given(m.clone())).collect();
             let [q, k, v, rq, rk, alpha, theta, eta, gamma] = std::array::from_fn(|i| given[i]);
             let inputs = HeadInputs { q, k, v, rq, rk, alpha, theta, eta, gamma };
-            let state = &given[9..];
+            let state = &given[10..];
             let (weights, momenta) = state.split_at(state.len() / 2);
             let start = MemoryState { w: weights.to_vec(), s: momenta.to_vec() };
-            let (y, end) = recurrence(&mut tape, &head.sizes, &inputs, &start, (2.0, before), Forgotten::Nothing);
+            let norm = match memory {
+                MemoryForm::Normed { eps } => Some(Norm { weight: given[9], eps: eps.into() }),
+                _ => None,
+            };
+            let how = How { scale: loss.factor(e).into(), predicts: loss.predicts(), norm, by_chunk };
+            let (y, end) = recurrence(&mut tape, &head.sizes, &inputs, &start, (&how, before), Forgotten::Nothing);
             // The same numbers as those of the reference of the forward pass.
             let read: Vec<f64> = y.iter().flat_map(|y| tape.value(*y).values.clone()).collect();
             let found = std::iter::once(read).chain(end.all().map(|var| tape.value(var).values.clone()));
@@ -312,12 +419,14 @@ fn the_reference_has_the_gradients_of_finite_differences() {
                     inputs[i].values[at] += by;
                     head.loss(&inputs)
                 };
-                // Of the fourth order: what is left out is of the order of the step's fourth power.
+                // Of the fourth order: what is left out is of the order of the step's fourth power. Iterations of Newton and Schulz
+                // bend more, and multiply roundings by hundreds.
+                let (width, bound) = if by_chunk { (STEP / 4.0, 1e-6) } else { (STEP, 1e-8) };
                 let slope = |at: usize, step: f64| (moved(at, step) - moved(at, -step)) / (2.0 * step);
                 let wanted: Vec<f64> =
-                    (0..found.len()).map(|at| (4.0 * slope(at, STEP) - slope(at, 2.0 * STEP)) / 3.0).collect();
+                    (0..found.len()).map(|at| (4.0 * slope(at, width) - slope(at, 2.0 * width)) / 3.0).collect();
                 let c = Comparison::new(&found, &wanted);
-                assert!(c.passes(1e-8), "input {i} of {n} {p} {l} {w} {before} {m}: {c:?}");
+                assert!(c.passes(bound), "input {i} of {n} {p} {l} {w} {rule:?}: {c:?}");
             }
         }
     }

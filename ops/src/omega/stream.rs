@@ -423,12 +423,8 @@ pub(super) fn check_memory(
         return Err(LaunchError::WrongArgumentCount { kernel, found, wanted, names }.into());
     }
     let (kernel, param) = (chain.name, "norm");
-    match (norm, params.iter().any(|p| p.name() == param)) {
-        (None, true) => return Err(LaunchError::MissingTensor { kernel, param }.into()),
-        (Some(_), false) => return Err(LaunchError::UnknownTensor { kernel, param }.into()),
-        (Some(norm), true) => check_apart(kernel, ("y", y), (param, norm))?,
-        (None, false) => {}
-    }
+    check_norm(chain, norm)?;
+    norm.map_or(Ok(()), |norm| check_apart(kernel, ("y", y), (param, norm)))?;
     for (name, tensor) in names.into_iter().zip(memory) {
         check_apart(chain.name, ("y", y), (name, tensor))?;
         norm.map_or(Ok(()), |norm| check_apart(kernel, (name, tensor), (param, norm)))?;
@@ -441,6 +437,16 @@ pub(super) fn check_memory(
         check_apart(chain.name, ("y", y), token)?;
     }
     Ok(())
+}
+
+/// Fails unless a norm is given to a chain that takes one, and to no other.
+pub(super) fn check_norm(chain: &'static Chain, norm: Option<&Tensor>) -> Result<()> {
+    let (kernel, param) = (chain.name, "norm");
+    match (norm, chain.params().iter().any(|p| p.name() == param)) {
+        (None, true) => Err(LaunchError::MissingTensor { kernel, param }.into()),
+        (Some(_), false) => Err(LaunchError::UnknownTensor { kernel, param }.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The arguments of a chain of the rule: tokens, gates and norm by name, then what it writes in the order of its parameters.

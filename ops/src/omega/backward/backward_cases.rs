@@ -5,8 +5,10 @@ use crate::tolerance::ToleranceClass;
 use atlas_dsl::DType;
 
 pub(crate) const OMEGA_BACKWARD: Op = Op {
-    scalars: &[("scale", 2.0), ("commit", 1000.0), ("chunk", 8.0)],
-    state: &["dw", "ds", "dw1", "dw2", "ds1", "ds2", "by_key", "by_read", "dk", "dv", "drk"],
+    scalars: &[("scale", 2.0), ("predicts", 1.0), ("commit", 1000.0), ("chunk", 8.0), ("tokens", 23.0), ("eps", 1e-2)],
+    state: &[
+        "dw", "ds", "dw1", "dw2", "dw3", "ds1", "ds2", "ds3", "dnorm", "deta", "by_key", "by_read", "dk", "dv", "drk",
+    ],
     fill: super::problem::fill,
     plans: super::plans::PLANS,
     ..Op::of(Required {
@@ -22,6 +24,15 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
                 &super::omega_mlp_train_backward,
                 &super::omega_mlp_query_backward,
                 &super::omega_key_backward,
+                &super::omega_gated_states,
+                &super::omega_gated_read_backward,
+                &super::omega_gated_query_backward,
+                &super::omega_gated_train_backward,
+                &super::omega_normed_states,
+                &super::omega_normed_read_backward,
+                &super::omega_normed_train_backward,
+                &super::omega_step_backward,
+                &super::omega_step_gate_backward,
             ]
         },
         class: ToleranceClass::Mlp,
@@ -60,6 +71,35 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
                 "omega_mlp_train_backward",
                 &[8, 384, 16, 64, 400, 6, 64, 80, 64, 256, 4, 2],
             ),
+            Measured::bf16("omega_gated_states", "omega_gated_states", &[8, 400, 16, 64, 64, 6, 80, 256]),
+            Measured::bf16(
+                "omega_gated_read_backward",
+                "omega_gated_read_backward",
+                &[8, 384, 16, 64, 400, 6, 64, 80, 64, 256, 7, 3, 2],
+            ),
+            Measured::bf16(
+                "omega_gated_query_backward",
+                "omega_gated_query_backward",
+                &[8, 384, 16, 64, 400, 6, 64, 80, 256, 64, 7, 3],
+            ),
+            Measured::bf16(
+                "omega_gated_train_backward",
+                "omega_gated_train_backward",
+                &[8, 384, 16, 64, 400, 6, 64, 80, 64, 256, 7, 3, 2],
+            ),
+            Measured::bf16("omega_normed_states", "omega_normed_states", &[8, 400, 16, 64, 64, 6, 80, 256]),
+            Measured::bf16(
+                "omega_normed_read_backward",
+                "omega_normed_read_backward",
+                &[8, 384, 16, 64, 400, 64, 6, 64, 80, 256],
+            ),
+            Measured::bf16(
+                "omega_normed_train_backward",
+                "omega_normed_train_backward",
+                &[8, 384, 16, 64, 400, 64, 6, 64, 80, 256, 4, 2],
+            ),
+            Measured::f32("omega_step_backward", "omega_step_backward", &[8, 16, 64, 256, 1, 64, 1, 6, 4]),
+            Measured::f32("omega_step_gate_backward", "omega_step_gate_backward", &[8, 16, 6, 2, 64]),
         ],
     })
 };
@@ -77,6 +117,12 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(8, &[1, 2, 5, 28, 16, 16, 40]).with_scalar("past", 20.0).note("a window of several chunks"),
             on(8, &[1, 1, 3, 8, 40, 40, 50]).with_scalar("past", 30.0).note("keys that no chunk sees"),
             on(8, &[1, 1, 4, 4, 16, 8, 4]).with_scalar("chunk", 1.0).note("chunks of one token"),
+            on(16, &[2, 2, 24, 40, 1, 8, 1, 6, 4]).note("ragged"),
+            on(16, &[1, 1, 48, 192, 1, 32, 1, 6, 4]),
+            on(16, &[1, 2, 16, 16, 1, 1, 1, 6, 4]).note("a square"),
+            on(16, &[1, 1, 1, 5, 1, 1, 1, 6, 4]).note("one row"),
+            on(17, &[2, 2, 3, 2, 8]).note("ragged"),
+            on(17, &[1, 3, 4, 1, 1]).with_scalar("tokens", 4.0).note("chunks of one token"),
         ]
     });
     let mut problems: Vec<Problem> = mixed.into_iter().flatten().collect();
@@ -97,14 +143,49 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(6, &[1, 3, 2, 16, 3, 3, 1, 8, 24, 32, 4, 2]).note("chunks of one token"),
         on(7, &[2, 23, 2, 16, 23, 3, 8, 16, 40, 24, 4, 2]).note("ragged"),
         on(7, &[1, 64, 1, 48, 72, 2, 32, 40, 192, 48, 4, 2]).note("keys before the first chunk"),
+        on(9, &[2, 23, 2, 16, 24, 3, 16, 40]).note("ragged M"),
+        on(9, &[1, 72, 1, 48, 48, 2, 40, 192]).with_scalar("chunk", 32.0).with_scalar("past", 8.0),
+        on(10, &[2, 23, 2, 16, 23, 3, 8, 16, 24, 40, 7, 3, 2]).note("ragged"),
+        on(10, &[1, 64, 1, 48, 72, 2, 32, 40, 48, 192, 7, 3, 2]).note("keys before the first chunk"),
+        on(11, &[2, 23, 2, 16, 23, 3, 8, 16, 40, 24, 7, 3]).note("ragged"),
+        on(11, &[1, 64, 1, 48, 72, 2, 32, 40, 192, 48, 7, 3]).note("keys before the first chunk"),
+        on(12, &[2, 23, 2, 16, 23, 3, 8, 16, 24, 40, 7, 3, 2]).note("ragged"),
+        on(12, &[1, 64, 1, 48, 72, 2, 32, 40, 48, 192, 7, 3, 2]).note("keys before the first chunk"),
+        on(12, &[1, 3, 2, 16, 3, 3, 1, 8, 24, 32, 7, 3, 2]).note("chunks of one token"),
+        on(13, &[2, 23, 2, 16, 24, 3, 16, 40]).note("ragged M"),
+        on(13, &[1, 72, 1, 48, 48, 2, 40, 192]).with_scalar("chunk", 32.0).with_scalar("past", 8.0),
+        on(14, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40]).note("ragged"),
+        on(14, &[1, 64, 1, 48, 72, 48, 2, 32, 40, 192]).note("keys before the first chunk"),
+        on(15, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40, 4, 2]).note("ragged"),
+        on(15, &[1, 64, 1, 48, 72, 48, 2, 32, 40, 192, 4, 2]).note("keys before the first chunk"),
     ]);
+    // A loss of inner products, of every kernel that knows the loss.
+    let inner = [
+        on(1, &[2, 23, 2, 16, 24, 3, 16]),
+        on(3, &[2, 23, 2, 16, 23, 3, 8, 16, 24]),
+        on(4, &[2, 23, 2, 16, 24, 3, 16, 40]),
+        on(6, &[2, 23, 2, 16, 23, 3, 8, 16, 24, 40, 4, 2]),
+        on(9, &[2, 23, 2, 16, 24, 3, 16, 40]),
+        on(12, &[2, 23, 2, 16, 23, 3, 8, 16, 24, 40, 7, 3, 2]),
+        on(13, &[2, 23, 2, 16, 24, 3, 16, 40]),
+        on(15, &[2, 23, 2, 16, 23, 24, 3, 8, 16, 40, 4, 2]),
+    ];
+    let keys = (dtype == DType::F32).then(|| on(8, &[2, 2, 3, 16, 16, 24, 23]));
+    let inner = inner.into_iter().chain(keys);
+    problems.extend(inner.map(|problem| problem.with_scalar("predicts", 0.0).note("inner products")));
     problems
 }
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
-    let mixed = (dtype == DType::F32)
-        .then(|| [on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"), on(8, &[1, 2, 3, 16, 16, 24, 23]).note("ragged")]);
+    let mixed = (dtype == DType::F32).then(|| {
+        [
+            on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
+            on(8, &[1, 2, 3, 16, 16, 24, 23]).note("ragged"),
+            on(16, &[1, 1, 24, 40, 1, 8, 1, 6, 4]).note("ragged"),
+            on(17, &[1, 2, 3, 2, 8]).note("ragged"),
+        ]
+    });
     mixed
         .into_iter()
         .flatten()
@@ -116,6 +197,13 @@ fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(5, &[1, 23, 1, 16, 23, 3, 8, 16, 24, 40, 4, 2]).note("ragged"),
             on(6, &[1, 23, 1, 16, 23, 3, 8, 16, 24, 40, 4, 2]).note("ragged"),
             on(7, &[1, 23, 1, 16, 23, 3, 8, 16, 40, 24, 4, 2]).note("ragged"),
+            on(9, &[1, 23, 1, 16, 24, 3, 16, 40]).note("ragged M"),
+            on(10, &[1, 23, 1, 16, 23, 3, 8, 16, 24, 40, 7, 3, 2]).note("ragged"),
+            on(11, &[1, 23, 1, 16, 23, 3, 8, 16, 40, 24, 7, 3]).note("ragged"),
+            on(12, &[1, 23, 1, 16, 23, 3, 8, 16, 24, 40, 7, 3, 2]).note("ragged"),
+            on(13, &[1, 23, 1, 16, 24, 3, 16, 40]).note("ragged M"),
+            on(14, &[1, 23, 1, 16, 23, 24, 3, 8, 16, 40]).note("ragged"),
+            on(15, &[1, 23, 1, 16, 23, 24, 3, 8, 16, 40, 4, 2]).note("ragged"),
         ])
         .collect()
 }

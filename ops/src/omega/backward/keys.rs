@@ -5,7 +5,7 @@ use atlas_macros::atlas_kernel;
 atlas_kernel! {
     /// Adds to the gradients `dk`, `dv` and `drk` of each token what all chunks that see it have, the last chunk first: so the sums
     /// do not depend on which chunks are given at once. `by_read` is the gradient by what the memory makes of a key, less its
-    /// value. `past` keys come before those of the first chunk of `chunk` tokens.
+    /// value; of a loss that predicts nothing, residuals have no part in it. `past` keys come before those of the first chunk of `chunk` tokens.
     pub kernel omega_key_backward(
         by_key: &Tensor<f32, [B, H, C, K, D]>,
         by_read: &Tensor<f32, [B, H, C, K, E]>,
@@ -14,6 +14,7 @@ atlas_kernel! {
         drk: &mut Tensor<f32, [B, P, H, E]>,
         chunk: i32,
         past: i32,
+        predicts: i32,
     )
     tune { BP: [16, 32, 64], warps: [4, 8] }
     {
@@ -30,7 +31,7 @@ atlas_kernel! {
                 let error = load(by_read[b, h, c, span(at - c * chunk, BP), ..]).or(0.0);
                 to_key += load(by_key[b, h, c, span(at - c * chunk, BP), ..]).or(0.0);
                 to_value -= error;
-                to_residual += error;
+                to_residual += select(predicts > 0, error, 0.0);
             }
             store(dk[b, p, h, ..], to_key);
             store(dv[b, p, h, ..], to_value);

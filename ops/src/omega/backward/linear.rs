@@ -18,6 +18,8 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use crate::omega::loss::loss_error;
+
     /// The states before each chunk, and the errors of its keys, from the state `w_start`, `s_start` before the first one.
     /// `past` keys come before those of
     /// the first chunk of `chunk` tokens.
@@ -39,6 +41,7 @@ atlas_kernel! {
         chunk: i32,
         past: i32,
         scale: f32,
+        predicts: i32,
     )
     tune { BE: [32, 16], warps: [4, 8] }
     {
@@ -54,7 +57,7 @@ atlas_kernel! {
                 let wanted = select(alive, load(v[b, span(oldest, K), h, e]).or(0.0), 0.0);
                 let skipped = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0);
                 let read = skipped.cast::<f32>() + dot(x, we.cast::<T>().t());
-                let error = scale * (read - wanted.cast::<f32>());
+                let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
                 store(errors[b, h, c, .., e], error);
                 let to_w = (error * load(psi_end[b, h, c, ..]).t()).cast::<T>();
                 let to_s = (error * load(phi_end[b, h, c, ..]).t()).cast::<T>();
@@ -148,6 +151,7 @@ atlas_kernel! {
         dold_end: &mut Tensor<f32, [B, H, C]>,
         dbeta_end: &mut Tensor<f32, [B, H, C]>,
         scale: f32,
+        predicts: i32,
     )
     tune { BE: [16, 32], warps: [8] }
     require { C * L >= N, K >= L, P >= N }
@@ -191,7 +195,7 @@ atlas_kernel! {
                     by_phi += sum(error * seen_s, axis = 1);
                     let by_read = scale * (load(by_read[b, h, c, .., e]) - to_w * seen_w + to_s * seen_s);
                     store(by_read[b, h, c, .., e], by_read);
-                    let back = by_read.cast::<T>();
+                    let back = select(predicts > 0, by_read, 0.0).cast::<T>();
                     to_x += dot(back, load(w[b, h, c, e, ..]).cast::<T>());
                     to_x -= dot((to_w * error).cast::<T>(), dwt);
                     to_x += dot((to_s * error).cast::<T>(), dst);
@@ -200,7 +204,7 @@ atlas_kernel! {
                 for e in tiles(E, BE) {
                     let dwe = load(dw[b, h, e, ..]);
                     let dse = load(ds[b, h, e, ..]);
-                    let back = load(by_read[b, h, c, .., e]).cast::<T>();
+                    let back = select(predicts > 0, load(by_read[b, h, c, .., e]), 0.0).cast::<T>();
                     let wide = load(dy[b, span(first, L), h, e]).or(0.0).cast::<f32>();
                     let kept = (load(lam[b, h, c, ..]).t() * wide).cast::<T>();
                     let gone = (load(old[b, h, c, ..]).t() * wide).cast::<T>();

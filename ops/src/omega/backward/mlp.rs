@@ -48,6 +48,8 @@ pub(super) const MIXED: i32 = 0;
 pub(super) const BY_MET: i32 = 1;
 
 atlas_kernel! {
+    use crate::omega::loss::loss_error;
+
     /// The states before each chunk, and the errors of its keys, from the state before the first one. `past` keys come before
     /// those of the first chunk of `chunk` tokens.
     pub kernel omega_mlp_states<T: Float>(
@@ -72,6 +74,7 @@ atlas_kernel! {
         chunk: i32,
         past: i32,
         scale: f32,
+        predicts: i32,
     )
     tune { BM: [32, 16, 64], warps: [8, 4] }
     {
@@ -88,12 +91,12 @@ atlas_kernel! {
                 let x = select(alive, load(k[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let wanted = select(alive, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let skipped = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                let mut e = skipped.cast::<f32>() - wanted.cast::<f32>();
+                let mut read = skipped.cast::<f32>();
                 for m in tiles(M, BM) {
                     let a = gelu(dot(x, load(w2[b, h, c, m, ..]).cast::<T>().t()));
-                    e += dot(a.cast::<T>(), load(w1[b, h, c, .., m]).cast::<T>().t());
+                    read += dot(a.cast::<T>(), load(w1[b, h, c, .., m]).cast::<T>().t());
                 }
-                let error = e * scale;
+                let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
                 store(errors[b, h, c, .., ..], error);
                 // After the last chunk nothing is asked for.
                 for again in 0..min(size(C) - 1 - c, 1) {

@@ -41,6 +41,7 @@ atlas_kernel! {
         dold_end: &mut Tensor<f32, [B, H, C]>,
         dbeta_end: &mut Tensor<f32, [B, H, C]>,
         scale: f32,
+        predicts: i32,
     )
     tune { BM: [16], warps: [8] }
     require { C * L >= N, K >= L, P >= N, F == 4, V == 2 }
@@ -125,7 +126,7 @@ atlas_kernel! {
                 store(dphi_end[b, h, c, ..], by_phi);
                 let error_by = scale * to_error;
                 store(by_read[b, h, c, .., ..], error_by);
-                let read = error_by.cast::<T>();
+                let read = select(predicts > 0, error_by, 0.0).cast::<T>();
                 // The errors are made by both.
                 let xq = load(q[b, span(first, L), h, ..]).or(0.0);
                 let mut more_x = load(by_key[b, h, c, .., ..]);

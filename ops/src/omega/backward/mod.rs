@@ -5,12 +5,19 @@
 //!
 //! 1. the mixing weights of its gates are computed again: [`omega_mix`](super::omega_mix);
 //! 2. the states before its chunks are computed again from the one that the forward pass kept: `omega_*_states`;
-//! 3. the gradients by what is read go through the reads, for all chunks at once: `omega_*_read_backward`, `omega_mlp_query_backward`;
+//! 3. the gradients by what is read go through the reads, for all chunks at once: `omega_*_read_backward`, `omega_*_query_backward`;
 //! 4. those by the state go from chunk to chunk: `omega_*_train_backward`;
 //! 5. the gradients of keys are added up, because a key is seen by several chunks: [`omega_key_backward`];
 //! 6. those of the mixing weights become those of the gates: [`omega_mix_backward`].
 //!
-//! Another memory needs kernels for 2, 3 and 4, and a row beside those of [`OmegaTraining`].
+//! Another memory needs kernels for 2, 3 and 4, and a row beside those of [`OmegaTraining`]. A memory with a norm inside shares those
+//! of a memory of two layers behind the norm ([`normed`]).
+//!
+//! With one orthogonalised step for each chunk, 2 and 4 go chunk by chunk, between them steps: `by_chunk` has the launches,
+//! [`omega_step_backward`] goes back through a step, and [`omega_step_gate_backward`] to the gates of its length. A chunk has to be read
+//! before its step. A step for each token has no gradients yet.
+//!
+//! The loss is `s/2 |M(k) - v|^2` or, with `predicts` 0, `-s <M(k), v>`, whose errors do not depend on the memory.
 //!
 //! Source: the chain rule, on the dual form of a chunk in [`omega_mlp`](super::mlp) and [`omega_linear`](super::linear), which is the
 //! rule itself. The references are the rule token by token, differentiated on a tape, which finite differences confirm.
@@ -20,30 +27,45 @@
 
 #[cfg(feature = "verify")]
 pub(crate) mod backward_cases;
+mod by_chunk;
 #[cfg(feature = "verify")]
 pub mod check;
+pub mod gated;
+pub mod gated_read;
+pub mod gated_train;
 pub mod keys;
 pub mod linear;
 pub mod mix;
 pub mod mlp;
 pub mod mlp_read;
 pub mod mlp_train;
+pub mod normed;
+pub mod normed_train;
 #[cfg(feature = "verify")]
 mod plans;
 #[cfg(feature = "verify")]
 pub(crate) mod problem;
 #[cfg(feature = "verify")]
+mod problem_train;
+#[cfg(feature = "verify")]
 pub mod reference;
 mod segment;
+pub mod step;
 #[cfg(feature = "verify")]
 pub mod tape;
 mod trained;
 mod training;
 
+pub use gated::omega_gated_states;
+pub use gated_read::{omega_gated_query_backward, omega_gated_read_backward};
+pub use gated_train::omega_gated_train_backward;
 pub use keys::omega_key_backward;
 pub use linear::{omega_linear_read_backward, omega_linear_states, omega_linear_train_backward};
 pub use mix::omega_mix_backward;
 pub use mlp::omega_mlp_states;
 pub use mlp_read::{omega_mlp_query_backward, omega_mlp_read_backward};
 pub use mlp_train::omega_mlp_train_backward;
+pub use normed::{omega_normed_read_backward, omega_normed_states};
+pub use normed_train::omega_normed_train_backward;
+pub use step::{omega_step_backward, omega_step_gate_backward};
 pub use training::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};

@@ -1,6 +1,9 @@
 //! The kernels of the backward pass one by one: how their inputs are made, and what they should write.
 
-use super::reference::{End, KeyFactors, MemoryState, Mixing, Weights, after, applied, factors, hidden, read, rows};
+use super::reference::{
+    End, How, KeyFactors, MemoryState, Mixing, Norm, after, applied, hidden, keys, outward, products, read, rows,
+    slopes,
+};
 use super::tape::{Matrix, Tape, Var};
 use crate::omega::reference::SequenceSizes;
 use crate::problem::{Fill, Inputs, Problem};
@@ -11,32 +14,36 @@ use std::collections::BTreeMap;
 pub(crate) fn fill(p: &Problem, name: &str) -> Fill {
     let unit = |dim: &str| (p.dim(dim).max(1) as f64).powf(-0.5);
     match name {
-        "w1_start" | "w2_start" | "s1_start" | "s2_start" | "w_start" | "s_start" => {
+        "w1_start" | "w2_start" | "w3_start" | "s1_start" | "s2_start" | "s3_start" | "w_start" | "s_start" => {
             crate::omega::problem::fill(p, name.trim_end_matches("_start"))
         }
-        "w2" => Fill::Normal(unit("D")),
-        "errors" | "by_read" | "dv" | "drk" | "dy" => Fill::Normal(unit("E")),
+        // Chunks of states follow each other as those of a forward pass do.
+        "psi_end" | "phi_end" | "old_end" if p.kernel.name.ends_with("_states") => crate::omega::problem::fill(p, name),
+        "w2" | "w3" => Fill::Normal(unit("D")),
+        "errors" | "by_read" | "dv" | "drk" | "dy" | "dout" | "outer" | "dnorm_read" | "dnorm" => {
+            Fill::Normal(unit("E"))
+        }
         "by_key" | "dk" => Fill::Normal(unit("D")),
         "queries" | "factors" => Fill::Normal(unit("M")),
         "mixed" | "psi" | "psi_end" | "phi_end" | "old" | "old_end" => Fill::Normal(unit("K")),
         "dw1" | "ds1" => Fill::Normal(unit("E")),
-        "dw2" | "ds2" | "dw" | "ds" => Fill::Normal(unit("D")),
+        "dw2" | "ds2" | "dw3" | "ds3" | "dw" | "ds" => Fill::Normal(unit("D")),
         _ => crate::omega::problem::fill(p, name),
     }
 }
 
 /// The tensors of one head by name.
-type Head = BTreeMap<&'static str, Vec<f64>>;
+pub(super) type Head = BTreeMap<&'static str, Vec<f64>>;
 
-/// Sizes of the axes of a tensor, and which of them counts sequences and which heads.
+/// Sizes of the axes of a tensor, and which of them counts sequences and which heads, if it has such an axis.
 struct Axes {
     sizes: Vec<usize>,
-    batch: [usize; 2],
+    batch: [Option<usize>; 2],
 }
 
 impl Axes {
     fn of(p: &Problem, dims: &[usize]) -> Axes {
-        let at = |name: &str| dims.iter().position(|&d| p.kernel.dims[d].name == name).unwrap_or(0);
+        let at = |name: &str| dims.iter().position(|&d| p.kernel.dims[d].name == name);
         Axes { sizes: dims.iter().map(|&d| p.dims[d] as usize).collect(), batch: [at("B"), at("H")] }
     }
 
@@ -44,7 +51,7 @@ impl Axes {
     fn indices(&self, head: [usize; 2]) -> Vec<usize> {
         let count: usize = self.sizes.iter().product();
         let index = |at: usize, axis: usize| at / self.sizes[axis + 1..].iter().product::<usize>() % self.sizes[axis];
-        (0..count).filter(|&at| (0..2).all(|i| index(at, self.batch[i]) == head[i])).collect()
+        (0..count).filter(|&at| (0..2).all(|i| self.batch[i].is_none_or(|axis| index(at, axis) == head[i]))).collect()
     }
 }
 
@@ -71,10 +78,13 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         let found = match p.kernel.name {
             "omega_mix_backward" => mixed(p, &given),
             "omega_key_backward" => key_backward(p, given),
-            "omega_linear_states" | "omega_mlp_states" => states(p, &given),
-            "omega_linear_read_backward" | "omega_mlp_read_backward" => read_backward(p, &given),
-            "omega_mlp_query_backward" => query_backward(p, &given),
-            _ => train_backward(p, given),
+            "omega_step_backward" => super::problem_train::step_backward(p, &given),
+            "omega_step_gate_backward" => super::problem_train::step_gate_backward(p, given),
+            "omega_normed_read_backward" => norm_backward(p, &given),
+            name if name.ends_with("_states") => states(p, &given),
+            name if name.ends_with("_read_backward") => read_backward(p, &given),
+            name if name.ends_with("_query_backward") => query_backward(p, &given),
+            _ => super::problem_train::train_backward(p, given),
         };
         for (name, axes) in &tensors {
             let Some(values) = found.get(name) else { continue };
@@ -86,7 +96,7 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
 }
 
 /// Sizes of a problem. Those of chunks are scalars where no tensor has them.
-fn sizes(p: &Problem) -> SequenceSizes {
+pub(super) fn sizes(p: &Problem) -> SequenceSizes {
     let has = |name: &str| p.kernel.dims.iter().any(|d| d.name == name);
     let (p_tokens, k) = (p.dim(if has("P") { "P" } else { "N" }), p.dim("K"));
     let past = p.scalar("past") as usize;
@@ -104,14 +114,14 @@ fn sizes(p: &Problem) -> SequenceSizes {
 }
 
 /// The part of a head's tensor for chunk `c`, as rows of `cols`.
-fn chunk(head: &Head, name: &str, cols: usize, (c, chunks): (usize, usize)) -> Matrix {
+pub(super) fn chunk(head: &Head, name: &str, cols: usize, (c, chunks): (usize, usize)) -> Matrix {
     let all = &head[name];
     let len = all.len() / chunks;
     Matrix::new(cols, all[c * len..][..len].to_vec())
 }
 
 /// The rows of a head's tokens from `first` on, zeros where there are none.
-fn token_rows(head: &Head, name: &str, cols: usize, first: i64, count: usize) -> Matrix {
+pub(super) fn token_rows(head: &Head, name: &str, cols: usize, first: i64, count: usize) -> Matrix {
     let row = |i: usize| {
         let at = usize::try_from(first + i as i64).ok().map(|at| at * cols).filter(|&at| at < head[name].len());
         at.map_or(vec![0.0; cols], |at| head[name][at..][..cols].to_vec())
@@ -120,13 +130,33 @@ fn token_rows(head: &Head, name: &str, cols: usize, first: i64, count: usize) ->
 }
 
 /// The first key of chunk `c`, which may come before the first token.
-fn oldest(s: &SequenceSizes, c: usize) -> i64 {
+pub(super) fn oldest(s: &SequenceSizes, c: usize) -> i64 {
     (c * s.l + s.p - s.n + s.l) as i64 - s.k as i64
 }
 
 /// Names of the state's tensors and their columns.
-fn matrices(s: &SequenceSizes) -> Vec<(&'static str, usize)> {
-    if s.m == 0 { vec![("w", s.d), ("s", s.d)] } else { vec![("w1", s.m), ("w2", s.d), ("s1", s.m), ("s2", s.d)] }
+pub(super) fn matrices(p: &Problem) -> Vec<(&'static str, usize)> {
+    let [d, m] = ["D", "M"].map(|dim| p.dim(dim));
+    match p.kernel.name {
+        name if name.starts_with("omega_linear") => vec![("w", d), ("s", d)],
+        name if name.starts_with("omega_gated") => {
+            vec![("w1", m), ("w2", d), ("w3", d), ("s1", m), ("s2", d), ("s3", d)]
+        }
+        _ => vec![("w1", m), ("w2", d), ("s1", m), ("s2", d)],
+    }
+}
+
+/// The name of a tensor's gradient.
+pub(super) fn gradient(name: &str) -> &'static str {
+    let all = ["dw", "ds", "dw1", "dw2", "dw3", "ds1", "ds2", "ds3"];
+    all.into_iter().find(|of| of[1..] == *name).unwrap_or_default()
+}
+
+/// What the memory of a problem is trained for, with the norm inside it.
+pub(super) fn how(p: &Problem, tape: &mut Tape, head: &Head) -> How {
+    let weight = head.get("norm").map(|norm| tape.given(Matrix::new(norm.len(), norm.clone())));
+    let norm = weight.map(|weight| Norm { weight, eps: p.scalar("eps").into() });
+    How { scale: p.scalar("scale").into(), predicts: p.scalar("predicts") > 0.0, norm, by_chunk: false }
 }
 
 fn mixed(p: &Problem, head: &Head) -> Head {
@@ -191,6 +221,8 @@ fn key_backward(p: &Problem, mut head: Head) -> Head {
     let (s, chunks) = (sizes(p), p.dim("C"));
     for (to, from, sign) in [("dk", "by_key", 1.0), ("dv", "by_read", -1.0), ("drk", "by_read", 1.0)] {
         let cols = if to == "dk" { s.d } else { s.e };
+        // Residuals are part of what is predicted.
+        let sign = if to == "drk" && p.scalar("predicts") <= 0.0 { 0.0 } else { sign };
         for c in 0..chunks {
             let part = chunk(&head, from, cols, (c, chunks)).values;
             let tokens = oldest(&s, c)..;
@@ -205,25 +237,17 @@ fn key_backward(p: &Problem, mut head: Head) -> Head {
 }
 
 /// A chunk's mixing weights for its end.
-fn end(tape: &mut Tape, head: &Head, at: (usize, usize)) -> End {
+pub(super) fn end(tape: &mut Tape, head: &Head, at: (usize, usize)) -> End {
     let mut of = |name: &str| tape.given(chunk(head, name, 1, at));
     End { lam: of("lam_end"), old: of("old_end"), beta: of("beta_end"), psi: of("psi_end"), phi: of("phi_end") }
 }
 
 fn states(p: &Problem, head: &Head) -> Head {
     let (s, chunks) = (sizes(p), p.dim("C"));
-    let names = matrices(&s);
+    let names = matrices(p);
     let mut tape = Tape::default();
-    let starts = [
-        ("w", "w_start"),
-        ("s", "s_start"),
-        ("w1", "w1_start"),
-        ("w2", "w2_start"),
-        ("s1", "s1_start"),
-        ("s2", "s2_start"),
-    ];
-    let start = |name: &str| starts.iter().find(|(of, _)| *of == name).map_or("", |(_, start)| start);
-    let given: Vec<Matrix> = names.iter().map(|&(name, cols)| Matrix::new(cols, head[start(name)].clone())).collect();
+    let start = |name: &str| head.get(format!("{name}_start").as_str()).cloned().unwrap_or_default();
+    let given: Vec<Matrix> = names.iter().map(|&(name, cols)| Matrix::new(cols, start(name))).collect();
     let mut state = MemoryState::given(&mut tape, &given);
     let mut out = Head::new();
     for c in 0..chunks {
@@ -232,100 +256,146 @@ fn states(p: &Problem, head: &Head) -> Head {
         }
         let [k, v, rk] = [("k", s.d), ("v", s.e), ("rk", s.e)]
             .map(|(name, cols)| tape.given(token_rows(head, name, cols, oldest(&s, c), s.k)));
-        let off = tape.sub(rk, v);
-        let f = factors(&mut tape, &state.w, k, off, f64::from(p.scalar("scale")));
-        out.entry("errors").or_default().extend(&tape.value(f.errors).values);
+        let how = how(p, &mut tape, head);
+        let keys = keys(&mut tape, &state.w, k, [v, rk], &how);
+        let f = keys.factors;
+        for (name, var) in [("made", keys.made), ("outer", keys.outer), ("errors", f.errors)] {
+            out.entry(name).or_default().extend(&tape.value(var).values);
+        }
         let end = end(&mut tape, head, (c, chunks));
         state = after(&mut tape, &state, &f, k, &end);
     }
     out
 }
 
-/// KeyFactors of a chunk's keys whose errors are given. Gradients do not go on through them.
-fn given_factors(tape: &mut Tape, w: &Weights, x: Var, errors: Var) -> KeyFactors {
-    let (act, z) = hidden(tape, w, x);
-    let delta = z.map(|z| {
-        let (back, slope) = (tape.dot(errors, w[0]), tape.gelu_slope(z));
-        tape.mul(back, slope)
-    });
+/// What a chunk is read by, on a tape.
+struct Reading {
+    tape: Tape,
+    state: MemoryState,
+    x: Var,
+    xq: Var,
+    by: Mixing,
+    f: KeyFactors,
+    dy: Matrix,
+}
+
+/// Chunk `c` of a problem. Gradients do not go on through the factors of keys. The keys themselves are what a linear memory is
+/// applied to.
+fn reading(p: &Problem, s: &SequenceSizes, head: &Head, at: (usize, usize), dy: &str) -> Reading {
+    let (c, mut tape) = (at.0, Tape::default());
+    let of_chunk: Vec<Matrix> = matrices(p).iter().map(|&(name, cols)| chunk(head, name, cols, at)).collect();
+    let state = MemoryState::given(&mut tape, &of_chunk);
+    let x = tape.given(token_rows(head, "k", s.d, oldest(s, c), s.k));
+    let xq = tape.given(token_rows(head, "q", s.d, (c * s.l) as i64, s.l));
+    let errors = tape.given(chunk(head, "errors", s.e, at));
+    let [psi, lam, old] =
+        [("psi", s.k), ("lam", 1), ("old", 1)].map(|(name, cols)| tape.given(chunk(head, name, cols, at)));
+    let products = products(&mut tape, &state.w, x);
+    let act = hidden(&mut tape, x, &products);
+    let back = tape.dot(errors, state.w[0]);
+    let deltas = slopes(&mut tape, &products).into_iter().map(|slope| tape.mul(back, slope)).collect::<Vec<_>>();
     let mut alone = |var: Var| {
         let value = tape.value(var).clone();
         tape.given(value)
     };
-    // The keys themselves are what a linear memory is applied to.
-    KeyFactors { act: if z.is_some() { alone(act) } else { act }, errors, delta: delta.map(&mut alone) }
+    let act = if deltas.is_empty() { x } else { alone(act) };
+    let deltas = deltas.into_iter().map(&mut alone).collect();
+    let dy = token_rows(head, dy, s.e, (c * s.l) as i64, s.l);
+    Reading { tape, state, x, xq, by: Mixing { psi, lam, old }, f: KeyFactors { act, errors, deltas }, dy }
 }
 
 fn read_backward(p: &Problem, head: &Head) -> Head {
     let (s, chunks) = (sizes(p), p.dim("C"));
     let mut out = Head::new();
     for c in 0..chunks {
-        let (at, mut tape) = ((c, chunks), Tape::default());
-        let of_chunk: Vec<Matrix> = matrices(&s).iter().map(|&(name, cols)| chunk(head, name, cols, at)).collect();
-        let state = MemoryState::given(&mut tape, &of_chunk);
-        let x = tape.given(token_rows(head, "k", s.d, oldest(&s, c), s.k));
-        let xq = tape.given(token_rows(head, "q", s.d, (c * s.l) as i64, s.l));
-        let errors = tape.given(chunk(head, "errors", s.e, at));
-        let [psi, lam, old] =
-            [("psi", s.k), ("lam", 1), ("old", 1)].map(|(name, cols)| tape.given(chunk(head, name, cols, at)));
-        let f = given_factors(&mut tape, &state.w, x, errors);
-        let read = read(&mut tape, &state, &f, x, xq, &Mixing { psi, lam, old });
-        let found = tape.gradients(&[(read.y, token_rows(head, "dy", s.e, (c * s.l) as i64, s.l))]);
+        let Reading { mut tape, state, x, xq, by, f, dy } = reading(p, &s, head, (c, chunks), "dy");
+        let read = read(&mut tape, &state, &f, x, xq, &by);
+        let found = tape.gradients(&[(read.made, dy)]);
         let mut all = vec![
             ("dq", found.by(&tape, xq)),
             ("by_key", found.by(&tape, x)),
-            ("by_read", found.by(&tape, errors)),
-            ("dpsi", found.by(&tape, psi)),
-            ("dlam", found.by(&tape, lam)),
-            ("dold", found.by(&tape, old)),
+            ("by_read", found.by(&tape, f.errors)),
+            ("dpsi", found.by(&tape, by.psi)),
+            ("dlam", found.by(&tape, by.lam)),
+            ("dold", found.by(&tape, by.old)),
         ];
-        if let (Some([zq, hq]), Some(delta)) = (read.hidden, f.delta) {
-            let [slope, bend] = slopes(&mut tape, &state.w, x, errors);
-            let [act, delta] = [f.act, delta].map(|var| tape.value(var).values.clone());
-            all.push(("factors", [act, delta, slope, bend].concat()));
-            all.push(("queries", [tape.value(hq).values.clone(), found.by(&tape, zq)].concat()));
-            all.push(("mixed", [tape.value(read.mixed).values.clone(), found.by(&tape, read.met)].concat()));
+        if !f.deltas.is_empty() {
+            let value = |var: Var| tape.value(var).values.clone();
+            let mut queries = value(read.act);
+            queries.extend(read.products.iter().flat_map(|&z| found.by(&tape, z)));
+            let (act, deltas) = (value(f.act), f.deltas.iter().map(|&delta| value(delta)).collect());
+            all.push(("queries", queries));
+            all.push(("mixed", [value(read.mixed), found.by(&tape, read.met)].concat()));
+            all.push(("factors", factors(&mut tape, &state.w, [x, f.errors], act, deltas)));
         }
         all.into_iter().for_each(|(name, values)| out.entry(name).or_default().extend(values));
     }
     out
 }
 
-/// The slope of gelu at what keys give before it, and its slope in turn times what comes back from the errors.
-fn slopes(tape: &mut Tape, w: &Weights, x: Var, errors: Var) -> [Vec<f64>; 2] {
-    let z = tape.dot_turned(x, w[1]);
-    let (slope, back) = (tape.gelu_slope(z), tape.dot(errors, w[0]));
-    let bend = tape.gradients(&[(slope, tape.value(back).clone())]).by(tape, z);
-    [tape.value(slope).values.clone(), bend]
+/// What a chunk's keys give, in the order of the kernels: what is behind gelu, then of each matrix but the first the gradient
+/// and the slope that it has, then the slopes of these slopes times what comes back from the errors.
+fn factors(tape: &mut Tape, w: &[Var], [x, errors]: [Var; 2], act: Vec<f64>, deltas: Vec<Vec<f64>>) -> Vec<f64> {
+    let products = products(tape, w, x);
+    let slopes = slopes(tape, &products);
+    let back = tape.dot(errors, w[0]);
+    let bends = tape.gradients(&[(slopes[0], tape.value(back).clone())]);
+    let bends = products.iter().map(|&z| bends.by(tape, z));
+    let values = slopes.iter().map(|&slope| tape.value(slope).values.clone());
+    let mut parts: Vec<Vec<f64>> = deltas.into_iter().zip(values).flat_map(|(delta, slope)| [delta, slope]).collect();
+    parts.extend(bends);
+    std::iter::once(act).chain(parts).flatten().collect()
+}
+
+/// Through the norm behind what is read.
+fn norm_backward(p: &Problem, head: &Head) -> Head {
+    let (s, chunks) = (sizes(p), p.dim("C"));
+    let mut out = Head::new();
+    for c in 0..chunks {
+        let Reading { mut tape, state, x, xq, by, f, dy } = reading(p, &s, head, (c, chunks), "dout");
+        let how = how(p, &mut tape, head);
+        let read = read(&mut tape, &state, &f, x, xq, &by);
+        let y = outward(&mut tape, read.made, how.norm);
+        let found = tape.gradients(&[(y, dy)]);
+        out.entry("dy_rows").or_default().extend(found.by(&tape, read.made));
+        let weight = how.norm.map(|norm| found.by(&tape, norm.weight));
+        out.entry("dnorm_read").or_default().extend(weight.unwrap_or_default());
+    }
+    out
 }
 
 /// The matrices that a chunk's tensor has one after the other.
-fn parts<const COUNT: usize>(head: &Head, name: &str, cols: usize, at: (usize, usize)) -> [Matrix; COUNT] {
+pub(super) fn parts(head: &Head, name: &str, cols: usize, at: (usize, usize), count: usize) -> Vec<Matrix> {
     let all = chunk(head, name, cols, at).values;
-    let len = all.len() / COUNT;
-    std::array::from_fn(|i| Matrix::new(cols, all[i * len..][..len].to_vec()))
+    all.chunks(all.len() / count).map(|part| Matrix::new(cols, part.to_vec())).collect()
 }
 
 fn query_backward(p: &Problem, head: &Head) -> Head {
     let (s, chunks) = (sizes(p), p.dim("C"));
+    let others = matrices(p).len() / 2 - 1;
     let mut out = Head::new();
     for c in 0..chunks {
         let (at, mut tape) = ((c, chunks), Tape::default());
-        let nothing = Matrix::new(s.m, vec![0.0; s.e * s.m]);
-        let [w2, s2] = ["w2", "s2"].map(|name| chunk(head, name, s.d, at));
-        let state = MemoryState::given(&mut tape, &[nothing.clone(), w2, nothing, s2]);
+        // The first matrix is not asked for here.
+        let of_chunk = matrices(p).into_iter().map(|(name, cols)| match name {
+            "w1" | "s1" => Matrix::new(s.m, vec![0.0; s.e * s.m]),
+            _ => chunk(head, name, cols, at),
+        });
+        let state = MemoryState::given(&mut tape, &of_chunk.collect::<Vec<_>>());
         let x = tape.given(token_rows(head, "k", s.d, oldest(&s, c), s.k));
         let xq = tape.given(token_rows(head, "q", s.d, (c * s.l) as i64, s.l));
         let mut of = |name: &str, cols: usize| tape.given(chunk(head, name, cols, at));
         let errors = of("errors", s.e);
         let by = Mixing { psi: of("psi", s.k), lam: of("lam", 1), old: of("old", 1) };
-        let [act, delta, _, _] = parts(head, "factors", s.m, at).map(|part| tape.given(part));
-        let [hq, dzq] = parts(head, "queries", s.m, at);
-        let hq = tape.given(hq);
-        let zq = applied(&mut tape, &state, 1, xq, [x, delta], &by).y;
-        let y = applied(&mut tape, &state, 0, hq, [act, errors], &by).y;
-        let dy = token_rows(head, "dy", s.e, (c * s.l) as i64, s.l);
-        let found = tape.gradients(&[(y, dy), (zq, dzq)]);
+        let f = given_factors(&mut tape, p, head, &s, at, [x, errors]);
+        let mut queries = parts(head, "queries", s.m, at, 1 + others).into_iter();
+        let hq = queries.next().map_or(xq, |hq| tape.given(hq));
+        let y = applied(&mut tape, &state, 0, hq, [f.act, errors], &by).y;
+        let mut weights = vec![(y, token_rows(head, "dy", s.e, (c * s.l) as i64, s.l))];
+        for (i, (by_product, &delta)) in queries.zip(&f.deltas).enumerate() {
+            weights.push((applied(&mut tape, &state, i + 1, xq, [x, delta], &by).y, by_product));
+        }
+        let found = tape.gradients(&weights);
         for (name, var) in [("dq", xq), ("by_key", x), ("by_read", errors), ("dpsi", by.psi)] {
             out.entry(name).or_default().extend(found.by(&tape, var));
         }
@@ -333,115 +403,55 @@ fn query_backward(p: &Problem, head: &Head) -> Head {
     out
 }
 
-fn train_backward(p: &Problem, mut head: Head) -> Head {
-    let (s, chunks, scale) = (sizes(p), p.dim("C"), f64::from(p.scalar("scale")));
-    let names = matrices(&s);
-    let gradients = [("w", "dw"), ("s", "ds"), ("w1", "dw1"), ("w2", "dw2"), ("s1", "ds1"), ("s2", "ds2")];
-    let gradient = |name: &str| gradients.iter().find(|(of, _)| *of == name).map_or("", |(_, by)| by);
-    let ends = ["dpsi_end", "dphi_end", "dlam_end", "dold_end", "dbeta_end"];
-    let mut of_ends: BTreeMap<&'static str, Vec<Vec<f64>>> = BTreeMap::new();
-    for c in (0..chunks).rev() {
-        let (at, mut tape) = ((c, chunks), Tape::default());
-        let of_chunk: Vec<Matrix> = names.iter().map(|&(name, cols)| chunk(&head, name, cols, at)).collect();
-        let state = MemoryState::given(&mut tape, &of_chunk);
-        let x = tape.given(token_rows(&head, "k", s.d, oldest(&s, c), s.k));
-        let errors = tape.given(chunk(&head, "errors", s.e, at));
-        let given = (s.m > 0).then(|| parts(&head, "factors", s.m, at));
-        let mut of = |i: usize| given.as_ref().map(|given: &[Matrix; 4]| tape.given(given[i].clone()));
-        let (act, delta) = (of(0).unwrap_or(x), of(1));
-        let f = KeyFactors { act, errors, delta };
-        let end = end(&mut tape, &head, at);
-        let next = after(&mut tape, &state, &f, x, &end);
-        // What comes from later chunks and from reading this one, then what goes on through the factors.
-        let mut weights: Vec<(Var, Matrix)> = names
-            .iter()
-            .zip(next.all())
-            .map(|(&(name, cols), var)| (var, Matrix::new(cols, head[gradient(name)].clone())))
-            .collect();
-        weights.extend(of_reading(&head, &s, at, &state, &f, x));
-        let mut dz = None;
-        if let (Some(delta), Some([_, _, slope, bend])) = (delta, given) {
-            let by_delta = tape.gradients(&weights).by(&tape, delta);
-            let [slope, bend] = [slope.values, bend.values];
-            let times = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).collect::<Vec<f64>>();
-            let back = tape.dot(errors, state.w[0]);
-            let by_back = times(&slope, &by_delta);
-            head.insert("dback", by_back.clone());
-            weights.push((back, Matrix::new(s.m, by_back)));
-            let by_act = tape.gradients(&weights).by(&tape, act);
-            let sum = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(&b).map(|(a, b)| a + b).collect::<Vec<f64>>();
-            dz = Some((sum(times(&bend, &by_delta), times(&slope, &by_act)), slope));
-        }
-        let by_read: Vec<f64> = tape.gradients(&weights).by(&tape, errors).iter().map(|by| scale * by).collect();
-        let product = tape.dot_turned(act, state.w[0]);
-        weights.push((product, Matrix::new(s.e, by_read.clone())));
-        if let Some((mut dz, slope)) = dz {
-            head.insert("dz", dz.clone());
-            let by_product = tape.gradients(&weights[weights.len() - 1..]).by(&tape, act);
-            dz.iter_mut().zip(slope.iter().zip(&by_product)).for_each(|(dz, (slope, by))| *dz += slope * by);
-            let z = tape.dot_turned(x, state.w[1]);
-            weights.push((z, Matrix::new(s.m, dz)));
-        }
-        let found = tape.gradients(&weights);
-        for ((name, _), var) in names.iter().zip(state.all()) {
-            head.insert(gradient(name), found.by(&tape, var));
-        }
-        for (name, values) in [("by_key", found.by(&tape, x)), ("by_read", by_read)] {
-            of_ends.entry(name).or_default().insert(0, values);
-        }
-        for (name, var) in ends.into_iter().zip([end.psi, end.phi, end.lam, end.old, end.beta]) {
-            of_ends.entry(name).or_default().insert(0, found.by(&tape, var));
-        }
-    }
-    let written = names.iter().map(|(name, _)| gradient(name)).chain(["dz", "dback"]);
-    let mut out: Head = written.filter_map(|name| Some((name, head.remove(name)?))).collect();
-    out.extend(of_ends.into_iter().map(|(name, parts)| (name, parts.concat())));
-    out
+/// The parts of `factors`, in the order in which the function of that name gives them.
+pub(super) struct Parts {
+    pub(super) act: Matrix,
+    /// Of each matrix but the first: its gradients and its slope.
+    pub(super) each: Vec<[Matrix; 2]>,
+    /// The slopes of the first slope times what comes back from the errors.
+    pub(super) bends: Vec<Vec<f64>>,
 }
 
-/// What reading the chunk adds to the gradients of its factors and of the state: each as a result and its weights.
-fn of_reading(
+impl Parts {
+    pub(super) fn of(p: &Problem, head: &Head, s: &SequenceSizes, at: (usize, usize)) -> Option<Parts> {
+        let others = matrices(p).len() / 2 - 1;
+        let mut parts = (others > 0).then(|| parts(head, "factors", s.m, at, 1 + 3 * others))?.into_iter();
+        let act = parts.next()?;
+        let each = (0..others).filter_map(|_| Some([parts.next()?, parts.next()?])).collect();
+        Some(Parts { act, each, bends: parts.map(|part| part.values).collect() })
+    }
+}
+
+/// The factors of a chunk's keys as they are given to a kernel.
+pub(super) fn given_factors(
+    tape: &mut Tape,
+    p: &Problem,
     head: &Head,
     s: &SequenceSizes,
     at: (usize, usize),
-    state: &MemoryState,
-    f: &KeyFactors,
-    x: Var,
-) -> Vec<(Var, Matrix)> {
-    let mut tape = Tape::default();
-    let first = (at.0 * s.l) as i64;
-    let mut given = |value: Matrix| tape.given(value);
-    let [lam, old] = ["lam", "old"].map(|name| given(chunk(head, name, 1, at)));
-    let (dy, xq) = (given(token_rows(head, "dy", s.e, first, s.l)), given(token_rows(head, "q", s.d, first, s.l)));
-    // Of `rows^T`, weighted by token, and `columns`.
-    let outer = |weight: Var, sign: f64, rows: Var, columns: Var, tape: &mut Tape| {
-        let weighted = tape.mul(rows, weight);
-        let weighted = tape.scale(weighted, sign);
-        let product = tape.turned_dot(weighted, columns);
-        tape.value(product).clone()
+    [x, errors]: [Var; 2],
+) -> KeyFactors {
+    let Some(Parts { act, each, .. }) = Parts::of(p, head, s, at) else {
+        return KeyFactors { act: x, errors, deltas: vec![] };
     };
-    let mut all = vec![(f.errors, chunk(head, "by_read", s.e, at)), (x, chunk(head, "by_key", s.d, at))];
-    let Some(delta) = f.delta else {
-        all.push((state.w[0], outer(lam, 1.0, dy, xq, &mut tape)));
-        all.push((state.s[0], outer(old, -1.0, dy, xq, &mut tape)));
-        return all;
-    };
-    let [hq, dzq] = parts(head, "queries", s.m, at).map(|part| tape.given(part));
-    let [mixed, dmet] = parts(head, "mixed", s.k, at).map(|part| tape.given(part));
-    all.push((state.w[0], outer(lam, 1.0, dy, hq, &mut tape)));
-    all.push((state.s[0], outer(old, -1.0, dy, hq, &mut tape)));
-    all.push((state.w[1], outer(lam, 1.0, dzq, xq, &mut tape)));
-    all.push((state.s[1], outer(old, -1.0, dzq, xq, &mut tape)));
-    for (to, rows, columns) in [(f.act, dmet, hq), (delta, mixed, dzq)] {
-        let product = tape.turned_dot(rows, columns);
-        all.push((to, tape.value(product).clone()));
-    }
-    all
+    let deltas = each.into_iter().map(|[delta, _]| tape.given(delta)).collect();
+    KeyFactors { act: tape.given(act), errors, deltas }
+}
+
+pub(super) fn times(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a * b).collect()
+}
+
+pub(super) fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
 }
 
 /// Operations of a kernel.
 pub(crate) fn flops(p: &Problem) -> f64 {
-    let [b, h, c] = ["B", "H", "C"].map(|dim| p.dim(dim) as f64);
+    let [b, h, c, r, q] = ["B", "H", "C", "R", "Q"].map(|dim| p.dim(dim) as f64);
+    if p.kernel.name == "omega_step_backward" {
+        return b * h * (60.0 * r * r * q + 40.0 * r * r * r);
+    }
     b * h * c * flops_of_chunk(p.kernel.name, ["L", "K", "D", "E", "M"].map(|dim| p.dim(dim) as f64))
 }
 
@@ -457,7 +467,16 @@ pub(super) fn flops_of_chunk(kernel: &str, [l, k, d, e, m]: [f64; 5]) -> f64 {
         "omega_mlp_states" => 16.0 * k * width * m,
         "omega_mlp_read_backward" => (4.0 * k + 8.0 * l) * width * m + 4.0 * l * k * m + 2.0 * l * k * both,
         "omega_mlp_query_backward" => 4.0 * l * width * m + 4.0 * l * k * m + 4.0 * l * k * e + 6.0 * l * k * d,
-        "omega_mlp_train_backward" => (28.0 * k + 8.0 * l) * width * m + 4.0 * l * k * m,
+        // Another matrix is trained and read as the second one is, and its factors are two more.
+        "omega_gated_states" => 22.0 * k * width * m,
+        "omega_gated_read_backward" => (6.0 * k + 12.0 * l) * width * m + 6.0 * l * k * m + 2.0 * l * k * both,
+        "omega_gated_query_backward" => 8.0 * l * width * m + 6.0 * l * k * m + 4.0 * l * k * e + 6.0 * l * k * d,
+        "omega_gated_train_backward" => (40.0 * k + 12.0 * l) * width * m + 6.0 * l * k * m,
+        "omega_normed_states" => 16.0 * k * width * m,
+        "omega_normed_read_backward" => (4.0 * k + 8.0 * l) * width * m + 4.0 * l * k * m + 2.0 * l * k * both,
+        "omega_mlp_train_backward" | "omega_normed_train_backward" => {
+            (28.0 * k + 8.0 * l) * width * m + 4.0 * l * k * m
+        }
         _ => 0.0,
     }
 }

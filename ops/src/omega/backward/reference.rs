@@ -3,9 +3,10 @@
 //! Only the rule is written down here. Its gradients are the tape's, so nothing of the kernels' derivation is repeated.
 
 use super::tape::{Matrix, Tape, Var};
+use crate::newton_schulz_small::{CLASSIC, EPS};
 use crate::omega::reference::SequenceSizes;
 
-/// The weights of a memory, or its momenta: `W1` `[E, M]` and `W2` `[M, D]`, or `W` `[E, D]` alone.
+/// The weights of a memory, or its momenta: `W1` `[E, M]`, then `W2` and `W3` `[M, D]`; of a linear one `W` `[E, D]` alone.
 pub type Weights = Vec<Var>;
 
 /// Weights and momenta.
@@ -31,46 +32,142 @@ impl MemoryState {
     }
 }
 
-/// What the gradients of some keys are made of: `errors^T act` of the first matrix, `delta^T x` of the second.
-pub struct KeyFactors {
-    /// What the last matrix is applied to.
-    pub act: Var,
-    /// The errors.
-    pub errors: Var,
-    /// The gradients before gelu; of a memory of two layers.
-    pub delta: Option<Var>,
+/// A norm inside a memory, between the products and the residual.
+#[derive(Clone, Copy, Debug)]
+pub struct Norm {
+    /// Its weight, `[1, E]`.
+    pub weight: Var,
+    /// Added to the variance before its root.
+    pub eps: f64,
 }
 
-/// What the last matrix is applied to, and what stands before gelu.
-pub fn hidden(tape: &mut Tape, w: &Weights, x: Var) -> (Var, Option<Var>) {
-    match w[..] {
-        [_, w2] => {
-            let z = tape.dot_turned(x, w2);
-            (tape.gelu(z), Some(z))
+/// What a memory is trained for, and what is inside it besides its matrices.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// The factor of the error.
+    pub scale: f64,
+    /// Whether what the memory makes of a key is part of the error.
+    pub predicts: bool,
+    /// A norm inside the memory.
+    pub norm: Option<Norm>,
+    /// Whether a chunk takes one orthogonalised step.
+    pub by_chunk: bool,
+}
+
+/// What the gradients of some keys are made of: `errors^T act` of the first matrix, `delta^T x` of each other one.
+pub struct KeyFactors {
+    /// What the first matrix is applied to.
+    pub act: Var,
+    /// The gradients by what the first matrix makes.
+    pub errors: Var,
+    /// The gradients by what each other matrix makes.
+    pub deltas: Vec<Var>,
+}
+
+/// What keys give: their factors, and what these come from.
+pub struct Keys {
+    /// The factors.
+    pub factors: KeyFactors,
+    /// What the first matrix makes.
+    pub made: Var,
+    /// The gradients by what the memory makes: those behind its norm, if it has one.
+    pub outer: Var,
+}
+
+/// What rows `x` give with all matrices but the first.
+pub fn products(tape: &mut Tape, w: &[Var], x: Var) -> Vec<Var> {
+    w[1..].iter().map(|&w| tape.dot_turned(x, w)).collect()
+}
+
+/// What the first matrix is applied to, from these products of rows `x`.
+pub fn hidden(tape: &mut Tape, x: Var, products: &[Var]) -> Var {
+    match *products {
+        [z] => tape.gelu(z),
+        [z, u] => {
+            let a = tape.gelu(z);
+            tape.mul(a, u)
         }
-        _ => (x, None),
+        _ => x,
     }
 }
 
-/// The factors of keys `x` where the memory's output is off by `off`, which is residual less value.
-pub fn factors(tape: &mut Tape, w: &Weights, x: Var, off: Var, scale: f64) -> KeyFactors {
-    let (act, z) = hidden(tape, w, x);
-    let read = tape.dot_turned(act, w[0]);
-    let error = tape.add(read, off);
-    let errors = tape.scale(error, scale);
-    let delta = z.map(|z| {
-        let back = tape.dot(errors, w[0]);
-        let slope = tape.gelu_slope(z);
-        tape.mul(slope, back)
-    });
-    KeyFactors { act, errors, delta }
+/// Its derivative by each of the products.
+pub fn slopes(tape: &mut Tape, products: &[Var]) -> Vec<Var> {
+    match *products {
+        [z] => vec![tape.gelu_slope(z)],
+        [z, u] => {
+            let slope = tape.gelu_slope(z);
+            vec![tape.mul(slope, u), tape.gelu(z)]
+        }
+        _ => vec![],
+    }
+}
+
+/// The mean of each row.
+fn means(tape: &mut Tape, x: Var) -> Var {
+    let cols = tape.value(x).cols;
+    let part = tape.given(Matrix::new(1, vec![1.0 / cols as f64; cols]));
+    tape.dot(x, part)
+}
+
+/// Rows less their mean and divided by their deviation, and one over the deviation of each.
+fn normed(tape: &mut Tape, x: Var, eps: f64) -> [Var; 2] {
+    let mean = means(tape, x);
+    let centred = tape.sub(x, mean);
+    let squares = tape.mul(centred, centred);
+    let variance = means(tape, squares);
+    let eps = tape.given(Matrix::new(1, vec![eps]));
+    let sum = tape.add(variance, eps);
+    let by = tape.power(sum, -0.5);
+    [tape.mul(centred, by), by]
+}
+
+/// What a memory makes of rows, before the residual, from what its first matrix makes.
+pub fn outward(tape: &mut Tape, made: Var, norm: Option<Norm>) -> Var {
+    let Some(Norm { weight, eps }) = norm else { return made };
+    let [unit, _] = normed(tape, made, eps);
+    tape.mul(unit, weight)
+}
+
+/// The gradient by what goes into a norm from the one by what comes out, before its weight: the product with its Jacobian.
+pub fn before_norm(tape: &mut Tape, made: Var, g: Var, eps: f64) -> Var {
+    let [unit, by] = normed(tape, made, eps);
+    let along = tape.mul(g, unit);
+    let (mean, along) = (means(tape, g), means(tape, along));
+    let (centred, off) = (tape.sub(g, mean), tape.mul(unit, along));
+    let through = tape.sub(centred, off);
+    tape.mul(through, by)
+}
+
+/// What keys `x` with values `v` and residuals `r` give.
+pub fn keys(tape: &mut Tape, w: &[Var], x: Var, [v, r]: [Var; 2], how: &How) -> Keys {
+    let products = products(tape, w, x);
+    let act = hidden(tape, x, &products);
+    let made = tape.dot_turned(act, w[0]);
+    let mut error = tape.scale(v, -1.0);
+    if how.predicts {
+        let out = outward(tape, made, how.norm);
+        let read = tape.add(out, r);
+        error = tape.add(read, error);
+    }
+    let outer = tape.scale(error, how.scale);
+    let errors = match how.norm {
+        Some(Norm { weight, eps }) => {
+            let g = tape.mul(outer, weight);
+            before_norm(tape, made, g, eps)
+        }
+        None => outer,
+    };
+    let back = tape.dot(errors, w[0]);
+    let deltas = slopes(tape, &products).into_iter().map(|slope| tape.mul(slope, back)).collect();
+    Keys { factors: KeyFactors { act, errors, deltas }, made, outer }
 }
 
 /// The sum of the keys' gradients, each times its weight `[K, 1]`.
 fn gradients(tape: &mut Tape, f: &KeyFactors, x: Var, weight: Var) -> Weights {
     let errors = tape.mul(f.errors, weight);
     let mut all = vec![tape.turned_dot(errors, f.act)];
-    if let Some(delta) = f.delta {
+    for &delta in &f.deltas {
         let delta = tape.mul(delta, weight);
         all.push(tape.turned_dot(delta, x));
     }
@@ -128,14 +225,16 @@ pub struct Mixing {
 
 /// What a chunk's queries read, and what is between.
 pub struct ReadOut {
-    /// Without residuals, `[L, E]`.
-    pub y: Var,
-    /// The products of what queries and keys give the last matrix, `[L, K]`.
+    /// What the first matrix makes, `[L, E]`.
+    pub made: Var,
+    /// The products of what queries and keys give the first matrix, `[L, K]`.
     pub met: Var,
     /// The products of queries and keys times their weights, and -1.
     pub mixed: Var,
-    /// Before and behind gelu, `[L, M]`; of a memory of two layers.
-    pub hidden: Option<[Var; 2]>,
+    /// What queries give with all matrices but the first, `[L, M]` each.
+    pub products: Vec<Var>,
+    /// What the first matrix is applied to.
+    pub act: Var,
 }
 
 /// A matrix after each token, applied to a row of that token.
@@ -169,14 +268,13 @@ pub fn applied(
 
 /// What queries `xq` read of the memory as it is after their tokens.
 pub fn read(tape: &mut Tape, state: &MemoryState, f: &KeyFactors, x: Var, xq: Var, by: &Mixing) -> ReadOut {
-    let Some(delta) = f.delta else {
-        let Applied { y, met, mixed } = applied(tape, state, 0, xq, [x, f.errors], by);
-        return ReadOut { y, met, mixed, hidden: None };
-    };
-    let inner = applied(tape, state, 1, xq, [x, delta], by);
-    let hq = tape.gelu(inner.y);
-    let outer = applied(tape, state, 0, hq, [f.act, f.errors], by);
-    ReadOut { y: outer.y, met: outer.met, mixed: inner.mixed, hidden: Some([inner.y, hq]) }
+    let inner: Vec<Applied> =
+        f.deltas.iter().enumerate().map(|(i, &delta)| applied(tape, state, i + 1, xq, [x, delta], by)).collect();
+    let products: Vec<Var> = inner.iter().map(|inner| inner.y).collect();
+    let act = hidden(tape, xq, &products);
+    let outer = applied(tape, state, 0, act, [f.act, f.errors], by);
+    let mixed = inner.first().unwrap_or(&outer).mixed;
+    ReadOut { made: outer.y, met: outer.met, mixed, products, act }
 }
 
 /// The inputs of one head on a tape.
@@ -208,6 +306,43 @@ fn alone(tape: &mut Tape, x: Var) -> Var {
     tape.given(value)
 }
 
+/// The momentum as a step takes it.
+pub fn orthogonalised(tape: &mut Tape, s: Var) -> Var {
+    let Matrix { rows, cols, .. } = *tape.value(s);
+    if rows <= cols {
+        return iterates(tape, s)[5];
+    }
+    let wide = tape.turn(s);
+    let last = iterates(tape, wide)[5];
+    tape.turn(last)
+}
+
+/// A matrix that lies wide, divided by its norm, and after each of five iterations of Newton and Schulz.
+pub fn iterates(tape: &mut Tape, x: Var) -> Vec<Var> {
+    let Matrix { rows, cols, .. } = *tape.value(x);
+    let ones = |len: usize| vec![1.0; len];
+    let squares = tape.mul(x, x);
+    let (left, right) = (tape.given(Matrix::new(rows, ones(rows))), tape.given(Matrix::new(1, ones(cols))));
+    let sums = tape.dot(left, squares);
+    let sum = tape.dot(sums, right);
+    let (length, eps) = (tape.power(sum, 0.5), tape.given(Matrix::new(1, vec![EPS.into()])));
+    let norm = tape.add(length, eps);
+    let by = tape.power(norm, -1.0);
+    let mut x = tape.mul(x, by);
+    let mut all = vec![x];
+    let [a, b, c] = CLASSIC;
+    for _ in 0..5 {
+        let gram = tape.dot_turned(x, x);
+        let square = tape.dot(gram, gram);
+        let (linear, square) = (tape.scale(gram, b), tape.scale(square, c));
+        let poly = tape.add(linear, square);
+        let (through, kept) = (tape.dot(poly, x), tape.scale(x, a));
+        x = tape.add(kept, through);
+        all.push(x);
+    }
+    all
+}
+
 /// What a backward pass may forget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgotten {
@@ -221,6 +356,8 @@ pub enum Forgotten {
     Momentum,
     /// That the errors of keys depend on the weights.
     Errors,
+    /// That a step of a chunk depends on the momentum.
+    Step,
 }
 
 /// One head, token by token, by definition. Gives what each token reads, `[1, E]`, and the memory after the last one. Gradients do
@@ -230,7 +367,7 @@ pub fn recurrence(
     s: &SequenceSizes,
     x: &HeadInputs,
     start: &MemoryState,
-    (scale, before): (f64, bool),
+    (how, before): (&How, bool),
     forgotten: Forgotten,
 ) -> (Vec<Var>, MemoryState) {
     let (past, mut state, mut out) = (s.p - s.n, start.clone(), vec![]);
@@ -243,18 +380,18 @@ pub fn recurrence(
         };
         let weight = |tape: &Tape, t: usize, i: usize| place(t, i).map_or(0.0, |at| tape.value(x.gamma).values[at]);
         // A token that nothing weighs is not looked at.
-        let keys: Vec<Option<usize>> = (0..s.k)
+        let seen: Vec<Option<usize>> = (0..s.k)
             .map(|i| {
                 let at = (c * s.l + past + s.l + i).checked_sub(s.k).filter(|&at| at < s.p)?;
                 tokens.clone().any(|t| weight(tape, t, i) != 0.0).then_some(at)
             })
             .collect();
         let [k, v, rk] = [x.k, x.v, x.rk].map(|of| {
-            let all = tape.rows(of, keys.iter().copied());
+            let all = tape.rows(of, seen.iter().copied());
             if forgotten != Forgotten::Halo {
                 return all;
             }
-            let (halo, own) = keys.split_at(s.k - s.l);
+            let (halo, own) = seen.split_at(s.k - s.l);
             let halo = tape.rows(of, halo.iter().copied().chain(own.iter().map(|_| None)));
             let halo = alone(tape, halo);
             let own = tape.rows(of, (0..s.k - s.l).map(|_| None).chain(own.iter().copied()));
@@ -266,17 +403,20 @@ pub fn recurrence(
         if [Forgotten::State, Forgotten::Momentum].contains(&forgotten) {
             state.s = state.s.iter().map(|&s| alone(tape, s)).collect();
         }
-        let off = tape.sub(rk, v);
         let anchor = match forgotten {
             Forgotten::Errors => state.w.iter().map(|&w| alone(tape, w)).collect(),
             _ => state.w.clone(),
         };
-        let f = factors(tape, &anchor, k, off, scale);
+        let f = keys(tape, &anchor, k, [v, rk], how).factors;
+        let mut kept = tape.given(Matrix::new(1, vec![1.0]));
+        let mut last = kept;
         for t in tokens {
             let [xq, rq, alpha, theta, eta] = [x.q, x.rq, x.alpha, x.theta, x.eta].map(|of| tape.rows(of, [Some(t)]));
             let mut look = |tape: &mut Tape, w: &Weights| {
-                let act = hidden(tape, w, xq).0;
-                let y = tape.dot_turned(act, w[0]);
+                let products = products(tape, w, xq);
+                let act = hidden(tape, xq, &products);
+                let made = tape.dot_turned(act, w[0]);
+                let y = outward(tape, made, how.norm);
                 out.push(tape.add(y, rq));
             };
             if before {
@@ -286,12 +426,25 @@ pub fn recurrence(
             let u = gradients(tape, &f, k, window);
             let one = tape.given(Matrix::new(1, vec![1.0]));
             let momentum = combined(tape, (theta, &state.s), (one, &u));
+            if how.by_chunk {
+                (kept, last) = (tape.mul(kept, alpha), eta);
+                state.s = momentum;
+                continue;
+            }
             let step = tape.scale(eta, -1.0);
             let w = combined(tape, (alpha, &state.w), (step, &momentum));
             state = MemoryState { w, s: momentum };
             if !before {
                 look(tape, &state.w);
             }
+        }
+        if how.by_chunk {
+            let mut along: Weights = state.s.iter().map(|&s| orthogonalised(tape, s)).collect();
+            if forgotten == Forgotten::Step {
+                along = along.into_iter().map(|x| alone(tape, x)).collect();
+            }
+            let step = tape.scale(last, -1.0);
+            state.w = combined(tape, (kept, &state.w), (step, &along));
         }
     }
     (out, state)

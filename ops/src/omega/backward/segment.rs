@@ -54,8 +54,8 @@ impl Segments {
         let Chunking { chunk, .. } = self.chunking;
         let chunks = at * self.length..((at + 1) * self.length).min(self.chunks);
         let tokens = chunks.start * chunk..(chunks.end * chunk).min(self.tokens);
-        let past = tokens.start.min(self.chunking.keys() - chunk);
-        Segment { chunk, chunks, tokens, past }
+        let halo = self.chunking.keys() - chunk;
+        Segment { chunk, halo, chunks, past: tokens.start.min(halo), tokens }
     }
 }
 
@@ -63,6 +63,8 @@ impl Segments {
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     chunk: usize,
+    /// Keys that a chunk sees besides its own.
+    halo: usize,
     chunks: Range<usize>,
     pub(super) tokens: Range<usize>,
     /// Tokens before them that their windows may reach.
@@ -70,6 +72,27 @@ pub(super) struct Segment {
 }
 
 impl Segment {
+    /// How many chunks it has.
+    pub(super) fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// One of its chunks.
+    pub(super) fn chunk_of(&self, at: usize) -> Segment {
+        let first = self.chunks.start + at;
+        let tokens = first * self.chunk..((first + 1) * self.chunk).min(self.tokens.end);
+        Segment { chunks: first..first + 1, past: tokens.start.min(self.halo), tokens, ..*self }
+    }
+
+    /// The part of a token's tensor, of a gradient, or of what all tokens share.
+    pub(super) fn part_of(&self, name: &str, tensor: &Tensor) -> Result<Tensor> {
+        match name {
+            "norm" => Ok(tensor.clone()),
+            _ if name.starts_with('d') && !["dy", "dout"].contains(&name) => self.gradient_of(name, tensor),
+            _ => self.tokens_of(name, tensor),
+        }
+    }
+
     /// The tokens of the segment, of keys with those before that windows reach.
     pub(super) fn tokens_of(&self, name: &str, tensor: &Tensor) -> Result<Tensor> {
         let past = if ["k", "v", "rk", "dk", "dv", "drk"].contains(&name) { self.past } else { 0 };
@@ -109,6 +132,7 @@ impl Segment {
                     "chunk" => Arg::I32(self.chunk as i32),
                     "past" => Arg::I32(self.past as i32),
                     "predicts" => Arg::I32(rule.loss.predicts().into()),
+                    "eps" => Arg::F32(rule.memory.eps()),
                     _ => Arg::F32(rule.loss.factor(value)),
                 }),
             }
@@ -159,17 +183,31 @@ impl Workspace {
 
     /// The part for the chunks of a segment.
     pub(super) fn of_segment(&self, segment: &Segment) -> Result<Views> {
+        self.of_chunks(segment, 0..segment.chunks.len())
+    }
+
+    /// The part for these chunks, of a segment that has no others.
+    pub(super) fn of_chunks(&self, segment: &Segment, chunks: Range<usize>) -> Result<Views> {
         let part = |(name, (tensor, axis)): (&&'static str, &(Tensor, Option<usize>))| {
-            let part = axis.map_or_else(|| Ok(tensor.clone()), |axis| tensor.slice(axis, 0..segment.chunks.len()))?;
+            let part = axis.map_or_else(|| Ok(tensor.clone()), |axis| tensor.slice(axis, chunks.clone()))?;
             Ok(((*name).to_owned(), part))
         };
-        self.tensors.iter().map(part).collect()
+        let mut views: Views = self.tensors.iter().map(part).collect::<Result<_>>()?;
+        // Rows that are written chunk by chunk are read as tokens.
+        if let Some((rows, _)) = self.tensors.get("dy_rows") {
+            let shape = rows.shape();
+            let all = rows.reshape([shape[0], shape[1] * shape[2], shape[3], shape[4]])?;
+            let first = chunks.start * segment.chunk;
+            views.insert("dy".to_owned(), all.slice(1, first..first + segment.tokens.len())?);
+        }
+        Ok(views)
     }
 }
 
-/// Whether a caller has the tensor of this name.
+/// Whether a caller has the tensor of this name, or it is a gradient.
 fn is_given(rule: &TrainedRule, name: &str) -> bool {
     let tokens = ["q", "k", "v", "rk", "alpha", "theta", "eta", "gamma"];
-    let of_token = name == "dy" || tokens.iter().any(|of| name == *of || name == gradient(of));
+    let of_token =
+        ["dy", "dout", "norm", "dnorm"].contains(&name) || tokens.iter().any(|of| name == *of || name == gradient(of));
     of_token || rule.state.iter().any(|of| name == format!("{of}_start") || name == gradient(of))
 }

@@ -81,6 +81,7 @@ enum Recorded {
     Scale(Var, f64),
     Gelu(Var),
     GeluSlope(Var),
+    Power(Var, f64),
     Gather(Var, Vec<Option<usize>>),
 }
 
@@ -166,6 +167,12 @@ impl Tape {
         self.push(value, Recorded::GeluSlope(x))
     }
 
+    /// Each element to this power.
+    pub fn power(&mut self, x: Var, power: f64) -> Var {
+        let value = self.value(x).map(|x| x.powf(power));
+        self.push(value, Recorded::Power(x, power))
+    }
+
     /// The elements with these indices in row-major order, 0 for none, as rows of `cols`.
     pub fn gather(&mut self, x: Var, cols: usize, at: Vec<Option<usize>>) -> Var {
         let values = at.iter().map(|at| at.map_or(0.0, |at| self.value(x).values[at])).collect();
@@ -213,6 +220,9 @@ impl Tape {
                 Recorded::Scale(x, factor) => add(&mut found, *x, by.map(|by| factor * by)),
                 Recorded::Gelu(x) => add(&mut found, *x, by.zip(self.value(*x), |by, x| by * gelu_slope(x))),
                 Recorded::GeluSlope(x) => add(&mut found, *x, by.zip(self.value(*x), |by, x| by * gelu_bend(x))),
+                Recorded::Power(x, power) => {
+                    add(&mut found, *x, by.zip(self.value(*x), |by, x| by * power * x.powf(power - 1.0)));
+                }
                 Recorded::Gather(x, from) => {
                     let mut to = self.value(*x).zeros_like();
                     from.iter().zip(&by.values).for_each(|(from, by)| from.iter().for_each(|&i| to.values[i] += by));
@@ -259,7 +269,11 @@ mod tests {
         let picked = tape.gather(x, 3, vec![Some(4), None, Some(4)]);
         let both = tape.sub(rows, picked);
         let squares = tape.turned_dot(both, rows);
-        ([x, w, c], squares)
+        let above_one = tape.given(Matrix::new(1, vec![1.5]));
+        let above = tape.mul(squares, squares);
+        let above = tape.add(above, above_one);
+        let roots = tape.power(above, -0.5);
+        ([x, w, c], tape.mul(squares, roots))
     }
 
     #[test]

@@ -1,21 +1,36 @@
 //! The kernels of each rule that has gradients.
 
 use super::{
+    omega_gated_query_backward, omega_gated_read_backward, omega_gated_states, omega_gated_train_backward,
     omega_key_backward, omega_linear_read_backward, omega_linear_states, omega_linear_train_backward,
     omega_mix_backward, omega_mlp_query_backward, omega_mlp_read_backward, omega_mlp_states, omega_mlp_train_backward,
+    omega_normed_read_backward, omega_normed_states, omega_normed_train_backward,
 };
-use crate::omega::{MemoryForm, OMEGA_LINEAR, OMEGA_MLP, OmegaRule, Step, omega_mix};
+use crate::omega::{
+    MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR,
+    OMEGA_MUON_NORMED, OMEGA_NORMED, OmegaRule, Read, Step, omega_mix,
+};
 use atlas_dsl::def::Declared;
 use atlas_runtime::{Chain, LaunchError, Result};
 
 /// The kernels of a memory.
+#[derive(Clone, Copy)]
 pub(super) struct TrainedRule {
     pub(super) forward: &'static Chain,
-    /// From the gates of a segment to all of its gradients.
+    /// From the gates of a segment to all of its gradients: the first mixes, the second makes states; the last three train, add up
+    /// what keys have, and go back to the gates.
     pub(super) backward: &'static [&'static dyn Declared],
     /// The tensors of the state, weights first.
     pub(super) state: &'static [&'static str],
+    /// The name that its kernels have for the gradients by what is read.
+    pub(super) dy: &'static str,
+    /// Dims that are numbers of parts: of `factors`, `queries` and `mixed`.
+    pub(super) parts: [(&'static str, usize); 3],
 }
+
+/// Of a hidden row that comes of one product, and of two.
+const ONE: [(&str, usize); 3] = [("F", 4), ("V", 2), ("R", 2)];
+const TWO: [(&str, usize); 3] = [("F", 7), ("V", 3), ("R", 2)];
 
 static LINEAR: TrainedRule = TrainedRule {
     forward: &OMEGA_LINEAR,
@@ -28,6 +43,8 @@ static LINEAR: TrainedRule = TrainedRule {
         &omega_mix_backward,
     ],
     state: &["w", "s"],
+    dy: "dy",
+    parts: ONE,
 };
 
 pub(super) static MLP: TrainedRule = TrainedRule {
@@ -42,21 +59,74 @@ pub(super) static MLP: TrainedRule = TrainedRule {
         &omega_mix_backward,
     ],
     state: &["w1", "w2", "s1", "s2"],
+    dy: "dy",
+    parts: ONE,
 };
+
+static GATED: TrainedRule = TrainedRule {
+    forward: &OMEGA_GATED,
+    backward: &[
+        &omega_mix,
+        &omega_gated_states,
+        &omega_gated_read_backward,
+        &omega_gated_query_backward,
+        &omega_gated_train_backward,
+        &omega_key_backward,
+        &omega_mix_backward,
+    ],
+    state: &["w1", "w2", "w3", "s1", "s2", "s3"],
+    dy: "dy",
+    parts: TWO,
+};
+
+/// Behind its norm a memory is one of two layers.
+static NORMED: TrainedRule = TrainedRule {
+    forward: &OMEGA_NORMED,
+    backward: &[
+        &omega_mix,
+        &omega_normed_states,
+        &omega_normed_read_backward,
+        &omega_mlp_read_backward,
+        &omega_mlp_query_backward,
+        &omega_normed_train_backward,
+        &omega_key_backward,
+        &omega_mix_backward,
+    ],
+    state: &["w1", "w2", "s1", "s2"],
+    dy: "dout",
+    parts: ONE,
+};
+
+// With one orthogonalised step for each chunk: see `by_chunk`.
+static MUON_LINEAR: TrainedRule = TrainedRule { forward: &OMEGA_MUON_LINEAR, ..LINEAR };
+static MUON_MLP: TrainedRule = TrainedRule { forward: &OMEGA_MUON, ..MLP };
+static MUON_GATED: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED, ..GATED };
+static MUON_NORMED: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED, ..NORMED };
 
 impl TrainedRule {
     /// The kernels of a rule.
     pub(super) fn of(rule: &OmegaRule) -> Result<&'static TrainedRule> {
-        match (rule.memory, rule.step, rule.loss.predicts()) {
-            (MemoryForm::Linear, Step::Descent, true) => Ok(&LINEAR),
-            (MemoryForm::Mlp, Step::Descent, true) => Ok(&MLP),
+        match (rule.memory, rule.step, rule.read) {
+            (MemoryForm::Linear, Step::Descent, _) => Ok(&LINEAR),
+            (MemoryForm::Mlp, Step::Descent, _) => Ok(&MLP),
+            (MemoryForm::Gated, Step::Descent, _) => Ok(&GATED),
+            (MemoryForm::Normed { .. }, Step::Descent, _) => Ok(&NORMED),
+            (MemoryForm::Linear, Step::MuonByChunk, Read::Before) => Ok(&MUON_LINEAR),
+            (MemoryForm::Mlp, Step::MuonByChunk, Read::Before) => Ok(&MUON_MLP),
+            (MemoryForm::Gated, Step::MuonByChunk, Read::Before) => Ok(&MUON_GATED),
+            (MemoryForm::Normed { .. }, Step::MuonByChunk, Read::Before) => Ok(&MUON_NORMED),
             _ => {
-                let found = format!("{:?} by {:?} for {:?}", rule.memory, rule.step, rule.loss);
+                let found = format!("{:?} that reads {:?}", rule.step, rule.read);
                 let mend =
-                    "only linear memories and those of two layers, by descent, for losses of an error have gradients";
+                    "gradients are of rules by descent, and of those with a step for each chunk that read before it";
                 Err(LaunchError::Choice { op: "omega_training", found, mend }.into())
             }
         }
+    }
+
+    /// Whether its memory has a norm inside.
+    pub(super) fn is_normed(&self) -> bool {
+        self.forward.params().iter().any(|p| p.name() == "norm")
     }
 }
 

@@ -9,10 +9,12 @@
 //! What is kept of a layer is [`OmegaKept`], and its gradients are [`OmegaGradients`]. All layers of the same sizes can share one
 //! [`OmegaTraining`], which has the workspace.
 
+use super::by_chunk::{ByChunk, Over};
 use super::segment::{Segments, Views, Workspace};
 use super::trained::{TrainedRule, gradient};
-use crate::omega::stream::{check_memory, omega_copy_tokens};
-use crate::omega::{OmegaRule, Tokens};
+use crate::column_sums::column_sums;
+use crate::omega::stream::{check_memory, check_norm, omega_copy_tokens};
+use crate::omega::{OmegaRule, Step, Tokens};
 use crate::pass::{Pass, check_apart, check_tokens};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
@@ -104,6 +106,11 @@ impl OmegaGradients {
         self.state.iter().filter_map(|name| self.named.get(&gradient(name)).cloned()).collect()
     }
 
+    /// Of the weight of the norm inside the memory, `[H, E]`; none of a memory without one.
+    pub fn norm(&self) -> Option<Tensor> {
+        self.named.get("dnorm_sum").cloned()
+    }
+
     /// Bytes that they take on their device.
     pub fn bytes(&self) -> u64 {
         self.named.values().map(bytes_of).sum()
@@ -124,6 +131,8 @@ pub struct OmegaTraining {
     sizes: TrainingSizes,
     segments: Segments,
     workspace: Workspace,
+    norm: Option<Tensor>,
+    by_chunk: Option<ByChunk>,
     /// A zero that is repeated where gradients start.
     zero: Tensor,
 }
@@ -132,7 +141,8 @@ impl OmegaTraining {
     /// A training by a rule. `segment` chunks are gone back over at once; without it about the square root of all.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`]; [`LaunchError::Choice`] for a rule that has no gradients here.
+    /// Those of [`Tensor::zeros`]; [`LaunchError::Choice`] for a rule that has no gradients here:
+    /// with a step for each token, or for each chunk that is read after its step.
     pub fn new(
         device: &Device,
         rule: OmegaRule,
@@ -151,9 +161,12 @@ impl OmegaTraining {
             ("D", sizes.key),
             ("E", sizes.value),
             ("M", sizes.hidden),
-            ("F", 4),
-            ("V", 2),
         ];
+        let dims: Vec<(&'static str, usize)> = dims.into_iter().chain(trained.parts).collect();
+        let by_chunk = match rule.step {
+            Step::MuonByChunk => Some(ByChunk::new(device, &rule, &sizes, segments.longest())?),
+            _ => None,
+        };
         Ok(OmegaTraining {
             device: device.clone(),
             trained,
@@ -161,8 +174,16 @@ impl OmegaTraining {
             sizes,
             segments,
             workspace: Workspace::new(device, trained, &dims, sizes.dtype)?,
+            norm: None,
+            by_chunk,
             zero: Tensor::zeros(device, DType::F32, [1, 1, 1, 1])?,
         })
+    }
+
+    /// Sets the weight `[H, E]` of the norm inside the memory, of the element type of tokens, for all passes that follow. A
+    /// memory with a norm needs one, and no other memory takes one.
+    pub fn set_norm(&mut self, norm: Tensor) {
+        self.norm = Some(norm);
     }
 
     /// Room for what one layer keeps.
@@ -195,6 +216,10 @@ impl OmegaTraining {
             add(name, &[b, padded, h])?;
         }
         add("dgamma", &[b, padded, h, self.rule.chunking.window])?;
+        if self.trained.is_normed() {
+            add("dnorm", &[b, h, e])?;
+            add("dnorm_sum", &[h, e])?;
+        }
         for (name, tensor) in state.iter().zip(self.state()?) {
             named.insert(gradient(name), tensor);
         }
@@ -203,7 +228,7 @@ impl OmegaTraining {
 
     /// Bytes of the workspace on its device.
     pub fn bytes(&self) -> u64 {
-        self.workspace.bytes()
+        self.workspace.bytes() + self.by_chunk.as_ref().map_or(0, ByChunk::bytes)
     }
 
     /// Chunks that are gone back over at once.
@@ -218,7 +243,8 @@ impl OmegaTraining {
     ///
     /// # Errors
     /// As [`Launch::launch`](atlas_runtime::Launch::launch), and [`LaunchError::DimConflict`] if some tensor has another number of
-    /// tokens; memory and `y` are as they were then.
+    /// tokens; [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of the norm of
+    /// [`set_norm`](OmegaTraining::set_norm). Memory and `y` are as they were then.
     pub fn forward(
         &mut self,
         stream: &Stream,
@@ -229,7 +255,7 @@ impl OmegaTraining {
     ) -> Result<()> {
         let rule = self.trained;
         self.check(tokens, ("y", y))?;
-        check_memory(rule.forward, tokens, None, memory, y)?;
+        check_memory(rule.forward, tokens, self.norm.as_ref(), memory, y)?;
         self.check_count(kept.states.len(), self.segments.all().len(), "a state before each segment")?;
         for pass in Pass::BOTH {
             for (segment, kept) in self.segments.all().zip(&mut kept.states) {
@@ -241,6 +267,7 @@ impl OmegaTraining {
                     views.insert(name.to_owned(), segment.tokens_of(name, given)?);
                 }
                 views.insert("y".to_owned(), y.slice(1, segment.tokens.clone())?);
+                views.extend(self.norm.as_ref().map(|norm| ("norm".to_owned(), norm.clone())));
                 for (name, tensor) in rule.state.iter().zip(memory.iter()) {
                     views.insert((*name).to_owned(), (**tensor).clone());
                 }
@@ -278,33 +305,47 @@ impl OmegaTraining {
         if let Some(given) = final_memory {
             self.check_count(given.len(), rule.state.len(), &rule.state.join(", "))?;
         }
+        check_norm(rule.forward, self.norm.as_ref())?;
         for written in gradients.named.values() {
-            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]) {
+            let norm = self.norm.as_ref().map(|norm| ("norm", norm));
+            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]).chain(norm) {
                 check_apart(rule.forward.name, ("gradients", written), (name, given))?;
             }
         }
+        let mut given = gradients.named.clone();
+        let norm = self.norm.as_ref().map(|norm| ("norm", norm));
+        let all = tokens.named().into_iter().chain([(rule.dy, dy)]).chain(norm);
+        given.extend(all.map(|(name, tensor)| (name.to_owned(), tensor.clone())));
         for pass in Pass::BOTH {
             self.start(pass, stream, final_memory, gradients)?;
             for (segment, kept) in self.segments.all().zip(&kept.states).rev() {
-                let mut views = self.workspace.of_segment(&segment)?;
-                for (name, given) in tokens.named().into_iter().chain([("dy", dy)]) {
-                    views.insert(name.to_owned(), segment.tokens_of(name, given)?);
+                if let Some(by_chunk) = &mut self.by_chunk {
+                    let (of, workspace, segment) = ((&self.rule, self.sizes.value), &self.workspace, &segment);
+                    let over = Over { pass, stream, trained: rule, of, segment, workspace, given: &given };
+                    by_chunk.backward(&over, kept)?;
+                    continue;
                 }
+                let mut views = self.workspace.of_segment(&segment)?;
                 for (name, tensor) in rule.state.iter().zip(kept) {
                     views.insert(format!("{name}_start"), tensor.clone());
                 }
-                for (name, tensor) in &gradients.named {
-                    views.insert(name.clone(), segment.gradient_of(name, tensor)?);
+                for (name, tensor) in &given {
+                    views.insert(name.clone(), segment.part_of(name, tensor)?);
                 }
                 for kernel in rule.backward {
                     segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
                 }
             }
+            if let (Some(each), Some(all)) = (gradients.named.get("dnorm"), gradients.named.get("dnorm_sum")) {
+                let TrainingSizes { sequences: b, heads: h, value: e, .. } = self.sizes;
+                let (each, mut all) = (each.reshape([b, h * e])?, all.reshape([h * e])?);
+                pass.launch_on(&column_sums, stream, args!(&each, &mut all))?;
+            }
         }
         Ok(())
     }
 
-    /// Sets the gradients of keys to 0 and those of the memory to what they are after the last token.
+    /// Sets the gradients of keys and of a norm to 0, and those of the memory to what they are after the last token.
     fn start(
         &self,
         pass: Pass,
@@ -313,11 +354,13 @@ impl OmegaTraining {
         gradients: &mut OmegaGradients,
     ) -> Result<()> {
         let names: Vec<String> = gradients.state.iter().map(|name| gradient(name)).collect();
-        for (at, name) in names.iter().map(String::as_str).chain(["dk", "dv", "drk"]).enumerate() {
+        for (at, name) in names.iter().map(String::as_str).chain(["dk", "dv", "drk", "dnorm"]).enumerate() {
             let Some(to) = gradients.named.get_mut(name) else { continue };
             let given = final_memory.and_then(|given| given.get(at).copied());
+            let width = to.shape().last().map_or(1, |&width| width.max(1));
+            let mut to = if to.rank() == 3 { to.split(2, width)? } else { to.clone() };
             let zeros = self.zero.expand(to.shape())?;
-            copy(pass, stream, given.unwrap_or(&zeros), to)?;
+            copy(pass, stream, given.unwrap_or(&zeros), &mut to)?;
         }
         Ok(())
     }

@@ -1,0 +1,155 @@
+//! Back through one orthogonalised step of a chunk, `W' = lam W - step NS(S')`: see [`muon`](crate::omega::muon).
+//!
+//! Newton-Schulz takes `X_0 = S' / (|S'| + eps)`, and five times `X <- P X` with `P = a + b A + c A A` and `A = X X^T`, which is symmetric.
+//! From the gradient `G` by `X` after an iteration,
+//!
+//! ```text
+//! dP = G X^T,  dA = b dP + c (dP A + A dP),  G <- P G + (dA + dA^T) X
+//! dS' += [G - X_0 <G, X_0> (|S'| + eps) / |S'|] / (|S'| + eps),  dstep = -<dW', NS(S')>
+//! ```
+//!
+//! and `G = -step dW'` at the end. Of a matrix of zeros the second term is 0. The iterates are computed again and kept in a workspace.
+//!
+//! All of this is in f32, with products of `tf32x3`, whatever the element type of tokens is: each iteration multiplies what is small
+//! by up to 3.4, and a gradient goes through five of them.
+//!
+//! A matrix lies wide: one with more rows than columns is given transposed, for which the function is the same.
+//!
+//! FLOPs: `60 R R Q + 40 R R R`.
+
+use crate::newton_schulz_small::{CLASSIC, EPS, LARGE};
+use atlas_macros::atlas_kernel;
+
+/// The coefficients of every step.
+const A0: f32 = CLASSIC[0] as f32;
+const A1: f32 = CLASSIC[1] as f32;
+const A2: f32 = CLASSIC[2] as f32;
+
+/// Square matrices of an iteration, by their place in `squares`: `A`, `dP`, `P`, and `dA` before its transpose is added.
+const GRAM: i32 = 0;
+const BY_P: i32 = 1;
+const P: i32 = 2;
+const BY_GRAM: i32 = 3;
+
+atlas_kernel! {
+    /// Rows of `a + b A + c A A`, from these rows of `A` and the whole of it; `on_diagonal` says where the first term stands.
+    tile fn polynomial(rows, gram, on_diagonal) {
+        let p = A1 * rows + A2 * dot(rows, gram).precision(tf32x3);
+        select(on_diagonal, p + A0, p)
+    }
+
+    /// Adds to `ds` the gradient by the momentum `s` after a chunk, from the one by the weights after it. `dstep` is the gradient by
+    /// the length of the step. `iterates`, the gradients `by` them, and `squares` are a workspace: of squares in registers there would
+    /// be too many.
+    pub kernel omega_step_backward(
+        s: &Tensor<f32, [B, H, R, Q]>,
+        dw: &Tensor<f32, [B, H, R, Q]>,
+        steps: &Tensor<f32, [B, H, C, L]>,
+        ds: &mut Tensor<f32, [B, H, R, Q]>,
+        dstep: &mut Tensor<f32, [B, H, C, X]>,
+        iterates: &mut Tensor<f32, [B, H, I, R, Q]>,
+        by: &mut Tensor<f32, [B, H, I, R, Q]>,
+        squares: &mut Tensor<f32, [B, H, F, R, R]>,
+    )
+    tune { BR: [16], BQ: [32, 16], warps: [4, 8] }
+    require { C == 1, X == 1, I == 6, F == 4 }
+    {
+        for (b, h) in grid(B, H) {
+            let mut greatest = zeros::<f32>([R, BQ]);
+            for q in tiles(Q, BQ) {
+                greatest = max(greatest, abs(load(s[b, h, .., q])).or(0.0));
+            }
+            let unit = min(LARGE / max(greatest), 1.0);
+            let mut total = zeros::<f32>([R, BQ]);
+            for q in tiles(Q, BQ) {
+                let scaled = load(s[b, h, .., q]) * unit;
+                total += (scaled * scaled).or(0.0);
+            }
+            let length = sqrt(sum(total));
+            let norm = length + EPS * unit;
+            for q in tiles(Q, BQ) {
+                store(iterates[b, h, 0, .., q], load(s[b, h, .., q]) * unit / norm);
+            }
+            for i in 0..5 {
+                for r in tiles(R, BR) {
+                    let mut gram = zeros::<f32>([BR, R]);
+                    for q in tiles(Q, BQ) {
+                        gram += dot(load(iterates[b, h, i, r, q]), load(iterates[b, h, i, .., q]).t()).precision(tf32x3);
+                    }
+                    store(squares[b, h, GRAM, r, ..], gram);
+                }
+                for r in tiles(R, BR) {
+                    let on_diagonal = r * BR + iota([BR, R], 0) == iota([BR, R], 1);
+                    let p = polynomial(load(squares[b, h, GRAM, r, ..]), load(squares[b, h, GRAM, .., ..]), on_diagonal);
+                    for q in tiles(Q, BQ) {
+                        let next = dot(p, load(iterates[b, h, i, .., q])).precision(tf32x3);
+                        store(iterates[b, h, i + 1, r, q], next);
+                    }
+                }
+            }
+            let step = load(steps[b, h, 0, size(L) - 1]);
+            let mut along = zeros::<f32>([R, BQ]);
+            for q in tiles(Q, BQ) {
+                let dwq = load(dw[b, h, .., q]);
+                along += (dwq * load(iterates[b, h, 5, .., q])).or(0.0);
+                store(by[b, h, 5, .., q], -step * dwq);
+            }
+            store(dstep[b, h, 0, 0], -sum(along));
+            for j in 0..5 {
+                let i = 4 - j;
+                for r in tiles(R, BR) {
+                    let mut gram = zeros::<f32>([BR, R]);
+                    let mut by_p = zeros::<f32>([BR, R]);
+                    for q in tiles(Q, BQ) {
+                        let x = load(iterates[b, h, i, .., q]);
+                        gram += dot(load(iterates[b, h, i, r, q]), x.t()).precision(tf32x3);
+                        by_p += dot(load(by[b, h, i + 1, r, q]), x.t()).precision(tf32x3);
+                    }
+                    store(squares[b, h, GRAM, r, ..], gram);
+                    store(squares[b, h, BY_P, r, ..], by_p);
+                }
+                for r in tiles(R, BR) {
+                    let on_diagonal = r * BR + iota([BR, R], 0) == iota([BR, R], 1);
+                    let rows = load(squares[b, h, GRAM, r, ..]);
+                    store(squares[b, h, P, r, ..], polynomial(rows, load(squares[b, h, GRAM, .., ..]), on_diagonal));
+                    let by_rows = load(squares[b, h, BY_P, r, ..]);
+                    let left = dot(by_rows, load(squares[b, h, GRAM, .., ..])).precision(tf32x3);
+                    let right = dot(rows, load(squares[b, h, BY_P, .., ..])).precision(tf32x3);
+                    store(squares[b, h, BY_GRAM, r, ..], A1 * by_rows + A2 * (left + right));
+                }
+                for r in tiles(R, BR) {
+                    let both = load(squares[b, h, BY_GRAM, r, ..]) + load(squares[b, h, BY_GRAM, .., r]).t();
+                    let p = load(squares[b, h, P, r, ..]);
+                    for q in tiles(Q, BQ) {
+                        let through = dot(p, load(by[b, h, i + 1, .., q])).precision(tf32x3);
+                        let bent = dot(both, load(iterates[b, h, i, .., q])).precision(tf32x3);
+                        store(by[b, h, i, r, q], through + bent);
+                    }
+                }
+            }
+            let mut met = zeros::<f32>([R, BQ]);
+            for q in tiles(Q, BQ) {
+                met += (load(by[b, h, 0, .., q]) * load(iterates[b, h, 0, .., q])).or(0.0);
+            }
+            let radial = select(length > 0.0, sum(met) * norm / length, 0.0);
+            for q in tiles(Q, BQ) {
+                let across = load(by[b, h, 0, .., q]) - radial * load(iterates[b, h, 0, .., q]);
+                store(ds[b, h, .., q], load(ds[b, h, .., q]) + across * (unit / norm));
+            }
+        }
+    }
+
+    /// Adds the gradients by the lengths of steps, those of `X` matrices, to those of the gates that they come from: each is that of
+    /// the last token of a chunk. All chunks together have so many `tokens`.
+    pub kernel omega_step_gate_backward(
+        dsteps: &Tensor<f32, [B, H, C, X]>,
+        deta: &mut Tensor<f32, [B, C, L, H]>,
+        tokens: i32,
+    )
+    {
+        for (b, h, c) in grid(B, H, C) {
+            let last = min(size(L), tokens - c * size(L)) - 1;
+            store(deta[b, c, last, h], load(deta[b, c, last, h]) + sum(load(dsteps[b, h, c, ..])));
+        }
+    }
+}
