@@ -31,6 +31,9 @@ const WARM_UP: usize = 20;
 const RECALL_STEPS: usize = 500;
 const TEXT_STEPS: usize = 300;
 
+/// Batches of text by which a trained model is measured.
+const PIECES: u32 = 40;
+
 /// Both models: a name, the mixers of its blocks, and the elements of its hidden layers. The model without a memory has wider hidden
 /// layers, so that both have about as many weights.
 const MODELS: [(&str, [Mixer; 2], usize); 2] = [
@@ -73,7 +76,7 @@ impl Options {
             let mut value = || words.next().ok_or(format!("{word} takes a value"));
             match word.as_str() {
                 "--task" => options.tasks = vec![value()?],
-                "--steps" => options.steps = Some(value()?.parse()?),
+                "--steps" => options.steps = Some(value()?.parse::<usize>()?.max(1)),
                 "--seeds" => options.seeds = value()?.parse()?,
                 "--plot" => options.plot = Some(value()?),
                 "--check" => options.check = true,
@@ -194,8 +197,8 @@ fn text(device: &Device, options: &Options) -> Result<Plot, Box<dyn Error>> {
         let seconds = start.elapsed().as_secs_f64();
         let mut numbers = Numbers::new(99);
         let mut unseen = 0.0;
-        for _ in 0..8 {
-            unseen += model.loss(&text.batch(sizes.sequences, sizes.tokens, &mut numbers, true))? / 8.0;
+        for _ in 0..PIECES {
+            unseen += model.loss(&text.batch(sizes.sequences, sizes.tokens, &mut numbers, true))? / f64::from(PIECES);
         }
         let count = model.parameters.count();
         println!("{name:14} {count:>7} weights, {seconds:>4.0} s, {unseen:.3} on text that it has not seen");
