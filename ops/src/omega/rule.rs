@@ -132,8 +132,8 @@ impl OmegaRule {
     /// By [`Step::Descent`] there are two chains, with the same parameters, that compute the same. The kernels of the first hold
     /// whole rows of a chunk's keys and values in shared memory and registers. Those of the second stream rows in tiles, and take any
     /// width. The first is taken where its rows fit all targets; an L4 (`sm_89`) has the least shared memory, 99 KiB. With chunks of
-    /// 64 tokens and windows of 16, these are rows of up to 96 elements of 16 bits: of 71 for a memory with a norm inside, and of 256
-    /// for a linear one. In f32 they are rows of up to 29 elements, and of 99 for a linear memory. With Muon there is one chain,
+    /// 64 tokens and windows of 16, these are rows of up to 96 elements of 16 bits: of 64 for a memory with a norm inside, and of 256
+    /// for a linear one. In f32 they are rows of up to 22 elements, and of 92 for a linear memory. With Muon there is one chain,
     /// [`chain`](OmegaRule::chain).
     pub fn chain_for(&self, key: usize, value: usize, dtype: DType) -> &'static Chain {
         match self.memory {
@@ -158,12 +158,16 @@ impl OmegaRule {
         let held = |rows: usize, width: usize| rows.saturating_mul(width).saturating_add(met).saturating_mul(bytes);
         let is_short = bytes <= 2;
         if self.memory == MemoryForm::Linear {
-            return key <= 256 && held(of_tokens(1), key) <= if is_short { 84 << 10 } else { 76 << 10 };
+            return key <= 256 && held(of_tokens(1), key) <= if is_short { 84 << 10 } else { 72 << 10 };
         }
         let width = key.max(value);
         let has_norm = matches!(self.memory, MemoryForm::Normed { .. });
-        let room = if is_short && !has_norm { 96 << 10 } else { 72 << 10 };
-        width <= 128 && met <= 64 * 128 && held(of_tokens(4).saturating_add(64), width) <= room
+        let room = match (is_short, has_norm) {
+            (true, false) => 96 << 10,
+            (true, true) => 66 << 10,
+            (false, _) => 60 << 10,
+        };
+        width <= 128 && met <= 64 * 96 && held(of_tokens(4).saturating_add(64), width) <= room
     }
 
     /// The chain of kernels that computes it with rows that are not too wide: see [`chain_for`](OmegaRule::chain_for).

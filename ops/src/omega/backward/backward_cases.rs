@@ -37,7 +37,7 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
         },
         class: ToleranceClass::Mlp,
         batch: "B",
-        reference: super::problem::checked,
+        reference: super::problem_train::checked,
         flops: super::problem::flops,
         verification,
         simulation,

@@ -7,7 +7,7 @@
 
 use super::segment::{Segment, Views, Workspace};
 use super::trained::{TrainedRule, gradient};
-use super::{TrainingSizes, omega_step_backward, omega_step_gate_backward};
+use super::{omega_step_backward, omega_step_gate_backward};
 use crate::omega::OmegaRule;
 use crate::omega::stream::omega_copy_tokens;
 use crate::pass::Pass;
@@ -44,9 +44,14 @@ pub(super) struct Over<'a> {
 }
 
 impl ByChunk {
-    /// For segments of so many chunks at most.
-    pub(super) fn new(device: &Device, rule: &OmegaRule, sizes: &TrainingSizes, chunks: usize) -> Result<ByChunk> {
-        let TrainingSizes { sequences: b, heads: h, key, value, hidden, dtype, .. } = *sizes;
+    /// For sequences, heads and chunks of a segment, and elements of a key, of a value and hidden ones.
+    pub(super) fn new(
+        device: &Device,
+        rule: &OmegaRule,
+        dtype: DType,
+        [b, h, chunks]: [usize; 3],
+        [key, value, hidden]: [usize; 3],
+    ) -> Result<ByChunk> {
         let shapes = rule.memory.matrices(key, value, hidden);
         let make = |shape: &[usize]| Tensor::empty(device, DType::F32, shape);
         let wide = |[rows, cols]: &[usize; 2]| [*rows.min(cols), *rows.max(cols)];

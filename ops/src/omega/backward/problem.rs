@@ -55,8 +55,8 @@ impl Axes {
     }
 }
 
-/// What the kernel of a problem should write.
-pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+/// What the kernel of a problem should write; `others` knows those that go from chunk to chunk.
+pub(super) fn checked(p: &Problem, inputs: &Inputs, others: fn(&Problem, Head) -> Head) -> Vec<Vec<f64>> {
     let tensors: Vec<(&'static str, Axes)> = p
         .kernel
         .params
@@ -78,13 +78,11 @@ pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         let found = match p.kernel.name {
             "omega_mix_backward" => mixed(p, &given),
             "omega_key_backward" => key_backward(p, given),
-            "omega_step_backward" => super::problem_train::step_backward(p, &given),
-            "omega_step_gate_backward" => super::problem_train::step_gate_backward(p, given),
             "omega_normed_read_backward" => norm_backward(p, &given),
             name if name.ends_with("_states") => states(p, &given),
             name if name.ends_with("_read_backward") => read_backward(p, &given),
             name if name.ends_with("_query_backward") => query_backward(p, &given),
-            _ => super::problem_train::train_backward(p, given),
+            _ => others(p, given),
         };
         for (name, axes) in &tensors {
             let Some(values) = found.get(name) else { continue };
@@ -404,7 +402,7 @@ fn query_backward(p: &Problem, head: &Head) -> Head {
 }
 
 /// The parts of `factors`, in the order in which the function of that name gives them.
-pub(super) struct Parts {
+pub(super) struct FactorParts {
     pub(super) act: Matrix,
     /// Of each matrix but the first: its gradients and its slope.
     pub(super) each: Vec<[Matrix; 2]>,
@@ -412,13 +410,13 @@ pub(super) struct Parts {
     pub(super) bends: Vec<Vec<f64>>,
 }
 
-impl Parts {
-    pub(super) fn of(p: &Problem, head: &Head, s: &SequenceSizes, at: (usize, usize)) -> Option<Parts> {
+impl FactorParts {
+    pub(super) fn of(p: &Problem, head: &Head, s: &SequenceSizes, at: (usize, usize)) -> Option<FactorParts> {
         let others = matrices(p).len() / 2 - 1;
         let mut parts = (others > 0).then(|| parts(head, "factors", s.m, at, 1 + 3 * others))?.into_iter();
         let act = parts.next()?;
         let each = (0..others).filter_map(|_| Some([parts.next()?, parts.next()?])).collect();
-        Some(Parts { act, each, bends: parts.map(|part| part.values).collect() })
+        Some(FactorParts { act, each, bends: parts.map(|part| part.values).collect() })
     }
 }
 
@@ -431,7 +429,7 @@ pub(super) fn given_factors(
     at: (usize, usize),
     [x, errors]: [Var; 2],
 ) -> KeyFactors {
-    let Some(Parts { act, each, .. }) = Parts::of(p, head, s, at) else {
+    let Some(FactorParts { act, each, .. }) = FactorParts::of(p, head, s, at) else {
         return KeyFactors { act: x, errors, deltas: vec![] };
     };
     let deltas = each.into_iter().map(|[delta, _]| tape.given(delta)).collect();

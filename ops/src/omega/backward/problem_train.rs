@@ -1,14 +1,23 @@
 //! What the kernels that go back from chunk to chunk should write.
 
 use super::problem::{
-    Head, Parts, chunk, end, given_factors, gradient, how, matrices, oldest, parts, sizes, sum, times, token_rows,
+    FactorParts, Head, chunk, end, given_factors, gradient, how, matrices, oldest, parts, sizes, sum, times, token_rows,
 };
 use super::reference::{KeyFactors, MemoryState, after, before_norm, iterates, outward};
 use super::tape::{Matrix, Tape, Var};
 use crate::newton_schulz_small::CLASSIC;
 use crate::omega::reference::SequenceSizes;
-use crate::problem::Problem;
+use crate::problem::{Inputs, Problem};
 use std::collections::BTreeMap;
+
+/// What the kernel of a problem should write.
+pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
+    super::problem::checked(p, inputs, |p, head| match p.kernel.name {
+        "omega_step_backward" => step_backward(p, &head),
+        "omega_step_gate_backward" => step_gate_backward(p, head),
+        _ => train_backward(p, head),
+    })
+}
 
 /// What the gradients by the errors of a chunk's keys become.
 struct BehindErrors {
@@ -45,7 +54,7 @@ impl BehindErrors {
 }
 
 /// What a kernel named `.._train_backward` should write of one head.
-pub(super) fn train_backward(p: &Problem, mut head: Head) -> Head {
+fn train_backward(p: &Problem, mut head: Head) -> Head {
     let (s, chunks) = (sizes(p), p.dim("C"));
     let names = matrices(p);
     let ends = ["dpsi_end", "dphi_end", "dlam_end", "dold_end", "dbeta_end"];
@@ -67,8 +76,8 @@ pub(super) fn train_backward(p: &Problem, mut head: Head) -> Head {
             .collect();
         weights.extend(of_reading(&head, &s, at, &state, &f, x));
         let mut inner = vec![];
-        let given = Parts::of(p, &head, &s, at);
-        if let Some(Parts { each, bends, .. }) = &given {
+        let given = FactorParts::of(p, &head, &s, at);
+        if let Some(FactorParts { each, bends, .. }) = &given {
             let found = tape.gradients(&weights);
             let by_deltas: Vec<Vec<f64>> = f.deltas.iter().map(|&delta| found.by(&tape, delta)).collect();
             let back = tape.dot(errors, state.w[0]);
@@ -127,7 +136,7 @@ pub(super) fn train_backward(p: &Problem, mut head: Head) -> Head {
 }
 
 /// What the kernel that goes back through a step should write of one head.
-pub(super) fn step_backward(p: &Problem, head: &Head) -> Head {
+fn step_backward(p: &Problem, head: &Head) -> Head {
     let mut tape = Tape::default();
     let cols = p.dim("Q");
     let [s, dw] = ["s", "dw"].map(|name| tape.given(Matrix::new(cols, head[name].clone())));
@@ -155,7 +164,7 @@ fn squares(tape: &mut Tape, x: Var, g: Var) -> [Var; 4] {
     let [a, b, c] = CLASSIC;
     let (gram, by_p) = (tape.dot_turned(x, x), tape.dot_turned(g, x));
     let rows = tape.value(x).rows;
-    let one = |i: usize| if i % (rows + 1) == 0 { a } else { 0.0 };
+    let one = |i: usize| if i.is_multiple_of(rows + 1) { a } else { 0.0 };
     let first = tape.given(Matrix::new(rows, (0..rows * rows).map(one).collect()));
     let [linear, square] = [(gram, b), (tape.dot(gram, gram), c)].map(|(x, by)| tape.scale(x, by));
     let rest = tape.add(linear, square);
@@ -167,7 +176,7 @@ fn squares(tape: &mut Tape, x: Var, g: Var) -> [Var; 4] {
 }
 
 /// What the kernel that goes from steps to their gates should write of one head.
-pub(super) fn step_gate_backward(p: &Problem, mut head: Head) -> Head {
+fn step_gate_backward(p: &Problem, mut head: Head) -> Head {
     let (n, [l, matrices]) = (p.scalar("tokens") as usize, ["L", "X"].map(|dim| p.dim(dim)));
     let mut deta = head.remove("deta").unwrap_or_default();
     for (c, by) in head["dsteps"].chunks(matrices).enumerate() {

@@ -15,6 +15,9 @@
 //!
 //! A matrix lies wide: one with more rows than columns is given transposed, for which the function is the same.
 //!
+//! On a GPU the smaller side of a matrix may have 32 elements: with more, rows of square matrices that products read from registers
+//! are too many, and a launch is refused (ATL302). The CPU takes any size.
+//!
 //! FLOPs: `60 R R Q + 40 R R R`.
 
 use crate::newton_schulz_small::{CLASSIC, EPS, LARGE};

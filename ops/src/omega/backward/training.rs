@@ -164,7 +164,11 @@ impl OmegaTraining {
         ];
         let dims: Vec<(&'static str, usize)> = dims.into_iter().chain(trained.parts).collect();
         let by_chunk = match rule.step {
-            Step::MuonByChunk => Some(ByChunk::new(device, &rule, &sizes, segments.longest())?),
+            Step::MuonByChunk => {
+                let TrainingSizes { sequences, heads, key, value, hidden, dtype, .. } = sizes;
+                let batch = [sequences, heads, segments.longest()];
+                Some(ByChunk::new(device, &rule, dtype, batch, [key, value, hidden])?)
+            }
             _ => None,
         };
         Ok(OmegaTraining {
