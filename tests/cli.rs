@@ -7,24 +7,29 @@ use std::path::Path;
 /// The kernels that ship, by name.
 const KERNELS: &str = "\
     adamw adamw_rounded attention attention_key_grad attention_prefix_grad attention_query_grad batched_matmul \
-    block_attention clip_factor column_sums cross_entropy decode_join decode_parts embedding embedding_grad \
-    favor_features fourier_features fourier_pairs fused_descent fused_forward fused_optimization gelu_grad \
-    group_norm inverse layer_combine layer_combine_grad layer_combine_weight_grad layer_features layer_features_grad \
-    layer_gate layer_gate_grad layer_norm layer_norm_grad layer_norm_weight_grad lerp_forward lerp_gate linear_gelu \
-    linear_gelu_residual linear_gelu_train linear_relu_residual linear_residual linear_row_scale \
-    linear_silu_residual linear_square_sums log_sum_exp mag_forward matmul matmul_add matmul_bf16x3 matmul_tf32 \
-    matmul_tf32x3 memory_errors memory_gated_errors memory_gated_grads memory_input_grad memory_read \
-    memory_read_gated memory_read_normed memory_weight_grads monomials2 monomials3 muon_apply muon_momentum \
-    newton_schulz_small ns_apply ns_gram ns_normalise ns_product ns_squares omega_copy_gates omega_copy_tokens \
-    omega_decay_gates omega_gated omega_key_backward omega_linear omega_linear_read_backward omega_linear_states \
-    omega_linear_train_backward omega_mix omega_mix_backward omega_mlp omega_mlp_query_backward \
-    omega_mlp_read_backward omega_mlp_states omega_mlp_train_backward omega_muon omega_muon_gated omega_muon_linear \
-    omega_muon_normed omega_muon_tokens omega_muon_tokens_gated omega_muon_tokens_linear omega_muon_tokens_normed \
-    omega_normed omega_pack_tokens omega_token_gates omega_unpack_gates omega_unpack_steps omega_unpack_tokens poly1 \
-    poly2 poly3 poly4 powers2 powers3 rbf_features rms_norm rms_norm_grad rms_norm_residual_grad \
-    rms_norm_weight_grad rotary_halves rotary_interleaved short_conv short_conv_input_grad short_conv_weight_grad \
-    sigmoid_gate silu_gate silu_gate_grad silu_grad softmax square_sums swap_axes taylor2_features token_losses \
-    transpose window_sum window_sum_eights window_totals windowed_attention";
+    block_attention clip_factor column_sums cross_entropy decode_join decode_parts delta_blocks delta_factors \
+    delta_outputs delta_rule delta_solve delta_states embedding embedding_grad favor_features fourier_features \
+    fourier_pairs fused_descent fused_forward fused_optimization gelu_grad group_norm inverse l2_norm layer_combine \
+    layer_combine_grad layer_combine_weight_grad layer_features layer_features_grad layer_gate layer_gate_grad \
+    layer_norm layer_norm_grad layer_norm_weight_grad lerp_forward lerp_gate linear_gelu linear_gelu_residual \
+    linear_gelu_train linear_relu_residual linear_residual linear_row_scale linear_silu_residual linear_square_sums \
+    log_sum_exp mag_forward matmul matmul_add matmul_bf16x3 matmul_tf32 matmul_tf32x3 memory_errors \
+    memory_gated_errors memory_gated_grads memory_input_grad memory_read memory_read_gated memory_read_normed \
+    memory_recall_gated memory_recall_linear memory_recall_mlp memory_recall_normed memory_weight_grads monomials2 \
+    monomials3 muon_apply muon_momentum newton_schulz_small ns_apply ns_gram ns_normalise ns_product ns_squares \
+    omega_copy_gates omega_copy_tokens omega_decay_gates omega_gated omega_gated_query_backward \
+    omega_gated_read_backward omega_gated_states omega_gated_train_backward omega_gated_wide omega_key_backward \
+    omega_linear omega_linear_read_backward omega_linear_states omega_linear_train_backward omega_linear_wide \
+    omega_mix omega_mix_backward omega_mlp omega_mlp_query_backward omega_mlp_read_backward omega_mlp_states \
+    omega_mlp_train_backward omega_mlp_wide omega_muon omega_muon_gated omega_muon_linear omega_muon_normed \
+    omega_muon_tokens omega_muon_tokens_gated omega_muon_tokens_linear omega_muon_tokens_normed omega_normed \
+    omega_normed_read_backward omega_normed_states omega_normed_train_backward omega_normed_wide omega_pack_tokens \
+    omega_step_backward omega_step_gate_backward omega_token_gates omega_unpack_gates omega_unpack_steps \
+    omega_unpack_tokens poly1 poly2 poly3 poly4 powers2 powers3 rbf_features rms_norm rms_norm_grad \
+    rms_norm_residual_grad rms_norm_weight_grad rotary_halves rotary_interleaved short_conv short_conv_input_grad \
+    short_conv_weight_grad sigmoid_gate silu_gate silu_gate_grad silu_grad softmax square_sums swap_axes \
+    taylor2_features token_losses transpose ttt_linear ttt_mix window_sum window_sum_eights window_totals \
+    windowed_attention";
 
 #[test]
 fn list_names_every_kernel() {

@@ -288,6 +288,51 @@ fn a_layer_trains_a_memory_of_its_own() {
 }
 
 #[test]
+fn what_a_push_writes_shares_no_memory_with_weights_and_with_what_was_read() {
+    let cpu = Device::cpu();
+    let (s, rule) = (sizes(), rule(Combine::Gate));
+    let (b, h, d) = (s.sequences, s.heads, s.width);
+    let initial = [tensor(&[b, h, d, s.hidden]), tensor(&[b, h, s.hidden, d])];
+    // Prefix keys that are the first elements of a tensor as long as the output.
+    let y = tensor(&[b, TOKENS, h, d]);
+    let keys = y.reshape([b * TOKENS * h, d]).unwrap().slice(0, 0..h * PREFIX).unwrap();
+    let own = LayerWeights { prefix_keys: keys.reshape([h, PREFIX, d]).unwrap(), ..weights(&s) };
+    let window = rule.memory.chunking.window;
+    let (token, gate) = (tensor(&[b, TOKENS, h, d]), tensor(&[b, TOKENS, h]));
+    let gamma = tensor(&[b, TOKENS, h, window]);
+    let mut layer = AtlasLayer::new(&cpu, s, rule, own, &initial).unwrap();
+    let refused = |layer: &mut AtlasLayer, query: &Tensor, y: &Tensor| {
+        let attention = [query, &token, &token];
+        let tokens = LayerTokens { memory: [&token; 3], attention, gates: [&gate; 3], gamma: &gamma };
+        let made = layer.push(&tokens, &mut y.clone());
+        made.err().map(|e| e.code().to_string()).unwrap_or_default()
+    };
+    assert_eq!(refused(&mut layer, &token, &y), "ATL609");
+    let apart = Tensor::zeros(&cpu, DType::F32, [b, TOKENS, h, d]).unwrap();
+    assert_eq!(refused(&mut layer, &token, &apart), "");
+    let read = layer.last_read(TOKENS).unwrap();
+    assert_eq!(refused(&mut layer, &read, &apart), "ATL609");
+}
+
+#[test]
+fn the_norm_inside_a_memory_is_checked_when_a_layer_is_made() {
+    let s = sizes();
+    let (b, h, d, m) = (s.sequences, s.heads, s.width, s.hidden);
+    let memory = [tensor(&[b, h, d, m]), tensor(&[b, h, m, d])];
+    let made = |memory_form: MemoryForm, inner_norm: Option<Tensor>| {
+        let plain = rule(Combine::Gate);
+        let rule = LayerRule { memory: OmegaRule { memory: memory_form, ..plain.memory }, ..plain };
+        let weights = LayerWeights { inner_norm, ..weights(&s) };
+        AtlasLayer::new(&Device::cpu(), s, rule, weights, &memory).err().map(|e| e.code().to_string())
+    };
+    let (normed, norm) = (MemoryForm::Normed { eps: 1e-6 }, tensor(&[h, d]));
+    assert_eq!(made(normed, Some(norm.clone())), None);
+    assert_eq!(made(MemoryForm::Mlp, None), None);
+    assert_eq!(made(normed, None).as_deref(), Some("ATL601"));
+    assert_eq!(made(MemoryForm::Mlp, Some(norm)).as_deref(), Some("ATL601"));
+}
+
+#[test]
 fn what_a_layer_does_not_offer_is_refused() {
     let s = sizes();
     let (b, h, d, m) = (s.sequences, s.heads, s.width, s.hidden);

@@ -29,9 +29,13 @@ pub(crate) const OP: Op = Op {
         simulation,
         measured: &[
             Measured::bf16("delta_blocks", "delta_blocks", &[1, 8192, 16, 128, 32, 128, 2, 32]),
+            // The first of a kernel is its usual size, for which all GPUs have room in all types.
+            Measured::bf16("delta_solve_short_chunks", "delta_solve", &[1, 8192, 16, 128, 32, 256, 2, 16, 32]),
             Measured::bf16("delta_solve", "delta_solve", &[1, 8192, 16, 128, 32, 128, 2, 32, 64]),
+            Measured::bf16("delta_rule_short_chunks", "delta_rule", &[1, 8192, 16, 128, 32, 128, 256, 32]),
             Measured::bf16("delta_rule", "delta_rule", &[1, 8192, 16, 128, 32, 128, 128, 64]),
             Measured::bf16("delta_factors", "delta_factors", &[1, 8192, 16, 128, 32, 128, 128, 64]),
+            Measured::bf16("delta_states_short_chunks", "delta_states", &[1, 8192, 16, 128, 32, 256, 32, 128]),
             Measured::bf16("delta_states", "delta_states", &[1, 8192, 16, 128, 32, 128, 64, 128]),
             Measured::bf16("delta_outputs", "delta_outputs", &[1, 8192, 16, 128, 32, 128, 64, 128]),
         ],

@@ -33,7 +33,11 @@
 //! memory. A `g` above 0 is admitted as long as its exponentials are finite.
 //!
 //! The tokens of a chunk are mixed by products with zeros for those that a token does not see. A key, query or value that is
-//! infinite or no number therefore reaches earlier tokens of its chunk, too.
+//! infinite or no number therefore reaches earlier tokens of its chunk, too, and by the chain that is split those of the 64 tokens
+//! that one program reads.
+//!
+//! In 16 bits, steps above 1 with keys that repeat magnify roundings: with `beta = 1.9`, one key throughout and chunks of 64
+//! tokens, outputs are off by 20 % in bf16 and 4 % in f16, and by 7 % and 0.5 % with chunks of 16. Steps up to 1 are off by 2 %.
 //!
 //! Keys are usually of unit length: [`l2_norm`](crate::l2_norm) gives them. There may be fewer heads `J` of queries and keys than
 //! heads `H` of values: head `h` has those of `h / (H / J)`.

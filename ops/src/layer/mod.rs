@@ -138,6 +138,23 @@ pub struct LayerWeights {
     pub context: Option<ContextWeights>,
 }
 
+impl LayerWeights {
+    /// All of them, by name.
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let own = [
+            ("prefix_keys", &self.prefix_keys),
+            ("prefix_values", &self.prefix_values),
+            ("memory_norm", &self.memory_norm),
+            ("attention_norm", &self.attention_norm),
+        ];
+        let context = self.context.iter().flat_map(|context| {
+            let norms = context.norms.iter().flatten();
+            context.recalled.iter().chain(&context.memory).chain(norms).map(|w| ("context", w))
+        });
+        own.into_iter().chain(self.inner_norm.iter().map(|w| ("inner_norm", w))).chain(context)
+    }
+}
+
 /// A piece of the sequences, `T` tokens each.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerTokens<'t> {

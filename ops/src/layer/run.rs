@@ -88,6 +88,7 @@ impl AtlasLayer {
         let momenta: Vec<Tensor> = memory.iter().map(momentum).collect::<Result<_>>()?;
         let of = StreamSizes { sequences, heads, key, value: width, piece, dtype };
         let features = || Features::new(device, &rule.features, dtype, sequences * piece * heads, width);
+        stream::check_norm(rule.memory.chain(), weights.inner_norm.as_ref())?;
         let stream = OmegaStream::new(device, rule.memory, of)?;
         let context = |segment| Context::new(device, LAYER, (sizes, segment), &rule, &weights, memory);
         let context = segment.map(context).transpose()?;
@@ -198,6 +199,13 @@ impl AtlasLayer {
         }
         for of in given.iter().copied().chain([("y", y)]) {
             check_tokens(LAYER, ("q", count), of)?;
+        }
+        // `last_read` gives a view of what the next push writes first.
+        for (of, written) in given.iter().flat_map(|&of| self.room.iter().map(move |room| (of, room))) {
+            check_apart(LAYER, ("the layer's own tensors", written), of)?;
+        }
+        for of in self.weights.named() {
+            check_apart(LAYER, ("y", y), of)?;
         }
         // A piece of `y` is written after the same piece of the tokens has been read.
         for of in given.into_iter().filter(|of| !is_same_view(of.1, y)) {

@@ -53,12 +53,13 @@ pub(super) struct OpenChunk {
 }
 
 impl OpenChunk {
-    /// Allocates it, unless it has the shapes of this memory already.
+    /// Allocates it, unless it has the shapes and types of this memory already.
     ///
     /// # Errors
     /// Those of [`Tensor::empty`].
     pub(super) fn reserve(&mut self, device: &Device, memory: &[&mut Tensor]) -> Result<()> {
-        if !self.copy.iter().map(Tensor::shape).eq(memory.iter().map(|t| t.shape())) {
+        let own = self.copy.iter().map(|t| (t.dtype(), t.shape()));
+        if !own.eq(memory.iter().map(|t| (t.dtype(), t.shape()))) {
             let like = |t: &&mut Tensor| Tensor::empty(device, t.dtype(), t.shape());
             self.copy = memory.iter().map(like).collect::<Result<_>>()?;
         }

@@ -440,7 +440,7 @@ pub(super) fn check_memory(
 }
 
 /// Fails unless a norm is given to a chain that takes one, and to no other.
-pub(super) fn check_norm(chain: &'static Chain, norm: Option<&Tensor>) -> Result<()> {
+pub(crate) fn check_norm(chain: &'static Chain, norm: Option<&Tensor>) -> Result<()> {
     let (kernel, param) = (chain.name, "norm");
     match (norm, chain.params().iter().any(|p| p.name() == param)) {
         (None, true) => Err(LaunchError::MissingTensor { kernel, param }.into()),

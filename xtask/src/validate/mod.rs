@@ -191,7 +191,8 @@ fn with(jobs: Vec<Job>, instruction: &str) -> Result<Vec<Job>> {
 /// Kernels whose machine code moves registers between products of warpgroups, and how often at most. The bounds of the loops of
 /// `windowed_attention` come from memory. ptxas keeps the descriptors of the last two loops in ordinary registers, although it is
 /// told that all lanes have the same bounds. It is 1.26 times as fast as by `mma.sync` nevertheless (H200, 4x16x4096x128).
-const KNOWN_MOVES: [(&str, usize); 1] = [("windowed_attention", 99)];
+/// `delta_rule` has two with tiles of 64 values by four warps.
+const KNOWN_MOVES: [(&str, usize); 2] = [("windowed_attention", 99), ("delta_rule", 2)];
 
 /// The same of kernels whose CTAs run many programs. In a loop around the products' loop, ptxas keeps no descriptor in uniform
 /// registers, whatever the bounds and conditions: it moves four registers before each product but the first. A product of 4096 cubed

@@ -309,10 +309,17 @@ impl OmegaTraining {
         if let Some(given) = final_memory {
             self.check_count(given.len(), rule.state.len(), &rule.state.join(", "))?;
         }
+        if gradients.tokens != self.sizes.tokens || gradients.state != rule.state {
+            let found = "the gradients are of another training, with other tokens or another memory".to_owned();
+            return Err(
+                LaunchError::Choice { op: "omega_training", found, mend: "make them by its `gradients`" }.into()
+            );
+        }
         check_norm(rule.forward, self.norm.as_ref())?;
         for written in gradients.named.values() {
             let norm = self.norm.as_ref().map(|norm| ("norm", norm));
-            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]).chain(norm) {
+            let last = final_memory.unwrap_or_default().iter().map(|&given| ("final memory", given));
+            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]).chain(norm).chain(last) {
                 check_apart(rule.forward.name, ("gradients", written), (name, given))?;
             }
         }
