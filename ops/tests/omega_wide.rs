@@ -154,8 +154,8 @@ fn what_has_no_weight_may_be_anything() {
 
 #[test]
 fn mistakes_show() {
-    type Mistake = fn(&mut atlas_ops::omega::reference::SequenceSizes, &mut CaseInputs);
-    let mistakes: [(&str, Mistake); 4] = [
+    type WideMistake = fn(&mut atlas_ops::omega::reference::SequenceSizes, &mut CaseInputs);
+    let mistakes: [(&str, WideMistake); 4] = [
         ("no halo", |s, _| s.k = s.l),
         ("the band is reversed", |_, x| x.gamma.chunks_mut(5).for_each(<[f32]>::reverse)),
         ("the last tile of keys is left out", |s, x| {

@@ -23,7 +23,7 @@ pub struct HostLayer {
     pub weights: Vec<Vec<f64>>,
     /// The weight of the norm inside the memory; empty if it has none.
     pub inner: Vec<f64>,
-    /// Projections between memory and attention; read by [`Combine::Context`] alone.
+    /// Projections between memory and attention; read by [`Combine::Context`](super::Combine::Context) alone.
     pub context: HostContext,
 }
 
