@@ -27,7 +27,7 @@ pub fn verification() -> Vec<Problem> {
 /// Problems for the simulator, which executes about a million instructions a second: every kernel in every element type
 /// with ragged and single tiles, two and three tiles along each axis of its grid, and strided tensors.
 ///
-/// Without the kernels of [`UNCOUNTED`], as without the ops of [`TRAINING`].
+/// Without the wide kernels of the Omega rule, and without the ops of [`TRAINING`].
 pub fn simulation() -> Vec<Problem> {
     let mut all = of_all(&OPS, |op, dtype| (op.simulation)(op, dtype));
     all.retain(|p| !UNCOUNTED.contains(&p.kernel.name));
