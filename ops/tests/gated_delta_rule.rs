@@ -112,78 +112,58 @@ fn both_chains_read_the_same() {
     }
 }
 
+/// The rule in plain form; `$kept` of the memory is left after a chunk, where `$end` is right.
+macro_rules! chunks {
+    ($name:ident, $chain:ident, |$end:ident| $kept:expr) => {
+        atlas_kernel! {
+            kernel $name<T: Float>(
+                q: &Tensor<T, [B, N, J, D]>,
+                k: &Tensor<T, [B, N, J, D]>,
+                v: &Tensor<T, [B, N, H, E]>,
+                t: &Tensor<T, [B, H, C, L, L]>,
+                p: &Tensor<T, [B, H, C, L, L]>,
+                reach: &Tensor<f32, [B, H, C, L]>,
+                tail: &Tensor<f32, [B, H, C, L]>,
+                s: &mut Tensor<f32, [B, H, D, E]>,
+                o: &mut Tensor<T, [B, N, H, E]>,
+                scale: f32,
+            )
+            tune { BE: [32] }
+            {
+                for (b, h, e) in grid(B, H, tiles(E, BE)) {
+                    let j = h / (size(H) / size(J));
+                    let mut se = load(s[b, h, .., e]);
+                    for c in 0..size(C) {
+                        let first = c * size(L);
+                        let kc = load(k[b, span(first, L), j, ..]);
+                        let left = load(reach[b, h, c, ..]).t();
+                        let held = se.cast::<T>();
+                        let rest = load(v[b, span(first, L), h, e]).cast::<f32>() - left * dot(kc, held);
+                        let step = dot(load(t[b, h, c, .., ..]), rest.cast::<T>());
+                        let out = left * dot(load(q[b, span(first, L), j, ..]), held)
+                            + dot(load(p[b, h, c, .., ..]), step.cast::<T>());
+                        store(o[b, span(first, L), h, e], (scale * out).cast::<T>());
+                        let $end = load(reach[b, h, c, size(L) - 1]);
+                        let kept = (step * load(tail[b, h, c, ..]).t()).cast::<T>();
+                        se = $kept * se + dot(kc.t(), kept);
+                    }
+                    store(s[b, h, .., e], se);
+                }
+            }
+        }
+
+        static $chain: Chain =
+            Chain { name: stringify!($name), kernels: &[&delta_blocks, &delta_solve, &$name], workspace: WORKSPACE };
+    };
+}
+
+chunks!(as_it_is, AS_IT_IS, |end| end);
+// The memory decays twice in each chunk.
+chunks!(decays_twice, DECAYS_TWICE, |end| end * end);
+// Each chunk begins with an empty memory.
+chunks!(forgets_chunks, FORGETS_CHUNKS, |end| 0.0 * end);
+
 atlas_kernel! {
-    /// The memory decays twice in each chunk.
-    kernel decays_twice<T: Float>(
-        q: &Tensor<T, [B, N, J, D]>,
-        k: &Tensor<T, [B, N, J, D]>,
-        v: &Tensor<T, [B, N, H, E]>,
-        t: &Tensor<T, [B, H, C, L, L]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        reach: &Tensor<f32, [B, H, C, L]>,
-        tail: &Tensor<f32, [B, H, C, L]>,
-        s: &mut Tensor<f32, [B, H, D, E]>,
-        o: &mut Tensor<T, [B, N, H, E]>,
-        scale: f32,
-    )
-    tune { BE: [32] }
-    {
-        for (b, h, e) in grid(B, H, tiles(E, BE)) {
-            let j = h / (size(H) / size(J));
-            let mut se = load(s[b, h, .., e]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), j, ..]);
-                let left = load(reach[b, h, c, ..]).t();
-                let held = se.cast::<T>();
-                let rest = load(v[b, span(first, L), h, e]).cast::<f32>() - left * dot(kc, held);
-                let step = dot(load(t[b, h, c, .., ..]), rest.cast::<T>());
-                let out = left * dot(load(q[b, span(first, L), j, ..]), held)
-                    + dot(load(p[b, h, c, .., ..]), step.cast::<T>());
-                store(o[b, span(first, L), h, e], (scale * out).cast::<T>());
-                let end = load(reach[b, h, c, size(L) - 1]);
-                let kept = (step * load(tail[b, h, c, ..]).t()).cast::<T>();
-                se = end * end * se + dot(kc.t(), kept);
-            }
-            store(s[b, h, .., e], se);
-        }
-    }
-
-    /// Each chunk begins with an empty memory.
-    kernel forgets_chunks<T: Float>(
-        q: &Tensor<T, [B, N, J, D]>,
-        k: &Tensor<T, [B, N, J, D]>,
-        v: &Tensor<T, [B, N, H, E]>,
-        t: &Tensor<T, [B, H, C, L, L]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        reach: &Tensor<f32, [B, H, C, L]>,
-        tail: &Tensor<f32, [B, H, C, L]>,
-        s: &mut Tensor<f32, [B, H, D, E]>,
-        o: &mut Tensor<T, [B, N, H, E]>,
-        scale: f32,
-    )
-    tune { BE: [32] }
-    {
-        for (b, h, e) in grid(B, H, tiles(E, BE)) {
-            let j = h / (size(H) / size(J));
-            let mut se = load(s[b, h, .., e]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), j, ..]);
-                let left = load(reach[b, h, c, ..]).t();
-                let held = se.cast::<T>();
-                let rest = load(v[b, span(first, L), h, e]).cast::<f32>() - left * dot(kc, held);
-                let step = dot(load(t[b, h, c, .., ..]), rest.cast::<T>());
-                let out = left * dot(load(q[b, span(first, L), j, ..]), held)
-                    + dot(load(p[b, h, c, .., ..]), step.cast::<T>());
-                store(o[b, span(first, L), h, e], (scale * out).cast::<T>());
-                let kept = (step * load(tail[b, h, c, ..]).t()).cast::<T>();
-                se = 0.0 * se + dot(kc.t(), kept);
-            }
-            store(s[b, h, .., e], se);
-        }
-    }
-
     /// `t` times `beta` of the wrong token.
     kernel turns_beta<T: Float>(
         beta: &Tensor<f32, [B, N, H]>,
@@ -200,10 +180,6 @@ atlas_kernel! {
 
 const WORKSPACE: &[&str] = &["x", "t", "p", "reach", "tail"];
 
-static DECAYS_TWICE: Chain =
-    Chain { name: "decays_twice", kernels: &[&delta_blocks, &delta_solve, &decays_twice], workspace: WORKSPACE };
-static FORGETS_CHUNKS: Chain =
-    Chain { name: "forgets_chunks", kernels: &[&delta_blocks, &delta_solve, &forgets_chunks], workspace: WORKSPACE };
 static TURNS_BETA: Chain = Chain {
     name: "turns_beta",
     kernels: &[&delta_blocks, &delta_solve, &turns_beta, &delta_rule],
@@ -219,7 +195,7 @@ fn mistakes_are_found() {
             x.beta.iter_mut().for_each(|b| *b = b.max(0.1));
         };
         let case = DeltaCase { dtype, edit, ..DeltaCase::new([1, 40, 2], 1, [32, 40], 16) };
-        for right in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
+        for right in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT, &AS_IT_IS] {
             assert!(case.check_of(right, &Device::cpu()).unwrap().passes(bound));
         }
         for wrong in [&DECAYS_TWICE, &FORGETS_CHUNKS, &TURNS_BETA] {

@@ -76,294 +76,87 @@ fn a_sequence_may_be_given_in_parts() {
     assert!(!case.check(&Device::cpu()).unwrap().passes(1e-2));
 }
 
-atlas_kernel! {
-    /// Rows less their mean and divided by their deviation, and one over that deviation.
-    tile fn rows_normed(x, count, eps) {
-        let centred = x - sum(x, axis = 1) / count;
-        let by = rsqrt(sum(centred * centred, axis = 1) / count + eps);
-        (centred * by, by)
-    }
-
-    /// Right, with the memory by its inputs: the mistakes below are this kernel but for one expression.
-    kernel as_it_is<T: Float>(
-        q: &Tensor<T, [B, N, H, D]>,
-        k: &Tensor<T, [B, N, H, D]>,
-        v: &Tensor<T, [B, N, H, D]>,
-        eta: &Tensor<f32, [B, N, H]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        weight: &Tensor<f32, [H, D]>,
-        shift: &Tensor<f32, [H, D]>,
-        s: &mut Tensor<f32, [B, H, D, D]>,
-        bias: &mut Tensor<f32, [B, H, D]>,
-        o: &mut Tensor<T, [B, N, H, D]>,
-        scale: f32,
-        eps: f32,
-    )
-    {
-        for (b, h) in grid(B, H) {
-            let mut held = load(s[b, h, .., ..]);
-            let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), h, ..]);
-                let weights = load(weight[h, ..]);
-                let (x, by) = rows_normed(dot(kc, held.cast::<T>()) + offset, size(D).cast::<f32>(), eps);
-                let wanted = load(v[b, span(first, L), h, ..]).cast::<f32>() - kc.cast::<f32>();
-                let g = weights * (weights * x + load(shift[h, ..]) - wanted);
-                let along = x * (sum(g * x, axis = 1) / size(D).cast::<f32>());
-                let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
-                let qc = load(q[b, span(first, L), h, ..]);
-                let mut read = scale * dot(qc, held.cast::<T>()) + offset;
-                read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
-                let centred = read - sum(read, axis = 1) / size(D).cast::<f32>();
-                let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
-                let unit = centred / deviation;
-                let out = read + weights * unit + load(shift[h, ..]);
-                store(o[b, span(first, L), h, ..], out.cast::<T>());
-                let step = dz * load(eta[b, min(first + size(L), size(N)) - 1, h]);
-                held -= dot(kc.t(), step.cast::<T>());
-                offset -= sum(step, axis = 0);
+/// The rule in plain form, with the memory by its inputs, and what a mistake is about: how much of a key is taken off the target,
+/// how much of the gradient goes through the deviation, the residual, the token whose step the memory takes, and how much of a step
+/// the bias takes.
+macro_rules! recurrence {
+    (
+        $name:ident, $chain:ident, $keys:literal, $through:literal,
+        |$read:ident, $query:ident| $residual:expr, |$first:ident, $last:ident| $token:expr, $learns:literal
+    ) => {
+        atlas_kernel! {
+            kernel $name<T: Float>(
+                q: &Tensor<T, [B, N, H, D]>,
+                k: &Tensor<T, [B, N, H, D]>,
+                v: &Tensor<T, [B, N, H, D]>,
+                eta: &Tensor<f32, [B, N, H]>,
+                p: &Tensor<T, [B, H, C, L, L]>,
+                weight: &Tensor<f32, [H, D]>,
+                shift: &Tensor<f32, [H, D]>,
+                s: &mut Tensor<f32, [B, H, D, D]>,
+                bias: &mut Tensor<f32, [B, H, D]>,
+                o: &mut Tensor<T, [B, N, H, D]>,
+                scale: f32,
+                eps: f32,
+            )
+            {
+                for (b, h) in grid(B, H) {
+                    let mut held = load(s[b, h, .., ..]);
+                    let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
+                    for c in 0..size(C) {
+                        let $first = c * size(L);
+                        let kc = load(k[b, span($first, L), h, ..]);
+                        let weights = load(weight[h, ..]);
+                        let z = dot(kc, held.cast::<T>()) + offset;
+                        let apart = z - sum(z, axis = 1) / size(D).cast::<f32>();
+                        let by = rsqrt(sum(apart * apart, axis = 1) / size(D).cast::<f32>() + eps);
+                        let x = apart * by;
+                        let wanted = load(v[b, span($first, L), h, ..]).cast::<f32>() - $keys * kc.cast::<f32>();
+                        let g = weights * (weights * x + load(shift[h, ..]) - wanted);
+                        let along = $through * x * (sum(g * x, axis = 1) / size(D).cast::<f32>());
+                        let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
+                        let qc = load(q[b, span($first, L), h, ..]);
+                        let mut $read = scale * dot(qc, held.cast::<T>()) + offset;
+                        $read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
+                        let centred = $read - sum($read, axis = 1) / size(D).cast::<f32>();
+                        let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
+                        let $query = qc.cast::<f32>();
+                        let out = $residual + weights * (centred / deviation) + load(shift[h, ..]);
+                        store(o[b, span($first, L), h, ..], out.cast::<T>());
+                        let $last = min($first + size(L), size(N)) - 1;
+                        let step = dz * load(eta[b, $token, h]);
+                        held -= dot(kc.t(), step.cast::<T>());
+                        offset -= $learns * sum(step, axis = 0);
+                    }
+                    store(s[b, h, .., ..], held);
+                    store(bias[b, h, ..], offset);
+                }
             }
-            store(s[b, h, .., ..], held);
-            store(bias[b, h, ..], offset);
         }
-    }
 
-    /// The target is the value, and not the value less the key.
-    kernel learns_values<T: Float>(
-        q: &Tensor<T, [B, N, H, D]>,
-        k: &Tensor<T, [B, N, H, D]>,
-        v: &Tensor<T, [B, N, H, D]>,
-        eta: &Tensor<f32, [B, N, H]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        weight: &Tensor<f32, [H, D]>,
-        shift: &Tensor<f32, [H, D]>,
-        s: &mut Tensor<f32, [B, H, D, D]>,
-        bias: &mut Tensor<f32, [B, H, D]>,
-        o: &mut Tensor<T, [B, N, H, D]>,
-        scale: f32,
-        eps: f32,
-    )
-    {
-        for (b, h) in grid(B, H) {
-            let mut held = load(s[b, h, .., ..]);
-            let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), h, ..]);
-                let weights = load(weight[h, ..]);
-                let (x, by) = rows_normed(dot(kc, held.cast::<T>()) + offset, size(D).cast::<f32>(), eps);
-                let wanted = load(v[b, span(first, L), h, ..]).cast::<f32>() - 0.0 * kc.cast::<f32>();
-                let g = weights * (weights * x + load(shift[h, ..]) - wanted);
-                let along = x * (sum(g * x, axis = 1) / size(D).cast::<f32>());
-                let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
-                let qc = load(q[b, span(first, L), h, ..]);
-                let mut read = scale * dot(qc, held.cast::<T>()) + offset;
-                read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
-                let centred = read - sum(read, axis = 1) / size(D).cast::<f32>();
-                let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
-                let unit = centred / deviation;
-                let out = read + weights * unit + load(shift[h, ..]);
-                store(o[b, span(first, L), h, ..], out.cast::<T>());
-                let step = dz * load(eta[b, min(first + size(L), size(N)) - 1, h]);
-                held -= dot(kc.t(), step.cast::<T>());
-                offset -= sum(step, axis = 0);
-            }
-            store(s[b, h, .., ..], held);
-            store(bias[b, h, ..], offset);
-        }
-    }
-
-    /// The gradient does not go through the deviation.
-    kernel skips_the_norm<T: Float>(
-        q: &Tensor<T, [B, N, H, D]>,
-        k: &Tensor<T, [B, N, H, D]>,
-        v: &Tensor<T, [B, N, H, D]>,
-        eta: &Tensor<f32, [B, N, H]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        weight: &Tensor<f32, [H, D]>,
-        shift: &Tensor<f32, [H, D]>,
-        s: &mut Tensor<f32, [B, H, D, D]>,
-        bias: &mut Tensor<f32, [B, H, D]>,
-        o: &mut Tensor<T, [B, N, H, D]>,
-        scale: f32,
-        eps: f32,
-    )
-    {
-        for (b, h) in grid(B, H) {
-            let mut held = load(s[b, h, .., ..]);
-            let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), h, ..]);
-                let weights = load(weight[h, ..]);
-                let (x, by) = rows_normed(dot(kc, held.cast::<T>()) + offset, size(D).cast::<f32>(), eps);
-                let wanted = load(v[b, span(first, L), h, ..]).cast::<f32>() - kc.cast::<f32>();
-                let g = weights * (weights * x + load(shift[h, ..]) - wanted);
-                let along = 0.0 * x * sum(g * x, axis = 1);
-                let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
-                let qc = load(q[b, span(first, L), h, ..]);
-                let mut read = scale * dot(qc, held.cast::<T>()) + offset;
-                read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
-                let centred = read - sum(read, axis = 1) / size(D).cast::<f32>();
-                let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
-                let unit = centred / deviation;
-                let out = read + weights * unit + load(shift[h, ..]);
-                store(o[b, span(first, L), h, ..], out.cast::<T>());
-                let step = dz * load(eta[b, min(first + size(L), size(N)) - 1, h]);
-                held -= dot(kc.t(), step.cast::<T>());
-                offset -= sum(step, axis = 0);
-            }
-            store(s[b, h, .., ..], held);
-            store(bias[b, h, ..], offset);
-        }
-    }
-
-    /// The residual is the query, as in the authors' code.
-    kernel adds_queries<T: Float>(
-        q: &Tensor<T, [B, N, H, D]>,
-        k: &Tensor<T, [B, N, H, D]>,
-        v: &Tensor<T, [B, N, H, D]>,
-        eta: &Tensor<f32, [B, N, H]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        weight: &Tensor<f32, [H, D]>,
-        shift: &Tensor<f32, [H, D]>,
-        s: &mut Tensor<f32, [B, H, D, D]>,
-        bias: &mut Tensor<f32, [B, H, D]>,
-        o: &mut Tensor<T, [B, N, H, D]>,
-        scale: f32,
-        eps: f32,
-    )
-    {
-        for (b, h) in grid(B, H) {
-            let mut held = load(s[b, h, .., ..]);
-            let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), h, ..]);
-                let weights = load(weight[h, ..]);
-                let (x, by) = rows_normed(dot(kc, held.cast::<T>()) + offset, size(D).cast::<f32>(), eps);
-                let wanted = load(v[b, span(first, L), h, ..]).cast::<f32>() - kc.cast::<f32>();
-                let g = weights * (weights * x + load(shift[h, ..]) - wanted);
-                let along = x * (sum(g * x, axis = 1) / size(D).cast::<f32>());
-                let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
-                let qc = load(q[b, span(first, L), h, ..]);
-                let mut read = scale * dot(qc, held.cast::<T>()) + offset;
-                read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
-                let centred = read - sum(read, axis = 1) / size(D).cast::<f32>();
-                let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
-                let unit = centred / deviation;
-                let out = 0.0 * read + qc.cast::<f32>() + weights * unit + load(shift[h, ..]);
-                store(o[b, span(first, L), h, ..], out.cast::<T>());
-                let step = dz * load(eta[b, min(first + size(L), size(N)) - 1, h]);
-                held -= dot(kc.t(), step.cast::<T>());
-                offset -= sum(step, axis = 0);
-            }
-            store(s[b, h, .., ..], held);
-            store(bias[b, h, ..], offset);
-        }
-    }
-
-    /// The step size of the memory is that of the first token of a mini-batch.
-    kernel steps_by_the_first<T: Float>(
-        q: &Tensor<T, [B, N, H, D]>,
-        k: &Tensor<T, [B, N, H, D]>,
-        v: &Tensor<T, [B, N, H, D]>,
-        eta: &Tensor<f32, [B, N, H]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        weight: &Tensor<f32, [H, D]>,
-        shift: &Tensor<f32, [H, D]>,
-        s: &mut Tensor<f32, [B, H, D, D]>,
-        bias: &mut Tensor<f32, [B, H, D]>,
-        o: &mut Tensor<T, [B, N, H, D]>,
-        scale: f32,
-        eps: f32,
-    )
-    {
-        for (b, h) in grid(B, H) {
-            let mut held = load(s[b, h, .., ..]);
-            let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), h, ..]);
-                let weights = load(weight[h, ..]);
-                let (x, by) = rows_normed(dot(kc, held.cast::<T>()) + offset, size(D).cast::<f32>(), eps);
-                let wanted = load(v[b, span(first, L), h, ..]).cast::<f32>() - kc.cast::<f32>();
-                let g = weights * (weights * x + load(shift[h, ..]) - wanted);
-                let along = x * (sum(g * x, axis = 1) / size(D).cast::<f32>());
-                let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
-                let qc = load(q[b, span(first, L), h, ..]);
-                let mut read = scale * dot(qc, held.cast::<T>()) + offset;
-                read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
-                let centred = read - sum(read, axis = 1) / size(D).cast::<f32>();
-                let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
-                let unit = centred / deviation;
-                let out = read + weights * unit + load(shift[h, ..]);
-                store(o[b, span(first, L), h, ..], out.cast::<T>());
-                let step = dz * load(eta[b, first, h]);
-                held -= dot(kc.t(), step.cast::<T>());
-                offset -= sum(step, axis = 0);
-            }
-            store(s[b, h, .., ..], held);
-            store(bias[b, h, ..], offset);
-        }
-    }
-
-    /// The bias does not learn.
-    kernel keeps_its_bias<T: Float>(
-        q: &Tensor<T, [B, N, H, D]>,
-        k: &Tensor<T, [B, N, H, D]>,
-        v: &Tensor<T, [B, N, H, D]>,
-        eta: &Tensor<f32, [B, N, H]>,
-        p: &Tensor<T, [B, H, C, L, L]>,
-        weight: &Tensor<f32, [H, D]>,
-        shift: &Tensor<f32, [H, D]>,
-        s: &mut Tensor<f32, [B, H, D, D]>,
-        bias: &mut Tensor<f32, [B, H, D]>,
-        o: &mut Tensor<T, [B, N, H, D]>,
-        scale: f32,
-        eps: f32,
-    )
-    {
-        for (b, h) in grid(B, H) {
-            let mut held = load(s[b, h, .., ..]);
-            let mut offset = broadcast(load(bias[b, h, ..]), [1, D]);
-            for c in 0..size(C) {
-                let first = c * size(L);
-                let kc = load(k[b, span(first, L), h, ..]);
-                let weights = load(weight[h, ..]);
-                let (x, by) = rows_normed(dot(kc, held.cast::<T>()) + offset, size(D).cast::<f32>(), eps);
-                let wanted = load(v[b, span(first, L), h, ..]).cast::<f32>() - kc.cast::<f32>();
-                let g = weights * (weights * x + load(shift[h, ..]) - wanted);
-                let along = x * (sum(g * x, axis = 1) / size(D).cast::<f32>());
-                let dz = by * (g - sum(g, axis = 1) / size(D).cast::<f32>() - along);
-                let qc = load(q[b, span(first, L), h, ..]);
-                let mut read = scale * dot(qc, held.cast::<T>()) + offset;
-                read -= dot(load(p[b, h, c, .., ..]), dz.cast::<T>());
-                let centred = read - sum(read, axis = 1) / size(D).cast::<f32>();
-                let deviation = sqrt(sum(centred * centred, axis = 1) / size(D).cast::<f32>() + eps);
-                let unit = centred / deviation;
-                let out = read + weights * unit + load(shift[h, ..]);
-                store(o[b, span(first, L), h, ..], out.cast::<T>());
-                let step = dz * load(eta[b, min(first + size(L), size(N)) - 1, h]);
-                held -= dot(kc.t(), step.cast::<T>());
-                offset -= 0.0 * sum(step, axis = 0);
-            }
-            store(s[b, h, .., ..], held);
-            store(bias[b, h, ..], offset);
-        }
-    }
+        static $chain: Chain = Chain { name: stringify!($name), kernels: &[&ttt_mix, &$name], workspace: &["p"] };
+    };
 }
 
-static AS_IT_IS: Chain = Chain { name: "as_it_is", kernels: &[&ttt_mix, &as_it_is], workspace: &["p"] };
-static LEARNS_VALUES: Chain = Chain { name: "learns_values", kernels: &[&ttt_mix, &learns_values], workspace: &["p"] };
-static SKIPS_THE_NORM: Chain =
-    Chain { name: "skips_the_norm", kernels: &[&ttt_mix, &skips_the_norm], workspace: &["p"] };
-static ADDS_QUERIES: Chain = Chain { name: "adds_queries", kernels: &[&ttt_mix, &adds_queries], workspace: &["p"] };
-static STEPS_BY_THE_FIRST: Chain =
-    Chain { name: "steps_by_the_first", kernels: &[&ttt_mix, &steps_by_the_first], workspace: &["p"] };
-static KEEPS_ITS_BIAS: Chain =
-    Chain { name: "keeps_its_bias", kernels: &[&ttt_mix, &keeps_its_bias], workspace: &["p"] };
+recurrence!(as_it_is, AS_IT_IS, 1.0, 1.0, |read, query| read + 0.0 * query, |first, last| last, 1.0);
+// The target is the value, and not the value less the key.
+recurrence!(learns_values, LEARNS_VALUES, 0.0, 1.0, |read, query| read + 0.0 * query, |first, last| last, 1.0);
+// The gradient does not go through the deviation.
+recurrence!(skips_the_norm, SKIPS_THE_NORM, 1.0, 0.0, |read, query| read + 0.0 * query, |first, last| last, 1.0);
+// The residual is the query, as in the authors' code.
+recurrence!(adds_queries, ADDS_QUERIES, 1.0, 1.0, |read, query| 0.0 * read + query, |first, last| last, 1.0);
+// The step of the memory is that of the first token of a mini-batch.
+recurrence!(
+    steps_by_the_first,
+    STEPS_BY_THE_FIRST,
+    1.0,
+    1.0,
+    |read, query| read + 0.0 * query,
+    |first, last| min(first, last),
+    1.0
+);
+// The bias does not learn.
+recurrence!(keeps_its_bias, KEEPS_ITS_BIAS, 1.0, 1.0, |read, query| read + 0.0 * query, |first, last| last, 0.0);
 
 #[test]
 fn mistakes_are_found() {

@@ -24,7 +24,8 @@ impl DeltaChunks {
         tokens.div_ceil(self.length)
     }
 
-    /// The dims of the workspace by name, of sequences of so many tokens, heads of values, and elements of a key and of a value.
+    /// The names and sizes of the workspace's dims, from the numbers of sequences, tokens and heads of values, and the elements of a key and
+    /// of a value.
     pub fn dims(&self, [sequences, tokens, heads]: [usize; 3], [key, value]: [usize; 2]) -> [(&'static str, usize); 8] {
         let chunks = self.count(tokens);
         let blocks = [("R", 2), ("Z", self.length / 2), ("L", self.length)];

@@ -32,7 +32,7 @@ impl Heads<'_> {
         if all.is_empty() { all } else { of_head(&all[b * len..][..len], head, heads, width) }
     }
 
-    /// A tensor `[B, H, ..]` of so many elements for each head.
+    /// A tensor `[B, H, ..]` with this number of elements for each head.
     fn own(&self, name: &str, b: usize, head: usize, len: usize) -> Vec<f64> {
         self.inputs.get(name)[(b * self.sizes.h + head) * len..][..len].to_vec()
     }

@@ -195,7 +195,7 @@ impl Context {
         own(&self.attended, 0..count)
     }
 
-    /// Queries, keys and values of the memory, of what the attention gave for a part of so many tokens.
+    /// The memory's queries, keys and values for a part with `count` tokens, from the attention's output.
     pub(super) fn project_attended(&self, pass: Pass, count: usize) -> Result<[Tensor; 3]> {
         let y = self.rows(&self.attended, 1, 0..count)?;
         let room = |at: usize| part_of(&self.rooms[at], count);

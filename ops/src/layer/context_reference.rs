@@ -8,7 +8,7 @@ use super::{LayerRule, LayerSizes, Residual};
 use crate::omega::reference::{Gates, Sequence, SequenceSizes, State, of_head, read, recurrence};
 use rayon::prelude::*;
 
-/// What a layer gives for all `t` tokens of its sequences, with segments of so many tokens: `[B, T, H, D]`.
+/// The layer's output for all `t` tokens of its sequences, `[B, T, H, D]`; a segment has `segment` tokens.
 pub(super) fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, (t, segment): (usize, usize)) -> Vec<f64> {
     let of = |sequence| OneSequence { sizes, rule, x, t, sequence }.outputs(segment);
     (0..sizes.sequences).into_par_iter().flat_map_iter(of).collect()

@@ -4,7 +4,7 @@ use crate::memory::gelu;
 use crate::problem::{Inputs, Problem};
 use rayon::prelude::*;
 
-/// A matrix of so many columns times a row.
+/// The product of a matrix, row by row, and a vector.
 fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
     if x.is_empty() {
         return vec![];

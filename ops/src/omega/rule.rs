@@ -127,7 +127,7 @@ pub struct OmegaRule {
 }
 
 impl OmegaRule {
-    /// The chain of kernels that computes it with keys and values of so many elements, of tokens of this type.
+    /// The chain that computes the rule for keys with `key` elements and values with `value` elements, of type `dtype`.
     ///
     /// By [`Step::Descent`] there are two chains, with the same parameters, that compute the same. The kernels of the first hold
     /// whole rows of a chunk's keys and values in shared memory and registers. Those of the second stream rows in tiles, and take any

@@ -7,7 +7,7 @@ pub struct MiniBatches {
 }
 
 impl MiniBatches {
-    /// Mini-batches of so many tokens, at least one. GPUs have room for 64 at heads of 128 elements.
+    /// Mini-batches with this number of tokens, at least one. GPUs have room for 64 at heads of 128 elements.
     pub fn new(tokens: usize) -> MiniBatches {
         MiniBatches { length: tokens.max(1) }
     }
@@ -22,7 +22,7 @@ impl MiniBatches {
         tokens.div_ceil(self.length)
     }
 
-    /// The dims of the workspace by name, of sequences of so many tokens and heads.
+    /// The names and sizes of the workspace's dims, from the numbers of sequences, tokens and heads.
     pub fn dims(&self, [sequences, tokens, heads]: [usize; 3]) -> [(&'static str, usize); 4] {
         [("B", sequences), ("H", heads), ("C", self.count(tokens)), ("L", self.length)]
     }

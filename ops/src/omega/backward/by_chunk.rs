@@ -23,7 +23,7 @@ pub(super) struct ByChunk {
     after: Vec<Tensor>,
     /// The gradients by the lengths of steps, `[B, H, C, X]`.
     dsteps: Tensor,
-    /// Of each matrix as it lies wide: the iterates, the gradients by them, and square matrices.
+    /// For each matrix, transposed if it has more rows than columns: the iterates, their gradients, and square matrices.
     rooms: Vec<[Tensor; 3]>,
     /// What the tokens of a chunk read, which nobody asks for again.
     y: Tensor,

@@ -8,7 +8,7 @@
 //! dS' += [G - X_0 <G, X_0> (|S'| + eps) / |S'|] / (|S'| + eps),  dstep = -<dW', NS(S')>
 //! ```
 //!
-//! and `G = -step dW'` at the end. Of a matrix of zeros the second term is 0. The iterates are computed again and kept in a workspace.
+//! and `G = -step dW'` at the end. For a matrix of zeros the second term is 0. The iterates are computed again and kept in a workspace.
 //!
 //! All of this is in f32, with products of `tf32x3`, whatever the element type of tokens is: each iteration multiplies what is small
 //! by up to 3.4, and a gradient goes through five of them.
