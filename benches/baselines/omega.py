@@ -79,11 +79,18 @@ def prepare(k, v, q, alpha, theta, eta, gamma, w1, w2, b):
     return chunks, (state1, state2, state1.to(low), state2.to(low))
 
 
-def step(
-    out, state1, state2, low1, low2,
+def step(out, *chunk):
+    """One chunk: its outputs go to `out`; gives the state after it, in f32 and as operands."""
+    y, *state = advanced(*chunk)
+    out.copy_(y)
+    return state
+
+
+def advanced(
+    state1, state2, low1, low2,
     x, rest, both_keys, both_queries, masked, psi, tail, part, queries, kept, crossed,
 ):
-    """One chunk: its outputs go to `out`; gives the state after it, in f32 and as operands."""
+    """One chunk: its outputs, and the state after it, in f32 and as operands."""
     w1, w2 = low1[:, 0], low2[:, 0]
     stacked1, stacked2 = low1.flatten(1, 2), low2.flatten(1, 2)
     # The errors of the keys at the anchor, and their gradients for the first layer's outputs.
@@ -95,12 +102,12 @@ def step(
     hidden = F.gelu(torch.baddbmm(torch.bmm(both_queries, stacked2), masked, delta))
     mixed = torch.bmm(hidden, a.mT) * psi
     own = torch.bmm(hidden, stacked1.mT).unflatten(-1, part.shape[2:3] + (-1,))
-    out.copy_((own * part).sum(2) + torch.baddbmm(queries, mixed, e))
+    y = (own * part).sum(2) + torch.baddbmm(queries, mixed, e)
     u1 = torch.bmm((e[:, :, None] * tail).flatten(-2).mT, a).view_as(state1)
     u2 = torch.bmm(both_keys.mT, delta).view_as(state2)
     state1 = torch.addcmul(torch.addcmul(u1, kept, state1), crossed, state1[:, 1:])
     state2 = torch.addcmul(torch.addcmul(u2, kept, state2), crossed, state2[:, 1:])
-    return state1, state2, state1.to(low1.dtype), state2.to(low2.dtype)
+    return y, state1, state2, state1.to(low1.dtype), state2.to(low2.dtype)
 
 
 def omega(k, v, q, alpha, theta, eta, gamma, w1, w2, b, prepare=prepare, step=step):
@@ -158,7 +165,7 @@ def omega_mlp(g, t, d, h, b, c, name="omega_mlp"):
     )
 
 
-def gradients(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare=prepare, step=step):
+def gradients(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare=prepare, step=advanced):
     """y, and the gradients of <y, dy> by k, v, q, the gates, gamma, W1 and W2, by autograd of the chunk-parallel form."""
     with torch.enable_grad():
         return differentiated(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare, step)
@@ -170,8 +177,8 @@ def differentiated(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare, st
     chunks, state = prepare(k, v, q, alpha, theta, eta, gamma, w1, w2, b)
     outs = []
     for chunk in zip(*(x.unbind(1) for x in chunks)):
-        outs.append(torch.empty_like(q[:, :b]))
-        state = step(outs[-1], *state, *chunk)
+        y, *state = step(*state, *chunk)
+        outs.append(y.to(q.dtype))
     y = torch.cat(outs, 1)
     return (y.detach(), *torch.autograd.grad(y, wanted, dy))
 
@@ -197,7 +204,8 @@ def omega_step(g, t, d, h, b, c, name):
         return run, f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f} MB besides the inputs"
 
     def by_compiled_parts():
-        parts = {"prepare": compiler(prepare), "step": compiler(step)}
+        # Without a search for the fastest kernels, which takes minutes for the two passes of a chunk.
+        parts = {"prepare": compiler(prepare, None), "step": compiler(advanced, None)}
         return lambda: gradients(*args, b, **parts)
 
     def eager():

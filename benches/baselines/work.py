@@ -67,11 +67,11 @@ def uniform(*sizes, low=0.0, high=1.0):
     return torch.rand(*sizes, device=DEVICE, dtype=torch.float32) * (high - low) + low
 
 
-def compiler(fn):
-    """`fn` as torch.compile makes it."""
+def compiler(fn, mode=MODE):
+    """`fn` as torch.compile makes it, in a mode of it."""
     if DEVICE == "cpu":
         return torch.compile(fn, backend="aot_eager", fullgraph=True, dynamic=False)
-    return torch.compile(fn, mode=MODE, fullgraph=True, dynamic=False)
+    return torch.compile(fn, mode=mode, fullgraph=True, dynamic=False)
 
 
 def compiled(fn, *args):

@@ -6,7 +6,7 @@ use super::verify_row::{fill, row, row_of};
 use super::{bundle, differential, input, simulate};
 use anyhow::{Context, Result, bail};
 use atlas_dsl::Config;
-use atlas_ops::{Op, Problem, cases, op};
+use atlas_ops::{OPS, Op, Problem, cases, op};
 use atlas_runtime::{Device, Tensor};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -129,9 +129,9 @@ fn finish(args: &VerifyArgs, device: &str, rows: Vec<Value>) -> Result<bool> {
 }
 
 fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {
-    let Some(name) = only else { return Ok(op::all().collect()) };
+    let Some(name) = only else { return Ok(OPS.iter().collect()) };
     let op = op::find(name).with_context(|| {
-        let names: Vec<&str> = op::all().map(|op| op.name).collect();
+        let names: Vec<&str> = OPS.iter().map(|op| op.name).collect();
         let own = input::kernel(name).map_or("", |_| {
             "; it is a kernel of this program, of which no reference is known here: `atlas bundle` compares it with the interpreter"
         });
@@ -146,7 +146,7 @@ fn problems(ops: &[&'static Op], only: Option<&str>, on_gpu: bool) -> Vec<Proble
     if on_gpu {
         all.extend(cases::demo());
     }
-    let kernel = only.filter(|name| op::all().all(|op| op.name != *name));
+    let kernel = only.filter(|name| OPS.iter().all(|op| op.name != *name));
     all.retain(|p| ops.iter().any(|op| op.name == p.op.name) && kernel.is_none_or(|k| k == p.kernel.name));
     all
 }

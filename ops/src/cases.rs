@@ -1,6 +1,6 @@
 //! The problems on which kernels are verified, demonstrated and measured: those of all ops, which their rows have.
 
-use crate::op::{OPS, TRAINING, find};
+use crate::op::{OPS, find};
 pub use crate::problem::DTYPES;
 
 use crate::problem::{Measured, Op, Problem};
@@ -15,27 +15,18 @@ fn of_all(ops: &'static [Op], problems: impl Fn(&'static Op, DType) -> Vec<Probl
     DTYPES.into_iter().flat_map(in_one).collect()
 }
 
-/// Problems that together reach each op's edges, those of training among them; small, so that a CPU solves all of them within a
-/// minute.
+/// Problems that together reach each op's edges; small, so that a CPU solves all of them within a minute.
 pub fn verification() -> Vec<Problem> {
     let mut all = of_all(&OPS, |op, dtype| (op.verification)(op, dtype));
-    all.extend(of_all(&TRAINING, |op, dtype| (op.verification)(op, dtype)));
     all.extend(far_from_one());
     all
 }
 
 /// Problems for the simulator, which executes about a million instructions a second: every kernel in every element type
 /// with ragged and single tiles, two and three tiles along each axis of its grid, and strided tensors.
-///
-/// Without the wide kernels of the Omega rule, and without the ops of [`TRAINING`].
 pub fn simulation() -> Vec<Problem> {
-    let mut all = of_all(&OPS, |op, dtype| (op.simulation)(op, dtype));
-    all.retain(|p| !UNCOUNTED.contains(&p.kernel.name));
-    all
+    of_all(&OPS, |op, dtype| (op.simulation)(op, dtype))
 }
-
-/// Kernels of [`OPS`] without a row in the table of bank conflicts yet. `atlas verify --device sim --only NAME` simulates them.
-const UNCOUNTED: [&str; 4] = ["omega_gated_wide", "omega_linear_wide", "omega_mlp_wide", "omega_normed_wide"];
 
 /// Of each kernel that takes a norm: matrices that are scaled before they are squared far from 1, and rows near the longest that
 /// their kernels admit.

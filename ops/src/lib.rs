@@ -108,6 +108,6 @@ pub mod windowed_attention_grad;
 #[cfg(feature = "verify")]
 pub use compare::Comparison;
 #[cfg(feature = "verify")]
-pub use op::{OPS, TRAINING};
+pub use op::OPS;
 #[cfg(feature = "verify")]
 pub use problem::{Fill, Layout, Op, Problem, TensorParam};

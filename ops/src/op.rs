@@ -11,15 +11,27 @@ use crate::{
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 38] = [
+pub static OPS: [Op; 58] = [
+    activation_grad::cases::OP,
+    adamw::cases::OP,
     attention::cases::OP,
     attention_decode::cases::OP,
     batched_matmul::cases::OP,
     block_attention::cases::OP,
+    clip_factor::cases::OP,
+    clip_factor::cases::SUMS,
+    column_sums::cases::OP,
+    cross_entropy::cases::OP,
+    embedding::cases::GRADIENT,
+    embedding::cases::OP,
     fused_forward::cases::OP,
+    gated_delta_rule::cases::OP,
     gated_memory::cases::OP,
     inverse::cases::OP,
+    l2_norm::cases::OP,
     layer::cases::OP,
+    layer_grad::cases::OP,
+    layer_grad::cases::WEIGHTS,
     linear_gelu::cases::OP,
     linear_gelu_train::cases::OP,
     linear_residual::cases::OP,
@@ -33,9 +45,11 @@ pub static OPS: [Op; 38] = [
     matmul_add::cases::OP,
     memory_grad::cases::OP,
     memory_read::cases::OP,
+    memory_recall::cases::OP,
     monomials::cases::OP,
     muon::cases::OP,
     newton_schulz_small::cases::OP,
+    omega::backward::backward_cases::OMEGA_BACKWARD,
     omega::cases::OMEGA,
     omega::cases::PACKING,
     omega::muon::muon_cases::BY_CHUNK,
@@ -44,48 +58,23 @@ pub static OPS: [Op; 38] = [
     random_features::cases::OP,
     rbf_features::cases::OP,
     rms_norm::cases::OP,
+    rms_norm_grad::cases::OP,
+    rms_norm_grad::cases::WEIGHTS,
     rotary::cases::OP,
+    short_conv::cases::OP,
     softmax::cases::OP,
     taylor_features::cases::OP,
     transpose::cases::OP,
+    ttt_linear::cases::OP,
     window_sums::cases::OP,
     windowed_attention::cases::OP,
-];
-
-/// Ops of training, and those that are new: recurrences other than the Omega rule, and memories that are only read. They are
-/// verified on the CPU, and in the simulator by name. Their kernels have no rows in the table of bank conflicts yet, so what goes
-/// over all kernels that ship leaves them out.
-pub static TRAINING: [Op; 20] = [
-    gated_delta_rule::cases::OP,
-    l2_norm::cases::OP,
-    memory_recall::cases::OP,
-    ttt_linear::cases::OP,
-    activation_grad::cases::OP,
-    adamw::cases::OP,
-    clip_factor::cases::OP,
-    clip_factor::cases::SUMS,
-    column_sums::cases::OP,
-    cross_entropy::cases::OP,
-    embedding::cases::OP,
-    embedding::cases::GRADIENT,
-    layer_grad::cases::OP,
-    layer_grad::cases::WEIGHTS,
-    omega::backward::backward_cases::OMEGA_BACKWARD,
-    rms_norm_grad::cases::OP,
-    rms_norm_grad::cases::WEIGHTS,
-    short_conv::cases::OP,
     windowed_attention_grad::cases::OP,
     windowed_attention_grad::cases::PREFIX,
 ];
 
-/// All ops, those of training last.
-pub fn all() -> impl Iterator<Item = &'static Op> {
-    OPS.iter().chain(&TRAINING)
-}
-
 /// An op by name, or by the name of one of its kernels.
 pub fn find(name: &str) -> Option<&'static Op> {
-    all().find(|op| op.name == name || op.defs().any(|k| k.name == name))
+    OPS.iter().find(|op| op.name == name || op.defs().any(|k| k.name == name))
 }
 
 /// True if a kernel is one of an op, and not another of the same name.

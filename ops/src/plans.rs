@@ -2,9 +2,9 @@
 
 pub use crate::plan::{Plan, Work};
 
-use crate::op;
+use crate::op::OPS;
 
 /// The plans of all ops.
 pub fn plans() -> Vec<Plan> {
-    op::all().flat_map(|op| op.plans).copied().collect()
+    OPS.iter().flat_map(|op| op.plans).copied().collect()
 }

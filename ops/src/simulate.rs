@@ -4,9 +4,10 @@ use crate::cases::simulation;
 use crate::compare::Comparison;
 use crate::cover::pairwise;
 use crate::problem::Problem;
-use atlas_dsl::{Config, DType, KernelDef};
+use atlas_dsl::Config;
 use atlas_runtime::{BoundLaunch, CacheDir, Device, Machine, Result, SimOptions, SimRun, refusal};
 use rayon::prelude::*;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,48 +39,73 @@ pub struct Simulated {
     pub run: Option<Arc<SimRun>>,
 }
 
-/// The launches of the kernels that `want` names: for each kernel and element type a cover of its configs.
+/// The launches of the kernels that `want` names: covers of their configs.
+///
+/// A cover is of a kernel's problems in all 16-bit types, or in all others, on all machines: the type and the machine are factors
+/// of it like a tile size, since most of the code is the same. For all pairs of knobs on one machine, give that machine alone.
 ///
 /// # Errors
 /// Those of making tensors.
 pub fn jobs(machines: &[impl Into<Machine> + Copy], cover: Cover, want: impl Fn(&Problem) -> bool) -> Result<Vec<Job>> {
-    let mut groups: Vec<(&'static KernelDef, DType, Vec<Problem>)> = Vec::new();
+    let mut groups: Vec<Vec<Problem>> = Vec::new();
+    let family = |p: &Problem| (p.kernel.name, p.dtype.is_half());
     for problem in simulation().into_iter().filter(want) {
-        match groups.iter_mut().find(|(k, d, _)| (k.name, *d) == (problem.kernel.name, problem.dtype)) {
-            Some((_, _, group)) => group.push(problem),
-            None => groups.push((problem.kernel, problem.dtype, vec![problem])),
+        match groups.iter_mut().find(|group| group.first().is_some_and(|p| family(p) == family(&problem))) {
+            Some(group) => group.push(problem),
+            None => groups.push(vec![problem]),
         }
     }
-    let pairs: Vec<(Machine, &[Problem])> = machines
-        .iter()
-        .flat_map(|&machine| groups.iter().map(move |(_, _, problems)| (machine.into(), &problems[..])))
-        .collect();
-    let covers = pairs.par_iter().map(|&(machine, problems)| cover_of(problems, machine, cover));
+    let machines: Vec<Machine> = machines.iter().map(|&machine| machine.into()).collect();
+    let covers = groups.par_iter().map(|problems| cover_of(problems, &machines, cover));
     Ok(covers.collect::<Result<Vec<Vec<Job>>>>()?.into_iter().flatten().collect())
 }
 
-/// The launches of the problems of one kernel in one element type.
-fn cover_of(problems: &[Problem], machine: Machine, cover: Cover) -> Result<Vec<Job>> {
-    let device = Device::sim_with(machine, SimOptions::default(), CacheDir::Off);
-    let bound: Vec<BoundLaunch> = problems.iter().map(|p| p.bind(&device)).collect::<Result<_>>()?;
-    let job = |at: usize, config: Option<Config>| Job { problem: problems[at].clone(), machine, config };
-    let mut candidates = Vec::new();
-    for (at, problem) in problems.iter().enumerate().filter(|(at, _)| !bound[*at].is_empty()) {
-        candidates.extend(problem.kernel.configs().into_iter().map(|config| (at, config)));
-    }
-    let accepted = |&(at, ref config): &(usize, Config)| refusal(&bound[at], config).is_none();
-    let picked = match cover {
-        Cover::All => candidates.into_iter().filter(accepted).collect(),
-        Cover::Pairs => pairwise(candidates, |(at, config)| levels(*at, config), accepted),
-    };
-    let empty = (0..problems.len()).filter(|&at| bound[at].is_empty()).map(|at| job(at, None));
-    Ok(picked.into_iter().map(|(at, config)| job(at, Some(config))).chain(empty).collect())
+/// A problem on a machine.
+struct Place<'p> {
+    problem: &'p Problem,
+    machine: Machine,
+    bound: BoundLaunch,
+    /// The factors of a cover: the machine, the element type, and which of its type's problems it is.
+    factors: [u64; 3],
 }
 
-/// The factors of a cover: the problem, the tile sizes, the schedule.
-fn levels(problem: usize, config: &Config) -> Vec<u64> {
-    let sizes = config.tile.values().map(|&size| u64::from(size));
-    [problem as u64].into_iter().chain(sizes).chain(config.schedule.words()).collect()
+impl Place<'_> {
+    fn job(&self, config: Option<Config>) -> Job {
+        Job { problem: self.problem.clone(), machine: self.machine, config }
+    }
+
+    /// The factors of a cover: the place's, the tile sizes, the schedule.
+    fn levels(&self, config: &Config) -> Vec<u64> {
+        let sizes = config.tile.values().map(|&size| u64::from(size));
+        self.factors.into_iter().chain(sizes).chain(config.schedule.words()).collect()
+    }
+}
+
+/// The launches of problems of one kernel.
+fn cover_of(problems: &[Problem], machines: &[Machine], cover: Cover) -> Result<Vec<Job>> {
+    let mut places = Vec::new();
+    for (on, &machine) in machines.iter().enumerate() {
+        let device = Device::sim_with(machine, SimOptions::default(), CacheDir::Off);
+        let mut seen = HashMap::new();
+        for problem in problems {
+            let of_type = seen.entry(problem.dtype).or_insert(0);
+            let factors = [on as u64, problem.dtype as u64, *of_type];
+            *of_type += 1;
+            places.push(Place { problem, machine, bound: problem.bind(&device)?, factors });
+        }
+    }
+    let (empty, filled): (Vec<&Place<'_>>, Vec<&Place<'_>>) = places.iter().partition(|place| place.bound.is_empty());
+    let mut candidates: Vec<(&Place<'_>, Config)> = Vec::new();
+    for place in filled {
+        candidates.extend(place.problem.kernel.configs().into_iter().map(|config| (place, config)));
+    }
+    let accepted = |(place, config): &(&Place<'_>, Config)| refusal(&place.bound, config).is_none();
+    let picked = match cover {
+        Cover::All => candidates.into_iter().filter(accepted).collect(),
+        Cover::Pairs => pairwise(candidates, |(place, config)| place.levels(config), accepted),
+    };
+    let empty = empty.into_iter().map(|place| place.job(None));
+    Ok(picked.into_iter().map(|(place, config)| place.job(Some(config))).chain(empty).collect())
 }
 
 impl Job {

@@ -30,6 +30,8 @@ mod plans;
 #[cfg(feature = "verify")]
 pub mod reference;
 mod run;
+#[cfg(feature = "verify")]
+pub(crate) mod step_plans;
 
 pub use context::ContextWeights;
 pub use features::FeatureMap;

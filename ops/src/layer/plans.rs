@@ -12,7 +12,7 @@ use crate::usual::unit;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor};
 
-/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million.
+/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million, which come in pieces.
 pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_170m_plan", &GATE, [8, 2048, 16, 48, 192]),
     Plan::new("layer_340m_plan", &GATE, [8, 2048, 16, 64, 256]),
@@ -24,9 +24,10 @@ pub(crate) const PLANS: &[Plan] = &[
 ];
 
 /// Keys of the attention's window and of its prefix.
-const WINDOW: usize = 512;
-const PREFIX: usize = 16;
-/// Tokens of a piece; longer ones are cut.
+pub(super) const WINDOW: usize = 512;
+pub(super) const PREFIX: usize = 16;
+/// Tokens of a piece. A longer sequence is pushed piece after piece, each with the same tokens: what they are takes no time, and
+/// a million different ones would take gigabytes.
 const LONGEST: usize = 32768;
 
 /// Sizes: sequences, tokens, heads, elements of a head, hidden elements.
@@ -62,13 +63,13 @@ static CONTEXT: Steps = Steps {
 };
 
 /// Operations of a head's memory on a sequence.
-fn memory_flops(t: usize, d: usize, m: usize) -> usize {
+pub(super) fn memory_flops(t: usize, d: usize, m: usize) -> usize {
     let (l, k) = (CHUNK, CHUNK + MEMORY_WINDOW - 1);
     t.div_ceil(l) * ((14 * k + 8 * l) * d * m + 4 * l * k * (d + m))
 }
 
-const CHUNK: usize = 64;
-const MEMORY_WINDOW: usize = 16;
+pub(super) const CHUNK: usize = 64;
+pub(super) const MEMORY_WINDOW: usize = 16;
 
 /// A layer and a piece of its tokens.
 struct Made {
@@ -81,9 +82,13 @@ struct Made {
     gates: [Tensor; 3],
     gamma: Tensor,
     y: Tensor,
+    /// Pieces of a sequence.
+    pieces: usize,
 }
 
 fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes, combine: Combine) -> Result<Made> {
+    assert!(t < LONGEST || t.is_multiple_of(LONGEST), "{t} tokens");
+    let (t, pieces) = (t.min(LONGEST), t.div_ceil(LONGEST));
     let rule = LayerRule {
         combine,
         memory: OmegaRule::omega_net(Chunking::new(CHUNK, MEMORY_WINDOW)),
@@ -92,8 +97,7 @@ fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes, combine: Combine) -> Re
         eps: 1e-6,
     };
     let dtype = DType::Bf16;
-    let sizes =
-        LayerSizes { sequences: b, heads: h, width: d, hidden: m, window: WINDOW, piece: t.min(LONGEST), dtype };
+    let sizes = LayerSizes { sequences: b, heads: h, width: d, hidden: m, window: WINDOW, piece: t, dtype };
     let of = |dtype, name: &str, fill, shape: &[usize]| plan_tensor(device, dtype, name, fill, shape);
     let token = |name: &str| of(dtype, name, (0.0, unit(d)), &[b, t, h, d]);
     let gate = |name: &str, mean: f64| of(DType::F32, name, (mean, mean / 20.0), &[b, t, h]);
@@ -127,6 +131,7 @@ fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes, combine: Combine) -> Re
         gates: [gate("alpha", 0.95)?, gate("theta", 0.8)?, gate("eta", 1e-4)?],
         gamma: of(DType::F32, "gamma", (0.5, 0.1), &[b, t, h, MEMORY_WINDOW])?,
         y: Tensor::zeros(device, dtype, [b, t, h, d])?,
+        pieces,
     })
 }
 
@@ -136,7 +141,7 @@ impl Made {
         let [alpha, theta, eta] = &self.gates;
         let gates = [alpha, theta, eta];
         let tokens = LayerTokens { memory: [q, k, v], attention: [aq, ak, av], gates, gamma: &self.gamma };
-        self.layer.push(&tokens, &mut self.y)
+        (0..self.pieces).try_for_each(|_| self.layer.push(&tokens, &mut self.y))
     }
 
     fn work(mut self) -> Result<Work> {

@@ -55,7 +55,7 @@ pub fn reference(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer) -> Vec<f64
 }
 
 /// What the memory gives, before its norm.
-fn memory(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, t: usize) -> Vec<f64> {
+pub(super) fn memory(sizes: &LayerSizes, rule: &LayerRule, x: &HostLayer, t: usize) -> Vec<f64> {
     let (b, h, e, m) = (sizes.sequences, sizes.heads, sizes.width, sizes.hidden);
     let c = rule.memory.chunking;
     let d = rule.features.features(e);

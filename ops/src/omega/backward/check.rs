@@ -229,7 +229,8 @@ impl TrainingCase {
         for _ in 0..2 {
             training.backward(&stream, &tokens, &kept, &tensor("dy")?, by_memory, &mut gradients)?;
         }
-        self.found(&gradients)
+        let state: Vec<&'static str> = self.state().into_iter().map(|(name, _)| name).collect();
+        found(&gradients, &state)
     }
 
     /// Compares all gradients with those by definition, each with its own.
@@ -259,22 +260,23 @@ impl TrainingCase {
         let sizes = TrainingSizes { sequences, tokens, heads, key, value, hidden, dtype: self.dtype };
         OmegaTraining::new(device, rule, sizes, self.segment)
     }
+}
 
-    fn found(&self, gradients: &OmegaGradients) -> Result<Found> {
-        let tokens = [
-            ("q", gradients.q()),
-            ("k", gradients.k()),
-            ("v", gradients.v()),
-            ("rk", gradients.rk()),
-            ("alpha", gradients.alpha()),
-            ("theta", gradients.theta()),
-            ("eta", gradients.eta()),
-            ("gamma", gradients.gamma()),
-        ];
-        let memory = self.state().into_iter().map(|(name, _)| name).zip(gradients.memory());
-        let norm = gradients.norm().map(|norm| ("norm", norm));
-        tokens.into_iter().chain(memory).chain(norm).map(|(name, t)| Ok((name, t.to_f64_vec()?))).collect()
-    }
+/// Gradients that a device has found, by name; `state` names the tensors of the memory.
+pub(crate) fn found(gradients: &OmegaGradients, state: &[&'static str]) -> Result<Found> {
+    let tokens = [
+        ("q", gradients.q()),
+        ("k", gradients.k()),
+        ("v", gradients.v()),
+        ("rk", gradients.rk()),
+        ("alpha", gradients.alpha()),
+        ("theta", gradients.theta()),
+        ("eta", gradients.eta()),
+        ("gamma", gradients.gamma()),
+    ];
+    let memory = state.iter().copied().zip(gradients.memory());
+    let norm = gradients.norm().map(|norm| ("norm", norm));
+    tokens.into_iter().chain(memory).chain(norm).map(|(name, t)| Ok((name, t.to_f64_vec()?))).collect()
 }
 
 /// Compares gradients, each with its own.
