@@ -126,7 +126,7 @@ fn mistakes_are_found_before_anything_runs() {
     // A workspace for other sizes.
     let (x, mut t) = tensors(21, 8);
     let e = NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap_err();
-    has(e, "ATL643", "dim `N` of the chain `norms` is 21 in `x`, but 20 in `s`");
+    has(e, "ATL643", "dim `N` of the chain `norms` is 21 in `x`, but its workspace was allocated for 20");
     // Too few arguments, and a written tensor passed as read-only.
     let (x, mut t) = tensors(20, 8);
     has(NORMS.launch(&cpu, args!(x, &mut t), &mut space).unwrap_err(), "ATL601", "(x, scale, t)");

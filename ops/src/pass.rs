@@ -1,6 +1,6 @@
 //! Whether launches run or are only made ready: what takes several launches goes over them twice, and the first pass refuses.
 
-use atlas_dsl::KernelDef;
+use atlas_dsl::{DType, KernelDef};
 use atlas_runtime::{Arg, Chain, Device, Launch, LaunchError, Result, Stream, Tensor, Workspace};
 
 /// What a pass over launches does with each.
@@ -86,6 +86,37 @@ pub(crate) fn check_tokens(
     let (dim, first_size, second, second_size) = ("T", count, name, found);
     Err(LaunchError::DimConflict { kernel, dim, first, first_axis: 1, first_size, second, second_axis: 1, second_size }
         .into())
+}
+
+/// Fails unless a tensor has this element type, and these sizes of dims that are written as `[B, T, H]`.
+pub(crate) fn check_tensor(
+    kernel: &'static str,
+    (param, tensor): (&'static str, &Tensor),
+    dtype: DType,
+    (dims, wanted): (&'static str, &[usize]),
+) -> Result<()> {
+    let shape = tensor.shape().to_vec();
+    if shape.len() != wanted.len() {
+        return Err(LaunchError::WrongRank { kernel, param, shape, dims: dims.to_owned() }.into());
+    }
+    if shape != wanted {
+        return Err(LaunchError::WrongShape { kernel, param, shape, dims, wanted: wanted.to_vec() }.into());
+    }
+    if tensor.dtype() != dtype {
+        return Err(LaunchError::WrongDType { kernel, param, found: tensor.dtype(), wanted: dtype }.into());
+    }
+    Ok(())
+}
+
+/// The number of tokens of the first tensor, whose dims are `[B, T, H, D]`.
+pub(crate) fn tokens_of(kernel: &'static str, (param, tensor): (&'static str, &Tensor)) -> Result<usize> {
+    match *tensor.shape() {
+        [_, count, _, _] => Ok(count),
+        _ => {
+            let (shape, dims) = (tensor.shape().to_vec(), "[B, T, H, D]".to_owned());
+            Err(LaunchError::WrongRank { kernel, param, shape, dims }.into())
+        }
+    }
 }
 
 /// Fails if what one launch writes shares memory with what another one reads or writes, which no launch alone can see.

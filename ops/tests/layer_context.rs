@@ -196,7 +196,7 @@ fn what_a_context_does_not_offer_is_refused() {
         assert!(error.contains("ATL651") && error.contains("chunks of 8"), "{error}");
     }
     let error = refused(CONTEXT, weights(&s, s.width));
-    assert!(error.contains("ATL651"), "{error}");
+    assert!(error.contains("ATL604"), "{error}");
     for error in [refused(CONTEXT, none()), refused(Combine::Gate, weights(&s, row))] {
         assert!(error.contains("ATL601") && error.contains("context"), "{error}");
     }

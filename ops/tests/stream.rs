@@ -2,8 +2,8 @@
 
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
-use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
-use atlas_runtime::{Arg, Chain, Device, Tensor};
+use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens};
+use atlas_runtime::{Arg, Chain, Device, Result, Tensor, Workspace};
 use std::collections::BTreeMap;
 
 const B: usize = 2;
@@ -83,12 +83,25 @@ fn whole(rule: OmegaRule) -> Vec<Vec<f32>> {
     let (chain, chunking) = (rule.chain(), rule.chunking);
     let (tokens, mut memory) = (sequence(&cpu, chunking.window), memory(&cpu, chain));
     let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
-    let norm = norm(&cpu);
     let mut space = chain.workspace(&cpu, &[], &chunking.dims(B, H, T)).unwrap();
+    launch_raw(rule, &tokens, &mut memory, &mut y, &mut space).unwrap();
+    std::iter::once(&y).chain(&memory).map(|t| t.to_vec::<f32>().unwrap()).collect()
+}
+
+/// The chain itself on the sequence as one.
+fn launch_raw(
+    rule: OmegaRule,
+    tokens: &BTreeMap<&'static str, Tensor>,
+    memory: &mut [Tensor],
+    y: &mut Tensor,
+    space: &mut Workspace,
+) -> Result<()> {
+    let cpu = Device::cpu();
+    let (chain, chunking, norm) = (rule.chain(), rule.chunking, norm(&cpu));
     // The last chunk is committed only if it is full, as in a stream.
     let full = (T / chunking.chunk) as i32;
     let mut states = memory.iter_mut();
-    let mut out = Some(&mut y);
+    let mut out = Some(y);
     let args: Vec<Arg<'_>> = chain
         .params()
         .into_iter()
@@ -97,22 +110,47 @@ fn whole(rule: OmegaRule) -> Vec<Vec<f32>> {
             "commit" => Arg::I32(full),
             "scale" => Arg::F32(rule.loss.factor(E)),
             "predicts" => Arg::I32(rule.loss.predicts().into()),
-            "eps" => Arg::F32(EPS),
+            "eps" => Arg::F32(if let MemoryForm::Normed { eps } = rule.memory { eps } else { 0.0 }),
             "norm" => Arg::In(&norm),
             "y" => Arg::Out(out.take().unwrap()),
             name => tokens.get(name).map_or_else(|| Arg::Out(states.next().unwrap()), Arg::In),
         })
         .collect();
-    chain.launch(&cpu, args, &mut space).unwrap();
-    std::iter::once(&y).chain(&memory).map(|t| t.to_vec::<f32>().unwrap()).collect()
+    chain.launch(&cpu, args, space)
 }
 
 /// The same in pieces of these lengths, again and again.
 fn pieces(rule: OmegaRule, lengths: &[usize], piece: usize) -> Vec<Vec<f32>> {
+    pieces_after(rule, lengths, piece, 0)
+}
+
+/// Pushes some tokens of the sequence, and gives what is read.
+fn push_part(
+    stream: &mut OmegaStream,
+    tokens: &BTreeMap<&'static str, Tensor>,
+    memory: &mut [Tensor],
+    (from, to): (usize, usize),
+) -> Tensor {
+    let of = |name: &str| tokens[name].slice(1, from..to).unwrap();
+    let [q, k, v, rq, rk] = ["q", "k", "v", "rq", "rk"].map(of);
+    let [alpha, theta, eta, gamma] = ["alpha", "theta", "eta", "gamma"].map(of);
+    let piece =
+        Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
+    let mut y = Tensor::zeros(&Device::cpu(), DType::F32, [B, to - from, H, E]).unwrap();
+    stream.push(&piece, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y).unwrap();
+    y
+}
+
+/// The same after so many sequences before, each forgotten at its end.
+fn pieces_after(rule: OmegaRule, lengths: &[usize], piece: usize, before: usize) -> Vec<Vec<f32>> {
     let cpu = Device::cpu();
     let (tokens, mut memory) = (sequence(&cpu, rule.chunking.window), memory(&cpu, rule.chain()));
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece, dtype: DType::F32 };
     let mut stream = stream(&cpu, rule, sizes);
+    for _ in 0..before {
+        push_part(&mut stream, &tokens, &mut self::memory(&cpu, rule.chain()), (0, T));
+        stream.restart();
+    }
     let y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
     let (mut from, mut lengths) = (0, lengths.iter().cycle());
     while from < T {
@@ -146,6 +184,68 @@ fn pieces_of_any_length_give_what_the_whole_gives() {
             for (lengths, piece) in [(&[1][..], 4), (&[23], 100), (&[23], 5), (&[3, 1, 9], 16), (&[8], 8)] {
                 let found = pieces(rule, lengths, piece);
                 assert!(same(&wanted, &found), "{rule:?} in pieces of {lengths:?}");
+            }
+        }
+    }
+}
+
+/// The rows before the first token of a sequence are no tokens: their norm would be NaN without `eps`.
+#[test]
+fn a_norm_without_eps_is_of_tokens_alone() {
+    for eps in [0.0, 1e-30] {
+        for chunking in [Chunking::new(8, 3), Chunking::new(4, 9), Chunking::new(1, 4)] {
+            let rule = OmegaRule { memory: MemoryForm::Normed { eps }, ..OmegaRule::omega_net(chunking) };
+            let wanted = whole(rule);
+            assert!(wanted.iter().flatten().all(|v| v.is_finite()), "{rule:?}");
+            for (lengths, piece) in [(&[1][..], 4), (&[23], 100), (&[3, 1, 9], 5)] {
+                assert!(same(&wanted, &pieces(rule, lengths, piece)), "{rule:?} in pieces of {lengths:?}");
+            }
+            // A sequence after another one has nothing before it either.
+            let once = pieces_after(rule, &[3, 1, 9], 5, 1);
+            assert!(same(&wanted, &once), "{rule:?} after another sequence");
+        }
+    }
+}
+
+/// However the lengths of pieces vary, a stream allocates at its first push alone.
+#[test]
+fn a_stream_allocates_once() {
+    for memory_form in FORMS {
+        for step in [Step::Descent, Step::MuonByToken] {
+            let rule = OmegaRule { memory: memory_form, step, ..OmegaRule::omega_net(Chunking::new(4, 3)) };
+            let cpu = Device::cpu();
+            let (tokens, mut memory) = (sequence(&cpu, rule.chunking.window), memory(&cpu, rule.chain()));
+            let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 12, dtype: DType::F32 };
+            let mut stream = stream(&cpu, rule, sizes);
+            let mut held = vec![];
+            for (from, to) in [(0, 1), (1, 13), (13, 15), (15, 21), (21, T)] {
+                push_part(&mut stream, &tokens, &mut memory, (from, to));
+                held.push(stream.bytes());
+            }
+            assert_eq!(held, [held[0]; 5], "{rule:?}");
+        }
+    }
+}
+
+/// A chain whose workspace is for another window than the weights have would read a part of the windows.
+#[test]
+fn weights_of_another_window_than_the_workspaces_are_refused() {
+    let cpu = Device::cpu();
+    let (rule, chunking) = (OmegaRule::omega_net(Chunking::new(8, 3)), Chunking::new(8, 3));
+    let chain = rule.chain();
+    for window in [2, 3, 4, 12] {
+        let (tokens, mut memory) = (sequence(&cpu, window), memory(&cpu, chain));
+        let mut space = chain.workspace(&cpu, &[], &chunking.dims(B, H, T)).unwrap();
+        let y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
+        let launched = launch_raw(rule, &tokens, &mut memory, &mut y.clone(), &mut space);
+        match launched.map_err(|e| e.to_string()) {
+            Ok(()) => assert_eq!(window, 3),
+            Err(error) => {
+                let says = format!(
+                    "`W` of the chain `omega_mlp` is {window} in `gamma`, but its workspace was allocated for 3"
+                );
+                assert!(window != 3 && error.contains("ATL643") && error.contains(&says), "{error}");
+                assert!(y.to_vec::<f32>().unwrap().iter().all(|v| *v == 0.0));
             }
         }
     }
@@ -193,7 +293,7 @@ fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
     // Once more from the start, with a memory as at the start.
     let first = pieces(rule, &[23], 8);
     memory = self::memory(&cpu, rule.chain());
-    stream.restart().unwrap();
+    stream.restart();
     let of = |name: &str| &tokens[name];
     let piece = Tokens {
         q: of("q"),

@@ -267,8 +267,8 @@ impl Checker<'_> {
             }
             for load in loads.iter().filter(|l| !l.places(axis).iter().any(|a| common.contains(a))) {
                 let message = format!(
-                    "`{name}` is stored to with `{coord}` on axis {}, and this load has not: it would read what other programs write",
-                    common[0]
+                    "`{name}` is stored to with `{coord}` on axis {axis}, but this load has another index there, and would read what other programs write; load at `{coord}` on axis {axis}, or read another tensor than `{name}`",
+                    axis = common[0]
                 );
                 self.error(211, load.place, message);
             }
@@ -293,7 +293,7 @@ impl Checker<'_> {
         for load in loads.iter().filter(|l| axis == last && !places(l).iter().any(|at| common.contains(at))) {
             let name = &self.kernel.params[load.param].name;
             let message = format!(
-                "`{name}` is stored to with `{i}` and `{j}` on axes {p} and {q}, and this load has not: it would read what other programs write"
+                "`{name}` is stored to with `{i}` and `{j}` on axes {p} and {q}, but this load has other indices there, and would read what other programs write; load at `{i}` and `{j}` there, or read another tensor than `{name}`"
             );
             self.error(211, load.place, message);
         }

@@ -24,6 +24,7 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
                 Some(key) => setting(key, &content)?,
                 None => Setting::Number(number(&content)?),
             });
+            refuse_range(&name, &values, &content)?;
             if !content.is_empty() {
                 content.parse::<Token![,]>()?;
             }
@@ -55,6 +56,28 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
         (lo..=hi).map(Setting::Number).collect()
     };
     Ok(Knob { name, values })
+}
+
+/// Says how the values of a range are written, where one begins in brackets behind the last value.
+fn refuse_range(name: &Ident, values: &[Setting], content: ParseStream<'_>) -> syn::Result<()> {
+    if !content.peek(Token![..]) {
+        return Ok(());
+    }
+    let at = content.span();
+    let is_closed = content.peek(Token![..=]);
+    if is_closed {
+        content.parse::<Token![..=]>().map(drop)?
+    } else {
+        content.parse::<Token![..]>().map(drop)?
+    }
+    let message = match (values, content.parse::<syn::LitInt>().and_then(|last| last.base10_parse::<u32>())) {
+        ([Setting::Number(first)], Ok(last)) => {
+            let last = if is_closed { last } else { last.saturating_sub(1) };
+            format!("a range stands without brackets: write `{name}: {first}..={last}`")
+        }
+        _ => "a list has no ranges: write each of its values, such as `[2, 4, 5, 6]`".to_owned(),
+    };
+    Err(syn::Error::new(at, message))
 }
 
 /// A value of a schedule's key: `4`, `2x4`, `linear` or `groups(8)`.

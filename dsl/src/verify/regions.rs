@@ -174,12 +174,12 @@ impl<'k> Verifier<'k> {
 fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(usize, Slice)]) -> Diagnostic {
     let axes: Vec<String> = common.iter().map(|(at, _)| at.to_string()).collect();
     let message = format!(
-        "`{}` is `out`, and its stores have the grid coordinate of {} on axis {}, but this load has not",
+        "`{}` is `out`, and its stores have the grid coordinate of {} on axis {}, but this load has another index there",
         k.params[load.param].name,
         axis_text(k, axis.extent),
         axes.join(" and on axis ")
     );
-    Diagnostic::new(211, load.loc, message).note("a program may read what it writes itself, nothing else")
+    Diagnostic::new(211, load.loc, message).note("a program may read what it writes itself, nothing else: load with the index that the stores have, or from another tensor")
 }
 
 fn is_out(k: &Kernel, p: Param) -> bool {

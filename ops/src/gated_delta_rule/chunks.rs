@@ -24,9 +24,10 @@ impl DeltaChunks {
         tokens.div_ceil(self.length)
     }
 
-    /// The names and sizes of the workspace's dims, from the numbers of sequences, tokens and heads of values, and the elements of a key and
-    /// of a value.
-    pub fn dims(&self, [sequences, tokens, heads]: [usize; 3], [key, value]: [usize; 2]) -> [(&'static str, usize); 8] {
+    /// The names and sizes of the workspace's dims. `batch` are the numbers of sequences, of tokens and of heads of values, and `widths`
+    /// the elements of a key and of a value.
+    pub fn dims(&self, batch: [usize; 3], widths: [usize; 2]) -> [(&'static str, usize); 8] {
+        let ([sequences, tokens, heads], [key, value]) = (batch, widths);
         let chunks = self.count(tokens);
         let blocks = [("R", 2), ("Z", self.length / 2), ("L", self.length)];
         let [r, z, l] = blocks;

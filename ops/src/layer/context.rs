@@ -6,7 +6,7 @@
 //!
 //! A segment may come in parts, while the memory is trained at each of its chunks. So the memory before it is kept as a copy.
 
-use super::{LayerRule, LayerSizes, LayerWeights, layer_norm, part_of};
+use super::{LAYER, LayerRule, LayerSizes, LayerWeights, layer_norm, part_of};
 use crate::batched_matmul::batched_matmul;
 use crate::memory_recall::{memory_recall_gated, memory_recall_linear, memory_recall_mlp, memory_recall_normed};
 use crate::omega::{MemoryForm, copy_tokens};
@@ -27,6 +27,17 @@ pub struct ContextWeights {
     /// Weights `[H, D]` of the RMS norms of these queries and keys, with the `eps` of the rule. `D^(-1/2)` throughout makes rows of
     /// length 1, as Titans has them. Without them there is no norm.
     pub norms: Option<[Tensor; 2]>,
+}
+
+impl ContextWeights {
+    /// All of them, by name.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let names = ["context.recalled[0]", "context.recalled[1]"].into_iter();
+        let recalled = names.zip(&self.recalled);
+        let names = ["context.memory[0]", "context.memory[1]", "context.memory[2]"].into_iter();
+        let norms = ["context.norms[0]", "context.norms[1]"].into_iter().zip(self.norms.iter().flatten());
+        recalled.chain(names.zip(&self.memory)).chain(norms)
+    }
 }
 
 /// The segment that is not full, and the memory before it.
@@ -58,11 +69,9 @@ impl Context {
     /// A context at the start of its sequences, for parts of up to `sizes.piece` tokens.
     ///
     /// # Errors
-    /// [`LaunchError::Choice`] for segments that are not whole chunks or weights of other shapes, [`LaunchError::MissingTensor`]
-    /// without weights, and those of [`Tensor::zeros`].
+    /// [`LaunchError::MissingTensor`] without weights, and those of [`Tensor::zeros`].
     pub(super) fn new(
         device: &Device,
-        op: &'static str,
         (sizes, segment): (LayerSizes, usize),
         rule: &LayerRule,
         weights: &LayerWeights,
@@ -70,13 +79,7 @@ impl Context {
     ) -> Result<Context> {
         let LayerSizes { sequences, heads, width, piece, dtype, .. } = sizes;
         let inner_norm = weights.inner_norm.clone();
-        let weights = weights.context.clone().ok_or(LaunchError::MissingTensor { kernel: op, param: "context" })?;
-        let chunk = rule.memory.chunking.chunk.max(1);
-        if segment == 0 || !segment.is_multiple_of(chunk) {
-            let found = format!("segments of {segment} tokens, with chunks of {chunk}");
-            return Err(LaunchError::Choice { op, found, mend: "make a segment of one or more whole chunks" }.into());
-        }
-        check_weights(op, [heads, width], &weights)?;
+        let weights = weights.context.clone().ok_or(LaunchError::MissingTensor { kernel: LAYER, param: "context" })?;
         let like = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let row = heads * width;
         let zeros = |dtype, shape: &[usize]| Tensor::zeros(device, dtype, shape);
@@ -229,19 +232,4 @@ impl Context {
         let w = w.expand([self.sizes.sequences, row, row])?;
         pass.launch(&batched_matmul, &self.device, args!(x, w, &mut *y))
     }
-}
-
-/// Fails unless projections are as wide as all heads together, and norms as all heads.
-fn check_weights(op: &'static str, [heads, width]: [usize; 2], weights: &ContextWeights) -> Result<()> {
-    let row = heads * width;
-    let matrices = weights.recalled.iter().chain(&weights.memory).map(|w| (w, [row, row]));
-    let norms = weights.norms.iter().flatten().map(|w| (w, [heads, width]));
-    for (w, wanted) in matrices.chain(norms) {
-        if *w.shape() != wanted {
-            let found = format!("context weights of shape {:?}, where the layer has {wanted:?}", w.shape());
-            let mend = "give projections `[H D, H D]`, and norms `[H, D]`";
-            return Err(LaunchError::Choice { op, found, mend }.into());
-        }
-    }
-    Ok(())
 }

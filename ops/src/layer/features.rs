@@ -1,9 +1,10 @@
 //! What a layer makes of keys and queries before its memory sees them.
 
+use super::LAYER;
 use super::kernels::layer_features;
 use crate::monomials::{count, monomials2, monomials3};
 use crate::omega::copy_tokens;
-use crate::pass::Pass;
+use crate::pass::{Pass, check_tensor};
 use crate::random_features::favor_features;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, RuntimeError, Tensor, args};
@@ -46,7 +47,8 @@ impl FeatureMap {
         match self {
             FeatureMap::None | FeatureMap::Elementwise(_) => d,
             FeatureMap::Favor { projections } => projections.shape().first().copied().unwrap_or(0),
-            _ => count(d, self.coefficients().len().saturating_sub(1)).next_multiple_of(8),
+            FeatureMap::Polynomial(a) => count(d, a.len().saturating_sub(1)).next_multiple_of(8),
+            FeatureMap::ExpTaylor { degree } => count(d, *degree).next_multiple_of(8),
         }
     }
 
@@ -64,14 +66,20 @@ impl FeatureMap {
         }
     }
 
-    /// Fails for a polynomial of another degree than there are kernels for.
-    pub(super) fn check(&self) -> Result<()> {
-        let count = self.coefficients().len();
-        let is_polynomial = matches!(self, FeatureMap::Polynomial(_) | FeatureMap::ExpTaylor { .. });
-        if is_polynomial && !(3..=4).contains(&count) {
-            return Err(wrong_degree(count));
+    /// Fails for a polynomial of another degree than there are kernels for, and for projections that do not take rows of `width` numbers.
+    pub(super) fn check(&self, width: usize, dtype: DType) -> Result<()> {
+        match self {
+            FeatureMap::Polynomial(a) if !(3..=4).contains(&a.len()) => Err(wrong_degree(a.len())),
+            FeatureMap::ExpTaylor { degree } if !(2..=3).contains(degree) => {
+                let found = format!("`FeatureMap::ExpTaylor` of degree {degree}");
+                Err(LaunchError::Choice { op: LAYER, found, mend: "give a degree of 2 or 3" }.into())
+            }
+            FeatureMap::Favor { projections } => {
+                let features = projections.shape().first().copied().unwrap_or(0);
+                check_tensor(LAYER, ("projections", projections), dtype, ("[D, d]", &[features, width]))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes the features of tokens `[B, T, H, d]` to `[B, T, H, D]`.
@@ -113,8 +121,8 @@ impl FeatureMap {
 }
 
 fn wrong_degree(coefficients: usize) -> RuntimeError {
-    let found = format!("a polynomial of {coefficients} coefficients");
-    LaunchError::Choice { op: "atlas_layer", found, mend: "give three or four, for degree 2 or 3" }.into()
+    let found = format!("`FeatureMap::Polynomial` of {coefficients} coefficients");
+    LaunchError::Choice { op: LAYER, found, mend: "give three or four, for degree 2 or 3" }.into()
 }
 
 /// Room for the features of a piece, and for its tokens in rows.
@@ -122,7 +130,8 @@ pub(super) struct Features {
     /// As many numbers as the longest piece has.
     rows: Tensor,
     wide: Tensor,
-    features: usize,
+    /// Features of a row; none if the memory is given tokens as they are.
+    features: Option<usize>,
 }
 
 impl Features {
@@ -133,7 +142,8 @@ impl Features {
         let of =
             |is_needed: bool, width: usize| Tensor::zeros(device, dtype, [if is_needed { rows * width } else { 0 }]);
         let has_features = !matches!(map, FeatureMap::None);
-        Ok(Features { rows: of(has_rows, width)?, wide: of(has_features, features)?, features })
+        let (rows, wide) = (of(has_rows, width)?, of(has_features, features)?);
+        Ok(Features { rows, wide, features: has_features.then_some(features) })
     }
 
     /// Bytes that it holds.
@@ -149,12 +159,12 @@ impl Features {
 
     /// What the memory is given for tokens: their features, or themselves if there are none.
     pub(super) fn given(&self, x: &Tensor) -> Result<Tensor> {
-        if self.wide.is_empty() { Ok(x.clone()) } else { self.wide(x.shape()) }
+        if self.features.is_none() { Ok(x.clone()) } else { self.wide(x.shape()) }
     }
 
     /// The features of tokens of this shape, `[B, T, H, D]`.
     fn wide(&self, shape: &[usize]) -> Result<Tensor> {
-        part(&self.wide, &[shape[0], shape[1], shape[2], self.features])
+        part(&self.wide, &[shape[0], shape[1], shape[2], self.features.unwrap_or(shape[3])])
     }
 }
 

@@ -30,6 +30,7 @@ mod plans;
 #[cfg(feature = "verify")]
 pub mod reference;
 mod run;
+mod shapes;
 #[cfg(feature = "verify")]
 pub(crate) mod step_plans;
 
@@ -100,9 +101,10 @@ pub struct LayerSizes {
     pub width: usize,
     /// Hidden elements of a memory; a linear one has none.
     pub hidden: usize,
-    /// Keys that a query of the attention sees, its own among them. [`Combine::Context`] has segments instead.
+    /// Keys that a query of the attention sees, its own among them: 1 or more. [`Combine::Alone`] has no attention, and
+    /// [`Combine::Context`] has segments instead.
     pub window: usize,
-    /// The longest piece that is computed at once; longer ones are cut.
+    /// The longest piece that is computed at once, 1 or more; longer ones are cut.
     pub piece: usize,
     /// The element type of tokens.
     pub dtype: DType,
@@ -149,13 +151,13 @@ impl LayerWeights {
             ("memory_norm", &self.memory_norm),
             ("attention_norm", &self.attention_norm),
         ];
-        let context = self.context.iter().flat_map(|context| {
-            let norms = context.norms.iter().flatten();
-            context.recalled.iter().chain(&context.memory).chain(norms).map(|w| ("context", w))
-        });
+        let context = self.context.iter().flat_map(ContextWeights::named);
         own.into_iter().chain(self.inner_norm.iter().map(|w| ("inner_norm", w))).chain(context)
     }
 }
+
+/// The name in errors.
+const LAYER: &str = "atlas_layer";
 
 /// A piece of the sequences, `T` tokens each.
 #[derive(Clone, Copy, Debug)]

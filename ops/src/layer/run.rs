@@ -3,15 +3,13 @@
 use super::context::Context;
 use super::features::{Features, Side};
 use super::past::{Past, Seen};
-use super::{Combine, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual, part_of};
+use super::shapes::{check_memory, check_piece, check_sizes, check_weights, read_of};
+use super::{Combine, LAYER, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual, part_of};
 use super::{layer_combine, layer_norm};
 use crate::omega::{OmegaStream, StreamSizes, Tokens, copy_tokens, stream};
-use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
+use crate::pass::{Pass, check_apart, is_same_view};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Tensor, args};
-
-/// The name in errors.
-const LAYER: &str = "atlas_layer";
 
 /// Names of the tensors of a memory: weights, then momenta.
 const MATRICES: [[&str; 3]; 2] = [["w1", "w2", "w3"], ["s1", "s2", "s3"]];
@@ -50,8 +48,9 @@ impl AtlasLayer {
     /// them, and momenta are 0.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`], and of a memory with other shapes; [`LaunchError::Choice`] for what the rule does not offer;
-    /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`LayerWeights::context`].
+    /// Those of [`Tensor::zeros`]; [`LaunchError::Choice`] for what the rule does not offer; [`LaunchError::MissingTensor`] and
+    /// [`LaunchError::UnknownTensor`] of [`LayerWeights::context`] and [`LayerWeights::inner_norm`]; [`LaunchError::WrongRank`],
+    /// [`LaunchError::WrongShape`] and [`LaunchError::WrongDType`] of weights and of a matrix of the memory, by the names of fields.
     pub fn new(
         device: &Device,
         sizes: LayerSizes,
@@ -64,9 +63,10 @@ impl AtlasLayer {
             Combine::Context { segment } => (Some(segment), segment),
             _ => (None, usize::MAX),
         };
-        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.min(most).max(1), ..sizes };
+        check_sizes(&sizes, &rule)?;
+        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.min(most), ..sizes };
         let LayerSizes { sequences, heads, width, hidden, piece, dtype, .. } = sizes;
-        rule.features.check()?;
+        rule.features.check(width, dtype)?;
         let key = rule.features.features(width);
         if rule.residual == Residual::Features && key != width {
             let found = format!("{key} features as the residual of {width} numbers");
@@ -74,9 +74,7 @@ impl AtlasLayer {
         }
         let shapes = rule.memory.memory.matrices(key, width, hidden);
         check_memory(&sizes, &shapes, memory)?;
-        if segment.is_none() && weights.context.is_some() {
-            return Err(LaunchError::UnknownTensor { kernel: LAYER, param: "context" }.into());
-        }
+        check_weights(&sizes, &rule, &weights)?;
         let tokens = || Tensor::zeros(device, dtype, [sequences, piece, heads, width]);
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
@@ -88,9 +86,8 @@ impl AtlasLayer {
         let momenta: Vec<Tensor> = memory.iter().map(momentum).collect::<Result<_>>()?;
         let of = StreamSizes { sequences, heads, key, value: width, piece, dtype };
         let features = || Features::new(device, &rule.features, dtype, sequences * piece * heads, width);
-        stream::check_norm(rule.memory.chain(), weights.inner_norm.as_ref())?;
         let stream = OmegaStream::new(device, rule.memory, of)?;
-        let context = |segment| Context::new(device, LAYER, (sizes, segment), &rule, &weights, memory);
+        let context = |segment| Context::new(device, (sizes, segment), &rule, &weights, memory);
         let context = segment.map(context).transpose()?;
         let stream = match &weights.inner_norm {
             Some(norm) => stream.with_norm(norm.clone()),
@@ -142,16 +139,15 @@ impl AtlasLayer {
     /// runs.
     ///
     /// # Errors
-    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch), and
-    /// [`LaunchError::DimConflict`](atlas_runtime::LaunchError::DimConflict) if some tensor has another number of tokens; the layer
-    /// and `y` are as they were then.
+    /// Those of [`Launch::launch`](atlas_runtime::Launch::launch); [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and
+    /// [`LaunchError::WrongDType`] of `y` and of a field of [`LayerTokens`] that the layer reads. The layer and `y` are as they were
+    /// then.
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
-        tokens.memory[0].slice(1, 0..0)?;
-        let count = tokens.memory[0].shape()[1];
-        self.check(tokens, y, count)?;
+        let count = check_piece(&self.sizes, &self.rule, tokens, y)?;
+        self.check_apart(tokens, y)?;
         let parts = self.parts(count);
         let memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
-        self.stream.reserve_parts(&parts, &memory)?;
+        self.stream.reserve(&memory)?;
         let start = self.place();
         let prepared = self.pass(Pass::Prepare, tokens, y, &parts);
         self.go_back(start);
@@ -182,24 +178,9 @@ impl AtlasLayer {
         }
     }
 
-    /// Fails if tensors have other numbers of tokens, or share memory where launches that write and read them lie apart.
-    fn check(&self, tokens: &LayerTokens<'_>, y: &Tensor, count: usize) -> Result<()> {
-        let [q, k, v] = tokens.memory;
-        let mut given = vec![("q", q), ("k", k), ("v", v)];
-        // A context makes keys and values of its own.
-        given.truncate(if self.context.is_some() { 1 } else { 3 });
-        for (_, x) in &given {
-            x.slice(3, 0..0)?;
-        }
-        let [alpha, theta, eta] = tokens.gates;
-        given.extend([("alpha", alpha), ("theta", theta), ("eta", eta), ("gamma", tokens.gamma)]);
-        if matches!(self.rule.combine, Combine::Gate | Combine::Context { .. }) {
-            let [q, k, v] = tokens.attention;
-            given.extend([("attention q", q), ("attention k", k), ("attention v", v)]);
-        }
-        for of in given.iter().copied().chain([("y", y)]) {
-            check_tokens(LAYER, ("q", count), of)?;
-        }
+    /// Fails if tensors share memory where launches that write and read them lie apart.
+    fn check_apart(&self, tokens: &LayerTokens<'_>, y: &Tensor) -> Result<()> {
+        let given = read_of(self.rule.combine, tokens);
         // `last_read` gives a view of what the next push writes first.
         for (of, written) in given.iter().flat_map(|&of| self.room.iter().map(move |room| (of, room))) {
             check_apart(LAYER, ("the layer's own tensors", written), of)?;
@@ -315,16 +296,4 @@ impl AtlasLayer {
             }
         }
     }
-}
-
-/// Fails unless a memory has the matrices of its form, for all sequences and heads.
-fn check_memory(sizes: &LayerSizes, shapes: &[[usize; 2]], memory: &[Tensor]) -> Result<()> {
-    let wanted: Vec<Vec<usize>> = shapes.iter().map(|s| vec![sizes.sequences, sizes.heads, s[0], s[1]]).collect();
-    let found: Vec<&[usize]> = memory.iter().map(Tensor::shape).collect();
-    if wanted != found {
-        let found = format!("a memory of shapes {found:?}, where the rule has {wanted:?}");
-        let mend = "give the matrices of `MemoryForm::matrices` for each sequence and head";
-        return Err(LaunchError::Choice { op: LAYER, found, mend }.into());
-    }
-    Ok(())
 }

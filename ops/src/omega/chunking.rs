@@ -30,8 +30,10 @@ impl Chunking {
         tokens.div_ceil(self.chunk.max(1))
     }
 
-    /// The dims of the workspace of an Omega chain by name.
-    pub fn dims(&self, sequences: usize, heads: usize, tokens: usize) -> [(&'static str, usize); 5] {
-        [("B", sequences), ("H", heads), ("C", self.chunks(tokens)), ("L", self.chunk.max(1)), ("K", self.keys())]
+    /// The dims of the workspace of an Omega chain by name. `W`, the window, is no dim of its tensors: with it, the chain refuses
+    /// weights of another window than the one that `K` is for.
+    pub fn dims(&self, sequences: usize, heads: usize, tokens: usize) -> [(&'static str, usize); 6] {
+        let (chunk, window) = (self.chunk.max(1), self.window.max(1));
+        [("B", sequences), ("H", heads), ("C", self.chunks(tokens)), ("L", chunk), ("K", self.keys()), ("W", window)]
     }
 }

@@ -15,6 +15,12 @@
 //!
 //! The tokens of a chunk are mixed by products with zeros for those that a token does not see. A key, value or error that is
 //! infinite or no number, as an error beyond 65504 is in f16, therefore reaches earlier tokens of its chunk, too.
+//!
+//! Momenta are f32, but the products with queries read them in the element type of tokens. So in f16 a momentum of 65520 or more is
+//! infinite there, and what its head reads is infinite or NaN, also at tokens whose gates leave the momentum out (`0 * inf`). Memory and
+//! momentum themselves go on in f32 and stay right. Rows of the product with `S1` are not selected by their gate, because that takes a
+//! second accumulator of `[L, E]` in the registers of the kernel's inner loop. Use bf16 where momenta
+//! may be as large.
 
 pub mod backward;
 #[cfg(feature = "verify")]
@@ -42,6 +48,7 @@ pub(crate) mod plans;
 pub mod problem;
 #[cfg(feature = "verify")]
 pub mod reference;
+mod room;
 #[cfg(feature = "verify")]
 pub mod rounded;
 mod rule;

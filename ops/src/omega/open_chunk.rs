@@ -19,11 +19,17 @@ pub(super) fn workspace(
     [sequences, heads, value, hidden, tokens]: [usize; 5],
 ) -> Result<Workspace> {
     let mut dims = chunking.dims(sequences, heads, tokens).to_vec();
-    dims.extend([("E", value), ("M", hidden)]);
+    dims.push(("E", value));
+    dims.extend(has_hidden(chain).then_some(("M", hidden)));
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));
     let types: &[(&str, DType)] = if has(chain, "T") { &[("T", dtype)] } else { &[] };
     chain.workspace(device, types, &dims)
+}
+
+/// Makes a workspace of the chain one for so many chunks. With a step for each token it has no tensor of all chunks.
+pub(super) fn resize(chain: &Chain, workspace: &mut Workspace, chunks: usize) -> Result<()> {
+    if has(chain, "C") { workspace.resize(&[("C", chunks)]) } else { Ok(()) }
 }
 
 fn has(chain: &Chain, name: &str) -> bool {

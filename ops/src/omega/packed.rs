@@ -13,9 +13,9 @@
 //!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
-use super::open_chunk;
-use super::stream::{arguments, check_memory};
+use super::stream::{arguments, check_causal, check_memory};
 use super::{OmegaRule, Step, StreamSizes, Tokens};
+use super::{open_chunk, room};
 use crate::pass::{Pass, check_tokens};
 #[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
@@ -136,10 +136,12 @@ impl OmegaPacked {
     /// memory, and is allocated by the first launch.
     ///
     /// # Errors
-    /// Those of [`Tensor::zeros`].
+    /// As [`OmegaStream::new`](super::OmegaStream::new).
     pub fn new(stream: &Stream, rule: OmegaRule, sizes: StreamSizes) -> Result<OmegaPacked> {
         let rule = rule.at_least_one();
+        check_causal(&rule)?;
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
+        let chain = room::chain_on(stream.device(), &rule, &sizes)?;
         let (b, n, h) = (sizes.sequences, sizes.piece, sizes.heads);
         let device = stream.device();
         let of = |dtype: DType, shape: &[usize]| Tensor::empty(device, dtype, shape);
@@ -154,7 +156,6 @@ impl OmegaPacked {
         }
         rows.insert("gamma", of(DType::F32, &[b, n, h, rule.chunking.window])?);
         let y = of(sizes.dtype, &[b, n, h, sizes.value])?;
-        let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
         let workspace = if open_chunk::has_hidden(chain) {
             None
         } else {

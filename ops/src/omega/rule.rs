@@ -1,14 +1,4 @@
 //! What a memory is, what it is trained for and how it steps: the choices between the models of the papers, by name.
-//!
-//! | model | memory | step | loss | chunking | gates |
-//! |---|---|---|---|---|---|
-//! | OmegaNet (ATLAS Eq. 10) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Square`](Loss::Square) | window `c` | |
-//! | Atlas (ATLAS Eq. 32, 33) | [`Mlp`](MemoryForm::Mlp) | [`MuonByToken`](Step::MuonByToken) | [`Square`](Loss::Square) | window `c` | |
-//! | ATLAS++ (ATLAS Eq. 43) | [`Gated`](MemoryForm::Gated) | [`MuonByToken`](Step::MuonByToken) | [`Square`](Loss::Square) | window `c` | |
-//! | LaCT (arXiv 2505.23884), whose gate is SiLU | [`Gated`](MemoryForm::Gated) | [`MuonByChunk`](Step::MuonByChunk) | [`Dot`](Loss::Dot) | window 1 | |
-//! | Titans (arXiv 2501.00663) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Square`](Loss::Square) | window 1 | `alpha` is its `1 - alpha`, `theta` its `eta`, `gamma` its `theta`; `eta = 1` |
-//! | DLA (ATLAS Eq. 19) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window 1 | `theta = 0` |
-//! | SWLA (ATLAS Eq. 20) | [`Linear`](MemoryForm::Linear) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window `c` | `theta = 0` |
 
 use super::{
     Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_WIDE, OMEGA_MUON,
@@ -103,15 +93,26 @@ impl Loss {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// After the token's own step: `y_t = M_t(q_t)` (ATLAS). Of [`Step::MuonByChunk`] it is the step of the chunk, so that
-    /// tokens also read what later tokens of their chunk have taught: [`OmegaStream`](super::OmegaStream) refuses that, unless
-    /// chunks have one token.
+    /// tokens also read what later tokens of their chunk have taught. The chains offer that for models that may see a whole chunk, such
+    /// as LaCT's of images. [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) are for models that predict
+    /// the next token, and refuse it, unless chunks have one token.
     After,
     /// Before it: `y_t = M_(t-1)(q_t)` (Titans' memory as context, LaCT). Of [`Step::MuonByChunk`] it is the memory before the
     /// chunk.
     Before,
 }
 
-/// A memory that is trained while its sequence is read.
+/// A memory that is trained while its sequence is read. The models of the papers are these:
+///
+/// | model | memory | step | loss | chunking | gates |
+/// |---|---|---|---|---|---|
+/// | OmegaNet (ATLAS Eq. 10) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Square`](Loss::Square) | window `c` | |
+/// | Atlas (ATLAS Eq. 32, 33) | [`Mlp`](MemoryForm::Mlp) | [`MuonByToken`](Step::MuonByToken) | [`Square`](Loss::Square) | window `c` | |
+/// | ATLAS++ (ATLAS Eq. 43) | [`Gated`](MemoryForm::Gated) | [`MuonByToken`](Step::MuonByToken) | [`Square`](Loss::Square) | window `c` | |
+/// | LaCT (arXiv 2505.23884), whose gate is SiLU | [`Gated`](MemoryForm::Gated) | [`MuonByChunk`](Step::MuonByChunk) | [`Dot`](Loss::Dot) | window 1 | |
+/// | Titans (arXiv 2501.00663) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Square`](Loss::Square) | window 1 | `alpha` is its `1 - alpha`, `theta` its `eta`, `gamma` its `theta`; `eta = 1` |
+/// | DLA (ATLAS Eq. 19) | [`Mlp`](MemoryForm::Mlp) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window 1 | `theta = 0` |
+/// | SWLA (ATLAS Eq. 20) | [`Linear`](MemoryForm::Linear) | [`Descent`](Step::Descent) | [`Dot`](Loss::Dot) | window `c` | `theta = 0` |
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OmegaRule {
     /// What the memory computes.
@@ -133,8 +134,12 @@ impl OmegaRule {
     /// whole rows of a chunk's keys and values in shared memory and registers. Those of the second stream rows in tiles, and take any
     /// width. The first is taken where its rows fit all targets; an L4 (`sm_89`) has the least shared memory, 99 KiB. With chunks of
     /// 64 tokens and windows of 16, these are rows of up to 96 elements of 16 bits: of 64 for a memory with a norm inside, and of 256
-    /// for a linear one. In f32 they are rows of up to 22 elements, and of 92 for a linear memory. With Muon there is one chain,
-    /// [`chain`](OmegaRule::chain).
+    /// for a linear one. In f32 they are rows of up to 22 elements, and of 92 for a linear memory. Long windows make more keys of a
+    /// chunk, and rows are streamed sooner. With Muon there is one chain, [`chain`](OmegaRule::chain).
+    ///
+    /// Both hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU.
+    /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) refuse it when they are made, and say how long it
+    /// may be.
     pub fn chain_for(&self, key: usize, value: usize, dtype: DType) -> &'static Chain {
         match self.memory {
             _ if self.step != Step::Descent || self.holds_whole_rows(key, value, dtype) => self.chain(),
@@ -147,18 +152,24 @@ impl OmegaRule {
 
     /// Whether the rows of a chunk fit shared memory and registers.
     ///
-    /// Of `L` tokens and `K` keys, shared memory holds the products of queries with keys `[L, K]` and rows of keys and queries. For a
-    /// memory of two layers it also holds errors three times, once by each of their weights, and 16 rows of four matrices. For a linear
-    /// memory it holds one tile of values. Registers bound the width and `L K`. The bounds are such that `atlas explain` finds a legal
-    /// config on sm_80, sm_89 and sm_90a at all sizes within them that were tried.
+    /// Of `L` tokens and `K` keys, each in the next multiple of 16 as tensor cores take them, shared memory holds the products of queries
+    /// with keys `[L, K]` and rows of keys and queries. For a memory of two layers it also holds errors three times, once by each of
+    /// their weights, 16 rows of four matrices, and where windows are long, above all tiles of 16 hidden elements of each key. For a
+    /// linear memory it holds one tile of values. Registers bound the width, `K` and `L K`. Within these bounds every chain has a legal
+    /// config on sm_80, sm_89 and sm_90a: a test goes over a grid of sizes.
     fn holds_whole_rows(&self, key: usize, value: usize, dtype: DType) -> bool {
-        let (tokens, keys, bytes) = (self.chunking.chunk.max(1), self.chunking.keys(), dtype.bytes() as usize);
+        let padded = |count: usize| count.checked_next_multiple_of(16).unwrap_or(usize::MAX);
+        let (tokens, keys) = (padded(self.chunking.chunk.max(1)), padded(self.chunking.keys()));
+        let (bytes, is_linear) = (dtype.bytes() as usize, self.memory == MemoryForm::Linear);
         let met = tokens.saturating_mul(keys);
-        let of_tokens = |copies: usize| copies.saturating_mul(keys).saturating_add(tokens);
-        let held = |rows: usize, width: usize| rows.saturating_mul(width).saturating_add(met).saturating_mul(bytes);
+        let fits = |elements: usize, room: usize| elements.saturating_mul(bytes) <= room;
         let is_short = bytes <= 2;
-        if self.memory == MemoryForm::Linear {
-            return key <= 256 && held(of_tokens(1), key) <= if is_short { 84 << 10 } else { 72 << 10 };
+        if is_linear {
+            let held = keys.saturating_add(tokens).saturating_mul(key).saturating_add(met);
+            let tile = keys.saturating_mul(32);
+            let room = if is_short { 84 << 10 } else { 72 << 10 };
+            let has_registers = keys <= 512 && (tokens <= 64 || met <= 128 * 144);
+            return key <= 256 && has_registers && fits(held, room) && fits(held.saturating_add(tile), 99 << 10);
         }
         let width = key.max(value);
         let has_norm = matches!(self.memory, MemoryForm::Normed { .. });
@@ -167,7 +178,12 @@ impl OmegaRule {
             (true, true) => 66 << 10,
             (false, _) => 60 << 10,
         };
-        width <= 128 && met <= 64 * 96 && held(of_tokens(4).saturating_add(64), width) <= room
+        let rows = keys.saturating_mul(4).saturating_add(tokens).saturating_add(64);
+        let held = rows.saturating_mul(width).saturating_add(met);
+        width <= 128
+            && met <= 64 * 96
+            && fits(held, room)
+            && fits(held_by_hidden([tokens, keys], padded(width)), 99 << 10)
     }
 
     /// The chain of kernels that computes it with rows that are not too wide: see [`chain_for`](OmegaRule::chain_for).
@@ -210,7 +226,7 @@ impl OmegaRule {
     }
 
     /// Titans' long-term memory (arXiv 2501.00663 Eq. 13 and 14), with `chunk` tokens in a chunk. Its gates have other names: see
-    /// the table of this module.
+    /// the table of [`OmegaRule`].
     pub fn titans(chunk: usize) -> OmegaRule {
         OmegaRule::omega_net(Chunking::new(chunk, 1))
     }
@@ -224,4 +240,14 @@ impl OmegaRule {
     pub fn sliding_window_linear_attention(chunking: Chunking) -> OmegaRule {
         OmegaRule { memory: MemoryForm::Linear, loss: Loss::Dot, ..OmegaRule::omega_net(chunking) }
     }
+}
+
+/// Elements that a memory of two layers of this width holds in shared memory, in the loop over its hidden elements: four rows and about 52
+/// hidden elements of each key, what tokens meet, and 16 rows of four matrices. Rows whose width is no power of two have 8 more.
+fn held_by_hidden([tokens, keys]: [usize; 2], width: usize) -> usize {
+    let row = if width.is_power_of_two() { width } else { width.saturating_add(8) };
+    // What 64 tokens meet takes the place of their queries.
+    let of_token = if tokens < 64 { keys.saturating_add(width) } else { keys.max(width) };
+    let of_keys = row.saturating_mul(4).saturating_add(52).saturating_mul(keys);
+    of_keys.saturating_add(of_token.saturating_mul(tokens)).saturating_add(width.saturating_mul(64))
 }

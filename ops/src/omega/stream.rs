@@ -11,15 +11,14 @@
 //! computed again. Where tokens come one by one, choose these, or push whole chunks.
 
 use super::open_chunk::{self, OpenChunk};
-use super::{OmegaRule, Read, Step};
-use crate::pass::{Pass, check_apart, check_tokens, is_same_view};
+use super::{OmegaRule, Read, Step, room};
+use crate::pass::{Pass, check_apart, check_tensor, is_same_view, tokens_of};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::Access;
 use atlas_macros::atlas_kernel;
 use atlas_runtime::{Arg, Chain, Device, LaunchError, Result, Tensor, Workspace, args};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 atlas_kernel! {
@@ -98,9 +97,6 @@ impl<'t> Tokens<'t> {
     }
 }
 
-/// Workspaces that are kept, of as many numbers of chunks.
-const MOST_WORKSPACES: usize = 4;
-
 /// Tokens that are kept, and room for those of a piece.
 struct Kept {
     name: &'static str,
@@ -111,6 +107,8 @@ struct Kept {
 /// Where in its sequence a stream is.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Place {
+    /// Tokens of full chunks since the start of the sequence.
+    done: usize,
     /// Tokens since the last full chunk.
     held: usize,
     /// Whether what is kept and its room have changed places an odd number of times.
@@ -127,10 +125,9 @@ pub struct OmegaStream {
     norm: Option<Tensor>,
     y: Tensor,
     place: Place,
-    /// Of each number of chunks that a piece may have, and of hidden elements if these matter.
-    workspaces: BTreeMap<(usize, usize), Workspace>,
-    /// Hidden elements of the memory that was given last, if they matter.
-    hidden: usize,
+    /// With the hidden elements that it is for, if these matter. It has room for all chunks that may be computed at once, and is
+    /// resized to those of a launch.
+    workspace: Option<(usize, Workspace)>,
     open: OpenChunk,
 }
 
@@ -139,17 +136,17 @@ impl OmegaStream {
     ///
     /// # Errors
     /// [`LaunchError::NotCausal`] if a token would read what later tokens of its chunk have taught: of [`Step::MuonByChunk`] that
-    /// reads after a step, with chunks of several tokens. Those of [`Tensor::zeros`].
+    /// reads after a step, with chunks of several tokens. [`LaunchError::Choice`] for a window or a chunk of more tokens than the GPU
+    /// has room for. Those of [`Tensor::zeros`].
     pub fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes) -> Result<OmegaStream> {
         let rule = rule.at_least_one();
-        if (rule.step, rule.read) == (Step::MuonByChunk, Read::After) && rule.chunking.chunk > 1 {
-            return Err(LaunchError::NotCausal { kernel: rule.chain().name, chunk: rule.chunking.chunk }.into());
-        }
+        check_causal(&rule)?;
         let chunking = rule.chunking;
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
-        let room = (chunking.keys() - 1).saturating_add(sizes.piece);
+        let chain = room::chain_on(device, &rule, &sizes)?;
+        let most = (chunking.keys() - 1).saturating_add(sizes.piece);
         let shape = |width: Option<usize>| {
-            let mut shape = vec![sizes.sequences, room, sizes.heads];
+            let mut shape = vec![sizes.sequences, most, sizes.heads];
             shape.extend(width);
             shape
         };
@@ -170,7 +167,7 @@ impl OmegaStream {
             ("gamma", gate, Some(chunking.window)),
         ];
         Ok(OmegaStream {
-            chain: rule.chain_for(sizes.key, sizes.value, sizes.dtype),
+            chain,
             sizes,
             rule,
             device: device.clone(),
@@ -178,8 +175,7 @@ impl OmegaStream {
             norm: None,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
             place: Place::default(),
-            workspaces: BTreeMap::new(),
-            hidden: 0,
+            workspace: None,
             open: OpenChunk::default(),
         })
     }
@@ -195,7 +191,7 @@ impl OmegaStream {
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
         let kept: u64 = self.kept.iter().map(|k| of(&k.now) + of(&k.next)).sum();
-        kept + of(&self.y) + self.open.bytes() + self.workspaces.values().map(Workspace::bytes).sum::<u64>()
+        kept + of(&self.y) + self.open.bytes() + self.workspace.iter().map(|(_, w)| w.bytes()).sum::<u64>()
     }
 
     /// Reads and trains the memory on the tokens that come next, and writes what is read to `y` `[B, T, H, E]`. `memory` are the
@@ -206,22 +202,38 @@ impl OmegaStream {
     /// All launches are made ready before the first one runs.
     ///
     /// # Errors
-    /// As [`Chain::launch`]; [`LaunchError::DimConflict`] if some tensor has another number of tokens;
+    /// As [`Chain::launch`]; [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and [`LaunchError::WrongDType`] of `y` and of a
+    /// field of [`Tokens`];
     /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`with_norm`](OmegaStream::with_norm). Memory, `y` and
     /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
-        tokens.q.slice(1, 0..0)?;
-        let count = tokens.q.shape()[1];
-        for given in tokens.named().into_iter().chain([("y", &*y)]) {
-            check_tokens(self.chain.name, ("q", count), given)?;
-        }
+        let count = tokens_of(self.chain.name, ("q", tokens.q))?;
+        self.check_tokens(tokens, count, y)?;
         check_memory(self.chain, tokens, self.norm.as_ref(), memory, y)?;
-        self.reserve(count, memory)?;
+        self.reserve(memory)?;
         let start = self.place;
         let prepared = self.pass(Pass::Prepare, tokens, memory, y);
         self.go_back(start);
         prepared?;
         self.pass(Pass::Run, tokens, memory, y)
+    }
+
+    /// Fails unless tokens and `y` have the shapes and element types of the stream.
+    fn check_tokens(&self, tokens: &Tokens<'_>, count: usize, y: &Tensor) -> Result<()> {
+        let StreamSizes { sequences, heads, key, value, dtype, .. } = self.sizes;
+        let window = self.rule.chunking.window;
+        for given in tokens.named().into_iter().chain([("y", y)]) {
+            let row = [sequences, count, heads];
+            let wide = |width: usize| [sequences, count, heads, width];
+            let op = self.chain.name;
+            match given.0 {
+                "q" | "k" => check_tensor(op, given, dtype, ("[B, T, H, D]", &wide(key)))?,
+                "alpha" | "theta" | "eta" => check_tensor(op, given, DType::F32, ("[B, T, H]", &row))?,
+                "gamma" => check_tensor(op, given, DType::F32, ("[B, T, H, W]", &wide(window)))?,
+                _ => check_tensor(op, given, dtype, ("[B, T, H, E]", &wide(value)))?,
+            }
+        }
+        Ok(())
     }
 
     /// Where the stream is, to go back to after a pass that only prepares.
@@ -237,58 +249,28 @@ impl OmegaStream {
         self.place = place;
     }
 
-    /// Allocates the workspaces for so many tokens more, and what the chunk that is not full needs besides. Those that other
-    /// lengths have left behind make room.
-    pub(crate) fn reserve(&mut self, count: usize, memory: &[&mut Tensor]) -> Result<()> {
-        let piece = self.sizes.piece;
-        let parts: Vec<usize> = (0..count).step_by(piece).map(|from| piece.min(count - from)).collect();
-        self.reserve_parts(&parts, memory)
-    }
-
-    /// The same for tokens that come in parts of these lengths, none longer than a piece.
-    pub(crate) fn reserve_parts(&mut self, parts: &[usize], memory: &[&mut Tensor]) -> Result<()> {
-        self.hidden = open_chunk::hidden(self.chain, memory);
+    /// Allocates what depends on the memory, unless a push of a memory of these sizes has done so: the workspace for as many chunks as
+    /// may be computed at once, and what the chunk that is not full needs besides.
+    pub(crate) fn reserve(&mut self, memory: &[&mut Tensor]) -> Result<()> {
         if self.keeps_open_chunks() {
             self.open.reserve(&self.device, memory)?;
         }
-        let (mut held, mut needed) = (self.place.held, BTreeSet::new());
-        for part in parts {
-            needed.insert(self.space_of(self.rule.chunking.chunks(held + part)));
-            held = (held + part) % self.rule.chunking.chunk;
+        let hidden = open_chunk::hidden(self.chain, memory);
+        if self.workspace.as_ref().is_some_and(|(of, _)| *of == hidden) {
+            return Ok(());
         }
-        let missing = needed.iter().filter(|of| !self.workspaces.contains_key(of)).count();
-        while self.workspaces.len() + missing > MOST_WORKSPACES {
-            let Some(&unused) = self.workspaces.keys().find(|of| !needed.contains(of)) else { break };
-            self.workspaces.remove(&unused);
-        }
-        for of in needed {
-            self.workspace(of)?;
-        }
+        let chunking = self.rule.chunking;
+        let chunks = chunking.chunks(self.sizes.piece.saturating_add(chunking.chunk - 1));
+        let StreamSizes { sequences, heads, value, dtype, .. } = self.sizes;
+        let sizes = [sequences, heads, value, hidden, chunks.saturating_mul(chunking.chunk)];
+        let made = open_chunk::workspace(self.chain, &chunking, &self.device, dtype, sizes)?;
+        self.workspace = Some((hidden, made));
         Ok(())
     }
 
     /// Whether a chunk that is not full is computed on a copy of the memory.
     fn keeps_open_chunks(&self) -> bool {
         self.rule.step == Step::MuonByToken && self.rule.chunking.chunk > 1
-    }
-
-    /// The workspace that so many chunks take: by tokens one serves any number.
-    fn space_of(&self, chunks: usize) -> (usize, usize) {
-        (if self.rule.step == Step::MuonByToken { 1 } else { chunks }, self.hidden)
-    }
-
-    fn workspace(&mut self, of: (usize, usize)) -> Result<&mut Workspace> {
-        match self.workspaces.entry(of) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(new) => {
-                let (chunks, hidden) = of;
-                let tokens = chunks * self.rule.chunking.chunk;
-                let StreamSizes { sequences, heads, value, dtype, .. } = self.sizes;
-                let sizes = [sequences, heads, value, hidden, tokens];
-                let made = open_chunk::workspace(self.chain, &self.rule.chunking, &self.device, dtype, sizes)?;
-                Ok(new.insert(made))
-            }
-        }
     }
 
     /// Goes over the launches of tokens that are checked.
@@ -321,16 +303,9 @@ impl OmegaStream {
     }
 
     /// Forgets the tokens so far: what comes next is the start of a sequence. The memory is the caller's to reset.
-    ///
-    /// # Errors
-    /// Those of [`Tensor::zeros`].
-    pub fn restart(&mut self) -> Result<()> {
-        // All or none: without memory for one of them the stream stays where it is.
-        let of = |kept: &Kept| Tensor::zeros(&self.device, kept.now.dtype(), kept.now.shape());
-        let made: Vec<Tensor> = self.kept.iter().map(of).collect::<Result<_>>()?;
-        self.kept.iter_mut().zip(made).for_each(|(kept, now)| kept.now = now);
-        self.place.held = 0;
-        Ok(())
+    pub fn restart(&mut self) {
+        // What is kept stays where it is: nothing reads tokens before the start.
+        (self.place.done, self.place.held) = (0, 0);
     }
 
     /// Tokens before the chunk that is not full, which its windows may reach.
@@ -370,19 +345,21 @@ impl OmegaStream {
     /// Computes some of them, from the start of a chunk on.
     fn run_tokens(&mut self, pass: Pass, tokens: Range<usize>, memory: &mut [&mut Tensor]) -> Result<()> {
         let halo = self.halo();
+        // Windows do not reach past the start of a sequence: a row of zeros there would be a token, and its norm is NaN without `eps`.
+        let reach = halo.min(self.place.done.saturating_add(tokens.start));
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
         for kept in &self.kept {
             // Keys and values are seen back to the halo.
-            let before = if ["k", "v", "rk"].contains(&kept.name) { halo } else { 0 };
+            let before = if ["k", "v", "rk"].contains(&kept.name) { reach } else { 0 };
             views.insert(kept.name, kept.now.slice(1, halo + tokens.start - before..halo + tokens.end)?);
         }
         views.extend(self.norm.as_ref().map(|norm| ("norm", norm.clone())));
         let mut y = self.y.slice(1, tokens.clone())?;
         let full = tokens.len() / self.rule.chunking.chunk;
         let args = arguments(self.chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
-        let space = self.space_of(self.rule.chunking.chunks(tokens.len()));
-        let (chain, device) = (self.chain, self.device.clone());
-        pass.chain(chain, &device, args, self.workspace(space)?)
+        let Some((_, workspace)) = &mut self.workspace else { return Ok(()) };
+        open_chunk::resize(self.chain, workspace, self.rule.chunking.chunks(tokens.len()))?;
+        pass.chain(self.chain, &self.device, args, workspace)
     }
 
     /// Keeps what the next piece may still see.
@@ -399,9 +376,18 @@ impl OmegaStream {
             self.kept.iter_mut().for_each(|kept| std::mem::swap(&mut kept.now, &mut kept.next));
             self.place.is_turned = !self.place.is_turned;
         }
+        self.place.done = self.place.done.saturating_add(done);
         self.place.held = held;
         Ok(())
     }
+}
+
+/// Fails if a token would read what later tokens of its chunk have taught.
+pub(super) fn check_causal(rule: &OmegaRule) -> Result<()> {
+    if (rule.step, rule.read) == (Step::MuonByChunk, Read::After) && rule.chunking.chunk > 1 {
+        return Err(LaunchError::NotCausal { kernel: rule.chain().name, chunk: rule.chunking.chunk }.into());
+    }
+    Ok(())
 }
 
 /// Fails unless `memory` has the tensors that the chain writes, and shares no memory with tokens or with `y`, whose launches come

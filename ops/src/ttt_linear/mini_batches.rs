@@ -22,8 +22,9 @@ impl MiniBatches {
         tokens.div_ceil(self.length)
     }
 
-    /// The names and sizes of the workspace's dims, from the numbers of sequences, tokens and heads.
-    pub fn dims(&self, [sequences, tokens, heads]: [usize; 3]) -> [(&'static str, usize); 4] {
+    /// The names and sizes of the workspace's dims. `batch` are the numbers of sequences, of tokens and of heads.
+    pub fn dims(&self, batch: [usize; 3]) -> [(&'static str, usize); 4] {
+        let [sequences, tokens, heads] = batch;
         [("B", sequences), ("H", heads), ("C", self.count(tokens)), ("L", self.length)]
     }
 }

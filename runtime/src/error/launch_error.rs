@@ -42,7 +42,7 @@ errors! {
             found: &'static str,
             /// What the kernel takes.
             wanted: &'static str,
-        } = 602, "`{param}` of `{kernel}` is {wanted}, but {found} is given";
+        } = 602, "`{param}` of `{kernel}` is {wanted}, but {found} is given in its place; arguments stand in the order of the parameters";
         /// A tensor has the wrong rank.
         WrongRank {
             /// The kernel.
@@ -73,6 +73,19 @@ errors! {
             /// That axis's size.
             second_size: usize,
         } = 604, "dim `{dim}` of `{kernel}` is {first_size} on axis {first_axis} of `{first}`, but {second_size} on axis {second_axis} of `{second}`";
+        /// A tensor of an op of several launches has another shape than the sizes of the op give it.
+        WrongShape {
+            /// The op.
+            kernel: &'static str,
+            /// The tensor.
+            param: &'static str,
+            /// Its shape.
+            shape: Vec<usize>,
+            /// Its dims by name.
+            dims: &'static str,
+            /// The sizes of these dims.
+            wanted: Vec<usize>,
+        } = 604, "`{param}` of `{kernel}` has shape {shape:?}, but {dims} is {wanted:?} here; pass a tensor of that shape";
         /// A tensor's element type differs from the signature's.
         WrongDType {
             /// The kernel.
@@ -151,7 +164,7 @@ errors! {
             kernel: &'static str,
             /// The parameter.
             param: &'static str,
-        } = 608, "`{kernel}` writes `{param}`, which is given to be read alone; pass it as `&mut {param}`";
+        } = 608, "`{kernel}` writes `{param}`, but it is given as `&{param}`, which may only be read; pass `&mut {param}`";
         /// An output shares memory with another argument.
         Overlap {
             /// The kernel.
@@ -212,13 +225,13 @@ errors! {
             /// The sizes of the dims in it.
             sizes: String,
         } = 648, "`{kernel}` requires {requirement}, but {sizes}";
-        /// A sequence that comes in pieces would be read from what later pieces teach.
+        /// A sequence that comes in pieces, or documents that are packed, would be read from what later tokens teach.
         NotCausal {
             /// The kernel or chain.
             kernel: &'static str,
             /// Tokens of a chunk.
             chunk: usize,
-        } = 652, "`{kernel}` takes one step for each chunk of {chunk} tokens, and reads a chunk after its step: what is read would depend on later tokens, and on how the sequence is cut; read before the step, use chunks of one token, or take a step for each token";
+        } = 652, "`{kernel}` takes one step for each chunk of {chunk} tokens, and reads a chunk after its step: what is read would depend on later tokens, and on where a sequence ends; read before the step, use chunks of one token, or take a step for each token";
         /// The stream belongs to another device.
         WrongStream {
             /// The stream's device.
@@ -261,7 +274,20 @@ errors! {
             second: &'static str,
             /// Its size there.
             size: usize,
-        } = 643, "dim `{dim}` of the chain `{chain}` is {first_size} in `{first}`, but {size} in `{second}`; the workspace is allocated for one set of sizes";
+        } = 643, "dim `{dim}` of the chain `{chain}` is {first_size} in `{first}`, but {size} in `{second}`; pass tensors that have one size of `{dim}`";
+        /// A dim has another size than the workspace was allocated for.
+        WorkspaceSize {
+            /// The chain.
+            chain: &'static str,
+            /// The dim.
+            dim: &'static str,
+            /// The parameter that has another size.
+            param: &'static str,
+            /// Its size there.
+            found: usize,
+            /// The size that the workspace is for.
+            wanted: usize,
+        } = 643, "dim `{dim}` of the chain `{chain}` is {found} in `{param}`, but its workspace was allocated for {wanted}; allocate one for the sizes of this launch";
         /// One type parameter of a chain has two types.
         ChainTypes {
             /// The chain.
@@ -310,14 +336,18 @@ errors! {
             name: String,
             /// The dim or the type parameter.
             dim: &'static str,
-        } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`, which is not given";
+            /// The argument of [`Chain::workspace`](crate::Chain::workspace) that lacks it.
+            list: &'static str,
+        } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`; add it to the `{list}` that `workspace` is given";
         /// A dim or a type was given for a workspace, but no kernel of the chain has it.
         WorkspaceUnknown {
             /// The chain.
             chain: &'static str,
             /// The name that is given.
             name: String,
-        } = 645, "no kernel of the chain `{chain}` has a dim or a type parameter `{name}`";
+            /// The names that may be given.
+            known: String,
+        } = 645, "no kernel of the chain `{chain}` has a dim or a type parameter `{name}`; known are {known}";
         /// The grid has more programs than one launch may have.
         GridTooLarge {
             /// The kernel.

@@ -41,13 +41,64 @@ pub struct Chain {
 /// It serves one run of the chain at a time: two runs that share it on two streams race unless an event orders them.
 #[derive(Debug)]
 pub struct Workspace {
-    tensors: Vec<Tensor>,
+    chain: &'static str,
+    /// The sizes of dims for which it is, by name.
+    sizes: Vec<(String, usize)>,
+    spaces: Vec<Space>,
+}
+
+/// One tensor of a workspace.
+#[derive(Debug)]
+struct Space {
+    /// The names of its dims.
+    dims: Vec<&'static str>,
+    /// A view of the first elements of its memory, which has one axis.
+    tensor: Tensor,
+    memory: Tensor,
+}
+
+impl Space {
+    /// A tensor for these sizes, in the memory that is given if that is large enough.
+    fn new(like: &Space, sizes: &[usize]) -> Result<Space> {
+        let len = sizes.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).unwrap_or(usize::MAX);
+        let memory = if len <= like.memory.len() {
+            like.memory.clone()
+        } else {
+            Tensor::empty(like.memory.device(), like.memory.dtype(), [len])?
+        };
+        Ok(Space { dims: like.dims.clone(), tensor: memory.slice(0, 0..len)?.reshape(sizes)?, memory })
+    }
 }
 
 impl Workspace {
     /// Bytes that it takes on its device.
     pub fn bytes(&self) -> u64 {
-        self.tensors.iter().map(|t| t.len() as u64 * u64::from(t.dtype().bytes())).sum()
+        self.spaces.iter().map(|s| s.memory.len() as u64 * u64::from(s.memory.dtype().bytes())).sum()
+    }
+
+    /// Makes it one for other sizes of some dims, by name; those that are left out stay. It allocates only what is larger than the
+    /// tensor ever was. What stands in it is lost.
+    ///
+    /// # Errors
+    /// [`LaunchError::WorkspaceUnknown`] for a dim for which it was not allocated; those of [`Tensor::empty`]. It is as it was then.
+    pub fn resize(&mut self, dims: &[(&str, usize)]) -> Result<()> {
+        let mut sizes = self.sizes.clone();
+        for (name, size) in dims {
+            let Some(known) = sizes.iter_mut().find(|(of, _)| of == name) else {
+                let known = sizes.iter().map(|(of, _)| of.as_str()).collect::<Vec<_>>().join(", ");
+                let name = (*name).to_owned();
+                return Err(LaunchError::WorkspaceUnknown { chain: self.chain, name, known }.into());
+            };
+            known.1 = *size;
+        }
+        if sizes == self.sizes {
+            return Ok(());
+        }
+        let size = |dim: &&'static str| sizes.iter().find(|(of, _)| of == dim).map_or(0, |(_, size)| *size);
+        let resized = |s: &Space| Space::new(s, &s.dims.iter().map(size).collect::<Vec<usize>>());
+        let spaces = self.spaces.iter().map(resized).collect::<Result<_>>()?;
+        (self.sizes, self.spaces) = (sizes, spaces);
+        Ok(())
     }
 }
 
@@ -77,8 +128,8 @@ impl Chain {
         found
     }
 
-    /// Allocates the workspace for these element types and sizes of dims, by name. Only those that occur in a tensor of
-    /// the workspace matter.
+    /// Allocates the workspace for these element types and sizes of dims, by name. It needs those that its tensors have.
+    /// A dim that is given besides is remembered: a launch with another size of it is refused.
     ///
     /// # Errors
     /// [`LaunchError::WorkspaceDim`] if a dim or an element type is missing, [`LaunchError::WorkspaceUnknown`] if one
@@ -90,13 +141,22 @@ impl Chain {
         };
         let given = types.iter().map(|t| t.0).chain(dims.iter().map(|d| d.0));
         if let Some(name) = given.into_iter().find(|name| !known(name)) {
-            return Err(LaunchError::WorkspaceUnknown { chain: self.name, name: name.to_owned() }.into());
+            let mut known: Vec<&str> = self.defs().flat_map(|k| k.dims.iter().map(|d| d.name)).collect();
+            known.extend(self.defs().flat_map(|k| k.types.iter().map(|t| t.name)));
+            known.sort_unstable();
+            known.dedup();
+            let (name, known) = (name.to_owned(), known.join(", "));
+            return Err(LaunchError::WorkspaceUnknown { chain: self.name, name, known }.into());
         }
         let of = |name: &&'static str| self.allocate(device, name, types, dims);
-        Ok(Workspace { tensors: self.workspace.iter().map(of).collect::<Result<_>>()? })
+        Ok(Workspace {
+            chain: self.name,
+            sizes: dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect(),
+            spaces: self.workspace.iter().map(of).collect::<Result<_>>()?,
+        })
     }
 
-    fn allocate(&self, device: &Device, name: &str, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Tensor> {
+    fn allocate(&self, device: &Device, name: &str, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Space> {
         let declared = self.defs().find_map(|k| k.params.iter().find(|p| p.name() == name).map(|p| (k, p)));
         let Some((kernel, param @ &ParamDef::Tensor { dtype, dims: axes, .. })) = declared else {
             let tensors = self.defs().flat_map(|k| k.params).filter(|p| matches!(p, ParamDef::Tensor { .. }));
@@ -110,27 +170,31 @@ impl Chain {
             let (name, kernel) = (name.to_owned(), kernel.name);
             return Err(LaunchError::WorkspaceReadFirst { chain: self.name, name, kernel }.into());
         }
-        let unbound = |dim: &'static str| LaunchError::WorkspaceDim { chain: self.name, name: name.to_owned(), dim };
+        let unbound =
+            |dim: &'static str, list| LaunchError::WorkspaceDim { chain: self.name, name: name.to_owned(), dim, list };
         let dtype = match dtype {
             DTypeRef::Fixed(dtype) => dtype,
             DTypeRef::Generic(i) => {
                 let wanted = kernel.types[i].name;
-                types.iter().find(|(n, _)| *n == wanted).ok_or_else(|| unbound(wanted))?.1
+                types.iter().find(|(n, _)| *n == wanted).ok_or_else(|| unbound(wanted, "types"))?.1
             }
         };
         let size = |&axis: &usize| {
             let wanted = kernel.dims[axis].name;
             let given = dims.iter().find(|(n, _)| *n == wanted).map(|d| d.1);
-            given.ok_or_else(|| unbound(wanted).into())
+            given.ok_or_else(|| unbound(wanted, "dims").into())
         };
-        Tensor::empty(device, dtype, axes.iter().map(size).collect::<Result<Vec<usize>>>()?)
+        let sizes = axes.iter().map(size).collect::<Result<Vec<usize>>>()?;
+        let tensor = Tensor::empty(device, dtype, &sizes)?;
+        let memory = tensor.reshape([tensor.len()])?;
+        Ok(Space { dims: axes.iter().map(|&axis| kernel.dims[axis].name).collect(), tensor, memory })
     }
 
     /// Runs the kernels on a device's default stream. The arguments are in the order of [`Chain::params`].
     ///
     /// # Errors
-    /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if kernels disagree on the size
-    /// of a dim, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
+    /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if arguments disagree on the size
+    /// of a dim, [`LaunchError::WorkspaceSize`] if the workspace is for another one, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
     pub fn launch<'a>(
         &self,
         device: &Device,
@@ -207,7 +271,7 @@ impl Chain {
             }
             .into());
         }
-        if workspace.tensors.len() != self.workspace.len() {
+        if workspace.spaces.len() != self.workspace.len() {
             let name = self.workspace.join(", ");
             return Err(LaunchError::NoWorkspace { chain: self.name, name }.into());
         }
@@ -215,8 +279,12 @@ impl Chain {
         self.check_dims(&names, args, workspace)?;
         self.check_types(&names, args, workspace)?;
         for (i, kernel) in self.defs().enumerate() {
-            let mut slots: Vec<Option<Arg<'_>>> =
-                args.iter_mut().map(borrowed).chain(workspace.tensors.iter_mut().map(Arg::Out)).map(Some).collect();
+            let mut slots: Vec<Option<Arg<'_>>> = args
+                .iter_mut()
+                .map(borrowed)
+                .chain(workspace.spaces.iter_mut().map(|s| Arg::Out(&mut s.tensor)))
+                .map(Some)
+                .collect();
             let mut of_kernel = Vec::with_capacity(kernel.params.len());
             for p in kernel.params {
                 let at = names.iter().position(|&n| n == p.name());
@@ -227,18 +295,16 @@ impl Chain {
         Ok(())
     }
 
-    /// Checks that a dim has one size in all kernels of the chain. The launch of each kernel checks sizes within it,
-    /// and ranks, with a better message.
+    /// Checks that a dim has one size in all arguments of the chain, and the one for which the workspace was allocated. The
+    /// launch of each kernel checks ranks, with a better message.
     fn check_dims(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
-        let tensors: Vec<Option<&Tensor>> =
-            args.iter().map(Arg::tensor).chain(workspace.tensors.iter().map(Some)).collect();
+        let tensors: Vec<Option<&Tensor>> = args.iter().map(Arg::tensor).collect();
         let mut sizes: Vec<(&'static str, usize, &'static str)> = Vec::new();
         for kernel in self.defs() {
             for param in kernel.params {
                 let at = names.iter().position(|&n| n == param.name());
-                let (ParamDef::Tensor { dims, .. }, Some(tensor)) = (param, at.and_then(|at| tensors[at])) else {
-                    continue;
-                };
+                let tensor = at.and_then(|at| tensors.get(at).copied().flatten());
+                let (ParamDef::Tensor { dims, .. }, Some(tensor)) = (param, tensor) else { continue };
                 for (&d, &size) in dims.iter().zip(tensor.shape()) {
                     let dim = kernel.dims[d].name;
                     let Some(&(_, first_size, first)) = sizes.iter().find(|s| s.0 == dim) else {
@@ -254,6 +320,12 @@ impl Chain {
                 }
             }
         }
+        for (dim, found, param) in sizes {
+            let wanted = workspace.sizes.iter().find(|(name, _)| name == dim).map(|(_, size)| *size);
+            if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
+                return Err(LaunchError::WorkspaceSize { chain: self.name, dim, param, found, wanted }.into());
+            }
+        }
         Ok(())
     }
 
@@ -265,7 +337,7 @@ impl Chain {
             match (param, args.get(at)) {
                 (ParamDef::Tensor { .. }, Some(arg)) => arg.tensor().map(Tensor::dtype),
                 (ParamDef::Scalar { .. }, Some(arg)) => arg.scalar_dtype(),
-                (_, None) => workspace.tensors.get(at - args.len()).map(Tensor::dtype),
+                (_, None) => workspace.spaces.get(at - args.len()).map(|s| s.tensor.dtype()),
             }
         };
         let index = |param: &ParamDef| match *param {

@@ -29,8 +29,16 @@ fn wrong_argument_count() {
 #[test]
 fn wrong_kind() {
     let (x, mut y) = (zeros(&[4, 8]), zeros(&[4, 8]));
-    refused!(SCALE, [x, x, x, &mut y], "error[ATL602]: `a` of `scale` is a number, but a tensor is given");
-    refused!(SCALE, [1.0, x, 1.0, &mut y], "error[ATL602]: `x` of `scale` is a tensor, but a number is given");
+    refused!(
+        SCALE,
+        [x, x, x, &mut y],
+        "error[ATL602]: `a` of `scale` is a number, but a tensor is given in its place; arguments stand in the order of the parameters"
+    );
+    refused!(
+        SCALE,
+        [1.0, x, 1.0, &mut y],
+        "error[ATL602]: `x` of `scale` is a tensor, but a number is given in its place; arguments stand in the order of the parameters"
+    );
 }
 
 #[test]
@@ -151,12 +159,12 @@ fn an_output_must_be_mutable() {
     refused!(
         SCALE,
         [x, x, 1.0, y],
-        "error[ATL608]: `scale` writes `y`, which is given to be read alone; pass it as `&mut y`"
+        "error[ATL608]: `scale` writes `y`, but it is given as `&y`, which may only be read; pass `&mut y`"
     );
     refused!(
         SCALE,
         [x, x, 1.0, &y],
-        "error[ATL608]: `scale` writes `y`, which is given to be read alone; pass it as `&mut y`"
+        "error[ATL608]: `scale` writes `y`, but it is given as `&y`, which may only be read; pass `&mut y`"
     );
 }
 

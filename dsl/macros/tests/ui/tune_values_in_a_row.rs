@@ -1,4 +1,4 @@
-//! Values of `tune` without a comma between them, a range that runs backwards, and first values that are no schedule.
+//! Values of `tune` without a comma between them, a range that runs backwards, ranges in brackets, and first values that are no schedule.
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
@@ -34,6 +34,36 @@ atlas_kernel! {
 atlas_kernel! {
     kernel firsts(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
     tune { BN: [64], warps: [4, 8], warp_grid: [2x4, 2x2] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel a_range_in_brackets(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warps: [3..=4] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel an_open_range_in_brackets(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64..128] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]));
+        }
+    }
+}
+
+atlas_kernel! {
+    kernel a_range_in_a_list(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], stages: [1, 3..=4] }
     {
         for n in grid(tiles(N, BN)) {
             store(y[n], load(x[n]));

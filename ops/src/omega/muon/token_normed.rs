@@ -66,8 +66,9 @@ atlas_kernel! {
                 let read = skipped.cast::<f32>() + unit * load(norm[h, ..]).cast::<f32>();
                 let wanted = select(alive, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let outer = loss_error(read, wanted.cast::<f32>(), scale, predicts);
-                // Of what is no token, the deviation may be 0.
-                let error = select(alive, through_norm(outer * load(norm[h, ..]).cast::<f32>(), unit, by, width), 0.0);
+                // With `eps = 0` a row of zeros has no norm. Windows reach tokens before the first one, too.
+                let is_token = oldest + iota([K, 1], 0) >= 0;
+                let error = select(alive && is_token, through_norm(outer * load(norm[h, ..]).cast::<f32>(), unit, by, width), 0.0);
                 let back = error.cast::<T>();
                 store(errors[b, h, .., ..], error);
                 for m in tiles(M, BM) {
