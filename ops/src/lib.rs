@@ -42,6 +42,7 @@ pub mod clip_factor;
 pub mod column_sums;
 #[cfg(feature = "verify")]
 pub mod compare;
+pub mod copy;
 #[cfg(feature = "verify")]
 pub mod cover;
 pub mod cross_entropy;
@@ -90,6 +91,7 @@ pub mod rms_norm_grad;
 pub mod rotary;
 #[cfg(feature = "verify")]
 pub mod run;
+pub mod scaled_gate;
 pub mod short_conv;
 #[cfg(feature = "verify")]
 pub mod simulate;

@@ -3,15 +3,15 @@
 use crate::problem::Op;
 use crate::{
     activation_grad, adamw, attention, attention_decode, batched_matmul, block_attention, clip_factor, column_sums,
-    cross_entropy, embedding, fused_forward, gated_delta_rule, gated_memory, inverse, l2_norm, layer, layer_grad,
+    copy, cross_entropy, embedding, fused_forward, gated_delta_rule, gated_memory, inverse, l2_norm, layer, layer_grad,
     linear_gelu, linear_gelu_train, linear_residual, linear_row_scale, linear_square_sums, log_sum_exp, matmul,
     matmul_add, memory_grad, memory_read, memory_recall, monomials, muon, newton_schulz_small, omega, poly_features,
-    random_features, rbf_features, rms_norm, rms_norm_grad, rotary, short_conv, softmax, taylor_features, transpose,
-    ttt_linear, window_sums, windowed_attention, windowed_attention_grad,
+    random_features, rbf_features, rms_norm, rms_norm_grad, rotary, scaled_gate, short_conv, softmax, taylor_features,
+    transpose, ttt_linear, window_sums, windowed_attention, windowed_attention_grad,
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 58] = [
+pub static OPS: [Op; 60] = [
     activation_grad::cases::OP,
     adamw::cases::OP,
     attention::cases::OP,
@@ -21,6 +21,7 @@ pub static OPS: [Op; 58] = [
     clip_factor::cases::OP,
     clip_factor::cases::SUMS,
     column_sums::cases::OP,
+    copy::cases::OP,
     cross_entropy::cases::OP,
     embedding::cases::GRADIENT,
     embedding::cases::OP,
@@ -61,6 +62,7 @@ pub static OPS: [Op; 58] = [
     rms_norm_grad::cases::OP,
     rms_norm_grad::cases::WEIGHTS,
     rotary::cases::OP,
+    scaled_gate::cases::OP,
     short_conv::cases::OP,
     softmax::cases::OP,
     taylor_features::cases::OP,

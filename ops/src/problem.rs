@@ -125,6 +125,8 @@ pub enum Fill {
     NanAt(u64),
     /// Normal, but every element with this index along the first axis is 0.
     ZeroAt(u64),
+    /// Normal, but every element with this index along the second axis, that of tokens, is this number.
+    TokenIs(u64, f32),
     /// Normal with this standard deviation around this mean.
     Around(f64, f64),
     /// The index along the last axis, rounded down to a multiple of this number: where the documents of so many tokens start.
@@ -330,6 +332,12 @@ impl Problem {
         };
         if let Some((at, v)) = special {
             values[at as usize * rest..][..rest].fill(v);
+        }
+        if let (Fill::TokenIs(at, v), [_, tokens, width @ ..]) = (fill, &sizes[..]) {
+            let width: usize = width.iter().product();
+            for sequence in values.chunks_mut((tokens * width).max(1)) {
+                sequence[at as usize * width..][..width].fill(v);
+            }
         }
         HostTensor { sizes, values }
     }

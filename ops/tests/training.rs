@@ -5,9 +5,12 @@ use atlas_dsl::DType;
 use atlas_ops::adamw::{adamw, bias_correction};
 use atlas_ops::clip_factor::{CLIP_FACTOR, clip_factor, square_sums};
 use atlas_ops::layer_grad::combine_grad;
-use atlas_ops::rms_norm_grad::RMS_NORM_RESIDUAL_GRAD;
+use atlas_ops::rms_norm_grad::{
+    RMS_NORM_GRAD, RMS_NORM_INPUT_GRAD, RMS_NORM_RESIDUAL_GRAD, RMS_NORM_RESIDUAL_INPUT_GRAD,
+};
+use atlas_ops::scaled_gate::{gradient, reference as gates};
 use atlas_ops::{Comparison, cross_entropy, rms_norm, rms_norm_grad};
-use atlas_runtime::{Device, Launch, Tensor, args};
+use atlas_runtime::{Chain, Device, Launch, Tensor, args};
 
 /// Numbers of -1 to 1, the same each time.
 pub(crate) fn noise(seed: usize, len: usize) -> Vec<f64> {
@@ -112,6 +115,38 @@ fn a_residual_adds_its_gradient() {
     let found = [dx, dw].map(|t| t.to_f64_vec().unwrap());
     let c = Comparison::of_all([(&found[0][..], &by_x[..]), (&found[1][..], &by_w[..])]);
     assert!(c.passes(2e-6), "{c:?}");
+}
+
+/// Weights that do not learn leave the gradient by tokens as it is.
+#[test]
+fn a_norm_has_its_gradient_without_that_of_its_weights() {
+    let (n, d, eps) = (19, 40, 1e-6);
+    let [x, w, dy, dr] = [(1, n * d), (2, d), (3, n * d), (4, n * d)].map(|(seed, len)| noise(seed, len));
+    let [x, w, dy, dr] = [f32s(&x, &[n, d]), f32s(&w, &[d]), f32s(&dy, &[n, d]), f32s(&dr, &[n, d])];
+    let device = Device::cpu();
+    let space = |chain: &Chain| chain.workspace(&device, &[], &[("N", n)]).unwrap();
+    let [mut dx, mut alone, mut dw] = [zeros(&[n, d]), zeros(&[n, d]), zeros(&[d])];
+
+    let (both, one) = (&RMS_NORM_GRAD, &RMS_NORM_INPUT_GRAD);
+    both.launch(&device, args!(x, w, dy, eps, &mut dx, &mut dw), &mut space(both)).unwrap();
+    one.launch(&device, args!(x, w, dy, eps, &mut alone), &mut space(one)).unwrap();
+    assert_eq!(dx.to_f64_vec().unwrap(), alone.to_f64_vec().unwrap());
+
+    let (both, one) = (&RMS_NORM_RESIDUAL_GRAD, &RMS_NORM_RESIDUAL_INPUT_GRAD);
+    both.launch(&device, args!(x, w, dy, dr, eps, &mut dx, &mut dw), &mut space(both)).unwrap();
+    assert_ne!(dx.to_f64_vec().unwrap(), alone.to_f64_vec().unwrap());
+    one.launch(&device, args!(x, w, dy, dr, eps, &mut alone), &mut space(one)).unwrap();
+    assert_eq!(dx.to_f64_vec().unwrap(), alone.to_f64_vec().unwrap());
+}
+
+#[test]
+fn gradients_of_gates_are_slopes() {
+    let (n, d, scale) = (7, 5, 0.3);
+    let inputs = [noise(1, n * d), noise(2, d)];
+    let dy = noise(3, n * d);
+    let by_z = gradient([&inputs[0], &inputs[1], &dy], scale);
+    let by_bias = (0..d).map(|i| by_z.iter().skip(i).step_by(d).sum()).collect();
+    slopes_agree(&inputs, &[by_z, by_bias], |[z, bias]| dot(&gates(z, bias, scale), &dy));
 }
 
 /// The means of a constant gradient, divided by their corrections, are the gradient and its square. So each step is the rate, in

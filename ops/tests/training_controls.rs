@@ -2,7 +2,7 @@
 
 use crate::controls::caught;
 use atlas_macros::atlas_kernel;
-use atlas_ops::{Problem, cases};
+use atlas_ops::{Fill, Problem, cases};
 
 atlas_kernel! {
     kernel norm_grad_along_the_row<T: Float>(
@@ -61,6 +61,55 @@ atlas_kernel! {
         for (m, n) in grid(tiles(M, BM), tiles(N, BN)) {
             let slope = sigmoid(load(z[m, n]).cast::<f32>());
             store(dz[m, n], (load(dy[m, n]).cast::<f32>() * slope).cast::<T>());
+        }
+    }
+
+    kernel gate_without_its_bias<T: Float>(
+        z: &Tensor<T, [N, D]>, bias: &Tensor<f32, [D]>, scale: f32, y: &mut Tensor<f32, [N, D]>,
+    )
+    tune { BN: [16], BD: [64] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            store(y[n, d], scale * sigmoid(load(z[n, d]).cast::<f32>() + 0.0 * load(bias[d])));
+        }
+    }
+
+    kernel gate_grad_without_its_scale<T: Float>(
+        z: &Tensor<T, [N, D]>, bias: &Tensor<f32, [D]>, scale: f32, dy: &Tensor<f32, [N, D]>,
+        dz: &mut Tensor<T, [N, D]>,
+    )
+    tune { BN: [16], BD: [64] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            let slope = grad(sigmoid)(load(z[n, d]).cast::<f32>() + load(bias[d]));
+            store(dz[n, d], (load(dy[n, d]) * slope + 0.0 * scale).cast::<T>());
+        }
+    }
+
+    kernel copy_of_the_next_row<T: Float>(x: &Tensor<T, [A, B, C, D]>, y: &mut Tensor<T, [A, B, C, D]>)
+    tune { BC: [16] }
+    {
+        for (a, b, c) in grid(A, B, tiles(C, BC)) {
+            store(y[a, b, c, ..], load(x[a, b, span(c * BC + 1, BC), ..]).or(0.0));
+        }
+    }
+
+    kernel short_conv_grad_of_missing_tokens<T: Float>(
+        x: &Tensor<T, [B, P, C]>, dy: &Tensor<T, [B, N, C]>, dw: &mut Tensor<f32, [C, W]>,
+    )
+    tune { BC: [64], BN: [16] }
+    {
+        for (c, j) in grid(tiles(C, BC), W) {
+            let count = (size(N) + BN - 1) / BN;
+            let mut acc = zeros::<f32>([BN, BC]);
+            for i in 0..size(B) * count {
+                let to = i % count * BN;
+                let from = to + size(P) - size(N) - (size(W) - 1 - j);
+                // A token that is missing is 0, and meets one that may be infinite.
+                let before = load(x[i / count, span(from, BN), c]).or(0.0).cast::<f32>();
+                acc += before * load(dy[i / count, span(to, BN), c]).or(0.0).cast::<f32>();
+            }
+            store(dw[c, j], sum(acc, axis = 0));
         }
     }
 
@@ -196,6 +245,29 @@ fn mistakes_in_gradients_of_gates_and_activations() {
     }
     for p in problems("silu_grad", &[5, 64]) {
         caught(&p, &silu_grad_of_gate_alone, &p.dims);
+    }
+    for p in problems("scaled_gate", &[20, 24]) {
+        caught(&p, &gate_without_its_bias, &p.dims);
+    }
+    for p in problems("scaled_gate_grad", &[20, 24]) {
+        caught(&p, &gate_grad_without_its_scale, &p.dims);
+    }
+}
+
+#[test]
+fn a_mistake_in_a_copy() {
+    for p in problems("copy", &[2, 2, 20, 24]) {
+        caught(&p, &copy_of_the_next_row, &p.dims);
+    }
+}
+
+/// An infinity is no part of weights that never meet it.
+#[test]
+fn a_mistake_in_the_gradient_of_a_convolution() {
+    for p in problems("short_conv_weight_grad", &[1, 37, 40, 37, 4]) {
+        for (of, at) in [("x", 36), ("dy", 0)] {
+            caught(&p.clone().fill(of, Fill::TokenIs(at, f32::INFINITY)), &short_conv_grad_of_missing_tokens, &p.dims);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ pub use atlas_ops::attention::attention;
 pub use atlas_ops::attention_decode::ATTENTION_DECODE;
 pub use atlas_ops::batched_matmul::batched_matmul;
 pub use atlas_ops::block_attention::block_attention;
+pub use atlas_ops::copy::copy;
 pub use atlas_ops::inverse::inverse;
 pub use atlas_ops::linear_gelu::linear_gelu;
 pub use atlas_ops::linear_gelu_train::linear_gelu_train;

@@ -46,9 +46,12 @@
 //!     workspace: rstd
 //! ```
 //!
+//! [`RMS_NORM_INPUT_GRAD`] and [`RMS_NORM_RESIDUAL_INPUT_GRAD`] are the same without `dw`, for weights that do not learn.
+//!
 //! The others are gradients of the parts of a layer of an ATLAS model: the norm of each head `x / sqrt(mean(x^2) + eps) * w`,
 //! and what gates attention with a memory, `norm(attention, wa) * sigmoid(norm(memory, wm))`. Their forward kernels are
-//! [`layer_norm`] and [`layer_combine`].
+//! [`layer_norm`] and [`layer_combine`]. [`layer_norm_grad`] and [`layer_combine_grad`] are kernels that have the gradients by
+//! tokens alone, for weights that do not learn.
 //!
 //! ```text
 //! layer_combine
@@ -95,6 +98,11 @@ pub use atlas_ops::column_sums::column_sums;
 pub use atlas_ops::cross_entropy::cross_entropy;
 pub use atlas_ops::embedding::{embedding, embedding_grad};
 pub use atlas_ops::layer::{layer_combine, layer_features, layer_gate, layer_norm};
-pub use atlas_ops::layer_grad::{LAYER_COMBINE_GRAD, LAYER_NORM_GRAD, layer_features_grad, layer_gate_grad};
-pub use atlas_ops::rms_norm_grad::{RMS_NORM_GRAD, RMS_NORM_RESIDUAL_GRAD};
+pub use atlas_ops::layer_grad::{
+    LAYER_COMBINE_GRAD, LAYER_NORM_GRAD, layer_combine_grad, layer_features_grad, layer_gate_grad, layer_norm_grad,
+};
+pub use atlas_ops::rms_norm_grad::{
+    RMS_NORM_GRAD, RMS_NORM_INPUT_GRAD, RMS_NORM_RESIDUAL_GRAD, RMS_NORM_RESIDUAL_INPUT_GRAD,
+};
+pub use atlas_ops::scaled_gate::{scaled_gate, scaled_gate_grad};
 pub use atlas_ops::windowed_attention_grad::WINDOWED_ATTENTION_GRAD;

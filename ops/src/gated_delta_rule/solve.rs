@@ -8,7 +8,22 @@ const LEAST: f32 = -104.0;
 /// Exponents are split at multiples of the inverse of this number, sums of 64 of which f32 holds without rounding.
 const UNIT: f32 = 1024.0;
 
+/// Powers of the inverse of the plastic number. The fractions of `i ROWS + j COLUMNS` are spread evenly over the unit interval along
+/// rows, columns and diagonals (Roberts' sequence R2).
+const ROWS: f32 = 0.754_877_7;
+const COLUMNS: f32 = 0.569_840_3;
+
 atlas_kernel! {
+    /// A number, and 0 in place of one that is infinite or no number. Products mix tokens by zeros for those that a token does not
+    /// see, and 0 times such a number would not be 0.
+    pub(crate) tile fn finite(x) { select(abs(x) < f32::INFINITY, x, 0.0) }
+
+    /// The first token of each row that is infinite or no number, or else `none`.
+    pub(crate) tile fn first_lost(x, token, none) { min(select(abs(x) < f32::INFINITY, none, token), axis = 1) }
+
+    /// NaN for each token whose key, step or exponent is infinite or no number, and 0 for others. `kk` are products of keys.
+    tile fn spoiled(kk, beta, g, diagonal) { 0.0 * (sum(select(diagonal, kk, 0.0), axis = 0) + beta + g) }
+
     /// Of a row of exponents: those that a token sees, added up, for each token.
     tile fn running(g, seen) { sum(select(seen, g, 0.0), axis = 1) }
 
@@ -26,8 +41,30 @@ atlas_kernel! {
     /// A product of the element type of `like`.
     tile fn product(a, b, like) { dot(a.cast_like(like), b.cast_like(like)) }
 
+    /// What the element type of `like` rounds off.
+    tile fn remainder(x, like) { x - x.cast_like(like).cast::<f32>() }
+
+    /// The same product of operands that are each split into a value and a remainder of that type, but for the term of both remainders.
+    tile fn split_product(a, b, like) {
+        product(a, b, like) + product(a, remainder(b, like), like) + product(remainder(a, like), b, like)
+    }
+
+    /// Rounds to the element type of `like`, up or down by the place of an element, as often up as it is near the upper neighbour. With
+    /// keys that repeat, `t` has equal numbers along its diagonals, and the memory loses the sum of them all: to the nearest they would
+    /// all be rounded the same way.
+    tile fn dithered(x, row, column, like) {
+        let place = ROWS * row.cast::<f32>() + COLUMNS * column.cast::<f32>();
+        let near = x.cast_like(like).cast::<f32>();
+        let rest = x - near;
+        // A third is rounded by a third of the step from number to number there. This is half the step at a power of two, and a bit.
+        let third = full::<f32>([1, 1], 1.0 / 3.0);
+        let away = 6.06 * abs(third - third.cast_like(like).cast::<f32>()) * abs(near);
+        let other = (near + select(rest < 0.0, -away, away)).cast_like(like).cast::<f32>();
+        select((place - floor(place)) * abs(other - near) < abs(rest), other, near).cast_like(like)
+    }
+
     /// The inverses of diagonal blocks, from those of half the size: `pair` are the places below those, within a block.
-    tile fn merged(x, a, pair, like) { x - product(product(x, select(pair, a, 0.0), like), x, like) }
+    tile fn merged(x, a, pair, like) { x - split_product(split_product(x, select(pair, a, 0.0), like), x, like) }
 
     /// The inverse of `1 + a`, `a` strictly lower triangular of at most 16 rows: by blocks, and by a step of Newton that takes away
     /// what the element type of `like` has rounded.
@@ -38,7 +75,7 @@ atlas_kernel! {
         let x8 = merged(x4, a, (row / 8 == column / 8) && (row / 4 != column / 4), like);
         let rough = merged(x8, a, row / 8 != column / 8, like).cast_like(like);
         let high = a.cast_like(like);
-        let rest = one - rough.cast::<f32>() - dot(high, rough) - product(a - high.cast::<f32>(), rough, like);
+        let rest = one - rough.cast::<f32>() - dot(high, rough) - product(remainder(a, like), rough, like);
         rough.cast::<f32>() + product(rough, rest, like)
     }
 
@@ -58,22 +95,27 @@ atlas_kernel! {
             let second = first + size(Z) / 2;
             let k1 = load(k[b, span(first, Z / 2), j, ..]);
             let k2 = load(k[b, span(second, Z / 2), j, ..]);
-            let b1 = load(beta[b, span(first, Z / 2), h]).or(0.0).t();
-            let b2 = load(beta[b, span(second, Z / 2), h]).or(0.0).t();
+            let b1 = load(beta[b, span(first, Z / 2), h]).or(0.0);
+            let b2 = load(beta[b, span(second, Z / 2), h]).or(0.0);
             let g1 = max(load(g[b, span(first, Z / 2), h]).or(0.0), LEAST);
             let g2 = max(load(g[b, span(second, Z / 2), h]).or(0.0), LEAST);
             let row = iota([Z / 2, Z / 2], 0);
             let column = iota([Z / 2, Z / 2], 1);
-            let a1 = select(row > column, b1 * decays(g1, row >= column) * dot(k1, k1.t()), 0.0).or(0.0);
+            let kk1 = dot(k1, k1.t()).or(0.0);
+            let a1 = select(row > column, finite(b1).t() * decays(finite(g1), row >= column) * finite(kk1), 0.0);
             let x1 = inverted(a1, row, column, k1);
-            store(x[b, h, c, r, span(0, Z / 2), span(0, Z / 2)], x1);
+            let lost1 = spoiled(kk1, b1, g1, row == column);
+            store(x[b, h, c, r, span(0, Z / 2), span(0, Z / 2)], x1 + running(lost1, row >= column));
             store(x[b, h, c, r, span(0, Z / 2), span(size(Z) / 2, Z / 2)], zeros::<f32>([Z / 2, Z / 2]));
-            let a2 = select(row > column, b2 * decays(g2, row >= column) * dot(k2, k2.t()), 0.0).or(0.0);
+            let kk2 = dot(k2, k2.t()).or(0.0);
+            let a2 = select(row > column, finite(b2).t() * decays(finite(g2), row >= column) * finite(kk2), 0.0);
             let x2 = inverted(a2, row, column, k1);
-            store(x[b, h, c, r, span(size(Z) / 2, Z / 2), span(size(Z) / 2, Z / 2)], x2);
-            let across = exp(running(g2, row >= column) + running(g1, column > row).t());
-            let x21 = product(product(x2, (b2 * across * dot(k2, k1.t())).or(0.0), k1), x1, k1);
-            store(x[b, h, c, r, span(size(Z) / 2, Z / 2), span(0, Z / 2)], -x21);
+            let lost2 = running(spoiled(kk2, b2, g2, row == column), row >= column);
+            store(x[b, h, c, r, span(size(Z) / 2, Z / 2), span(size(Z) / 2, Z / 2)], x2 + lost2);
+            let across = exp(running(finite(g2), row >= column) + running(finite(g1), column > row).t());
+            let a21 = finite(b2).t() * across * finite(dot(k2, k1.t()).or(0.0));
+            let x21 = split_product(split_product(x2, a21, k1), x1, k1);
+            store(x[b, h, c, r, span(size(Z) / 2, Z / 2), span(0, Z / 2)], lost2 + sum(lost1) - x21);
         }
     }
 
@@ -116,14 +158,17 @@ atlas_kernel! {
             let g2 = max(load(g[b, span(second, Z), h]).or(0.0), LEAST);
             let row = iota([Z, Z], 0);
             let column = iota([Z, Z], 1);
-            let across = exp(running(g2, row >= column) + running(g1, column > row).t());
+            let across = exp(running(finite(g2), row >= column) + running(finite(g1), column > row).t());
+            let a21 = finite(b2).t() * across * finite(dot(k2, k1.t()).or(0.0));
             let x1 = load(x[b, h, c, 0, .., ..]);
             let x2 = load(x[b, h, c, 1, .., ..]);
-            let x21 = product(product(x2, (b2.t() * across * dot(k2, k1.t())).or(0.0), ks), x1, ks);
-            store(t[b, h, c, span(0, Z), span(0, Z)], (x1 * b1).cast::<T>());
+            let x21 = split_product(split_product(finite(x2), a21, ks), finite(x1), ks);
+            // Rows of `x` from a token on that is infinite or no number are NaN, and rows behind them have to be.
+            let lost = 0.0 * (sum(x1) + sum(x2, axis = 1));
+            store(t[b, h, c, span(0, Z), span(0, Z)], dithered(x1 * finite(b1), row, column, ks));
             store(t[b, h, c, span(0, Z), span(size(Z), Z)], zeros::<f32>([Z, Z]).cast::<T>());
-            store(t[b, h, c, span(size(Z), Z), span(0, Z)], (-x21 * b1).cast::<T>());
-            store(t[b, h, c, span(size(Z), Z), span(size(Z), Z)], (x2 * b2).cast::<T>());
+            store(t[b, h, c, span(size(Z), Z), span(0, Z)], dithered(lost - x21 * finite(b1), row + size(Z), column, ks));
+            store(t[b, h, c, span(size(Z), Z), span(size(Z), Z)], dithered((lost + x2) * finite(b2), row + size(Z), column + size(Z), ks));
         }
     }
 }

@@ -3,6 +3,8 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use super::solve::{finite, first_lost};
+
     /// Of each chunk: `w`, by which the memory before it changes the steps of its tokens, and those of an empty memory, `u`.
     pub kernel delta_factors<T: Float>(
         k: &Tensor<T, [B, N, J, D]>,
@@ -18,11 +20,14 @@ atlas_kernel! {
         for (b, h, c) in grid(B, H, C) {
             let j = h / (size(H) / size(J));
             let ts = load(t[b, h, c, .., ..]);
-            let of_keys = (ts.cast::<f32>() * load(reach[b, h, c, ..])).cast::<T>();
-            let ks = load(k[b, span(c * size(L), L), j, ..]);
+            let of_keys = (ts.cast::<f32>() * finite(load(reach[b, h, c, ..]))).cast::<T>();
+            // From a key on that is infinite or no number, `t` is NaN.
+            let ks = finite(load(k[b, span(c * size(L), L), j, ..]).cast::<f32>()).cast::<T>();
             store(w[b, h, c, .., ..], dot(of_keys, ks).cast::<T>());
-            let vs = load(v[b, span(c * size(L), L), h, ..]);
-            store(u[b, h, c, .., ..], dot(vs.t(), ts.t()).cast::<T>());
+            let vs = load(v[b, span(c * size(L), L), h, ..]).cast::<f32>().t();
+            let token = iota([E, L], 1);
+            let us = dot(finite(vs).cast::<T>(), ts.t());
+            store(u[b, h, c, .., ..], select(token < first_lost(vs, token, size(L)), us, f32::NAN).cast::<T>());
         }
     }
 
@@ -66,7 +71,7 @@ atlas_kernel! {
         o: &mut Tensor<T, [B, N, H, E]>,
         scale: f32,
     )
-    tune { BN: [64, 32], BE: [64, 32, 128], warps: [4, 8] }
+    tune { BN: [64, 32], BE: [64, 32, 128], BL: [32], warps: [4, 8] }
     require { H % J == 0, C * L >= N }
     {
         for (b, h, n, e) in grid(B, H, tiles(N, BN), tiles(E, BE)) {
@@ -76,9 +81,18 @@ atlas_kernel! {
             // The chunks of the tile's tokens: one, where tiles are as long as chunks.
             for c in n * BN / size(L)..(min(n * BN + BN, size(N)) + size(L) - 1) / size(L) {
                 let at = n * BN - c * size(L);
+                let token = at + iota([BN, 1], 0);
+                let is_here = token >= 0 && token < size(L);
                 let left = load(reach[b, h, c, span(at, BN)]).or(0.0).t();
-                out += left * dot(qs, load(before[b, h, c, e, ..]).t()).or(0.0);
-                out += dot(load(p[b, h, c, span(at, BN), ..]).or(0.0), load(step[b, h, c, e, ..]).t()).or(0.0);
+                // Tokens of other chunks keep away from a memory that is no number.
+                out += select(is_here, left * dot(qs, load(before[b, h, c, e, ..]).t()).or(0.0), 0.0);
+                // Steps in parts: whole, they would take too many registers on their way to the product.
+                for l in tiles(L, BL) {
+                    let steps = load(step[b, h, c, e, l]).cast::<f32>();
+                    out += dot(load(p[b, h, c, span(at, BN), l]).or(0.0), finite(steps).cast::<T>().t()).or(0.0);
+                    let lost = first_lost(steps, l * BL + iota([BE, BL], 1), size(L)).or(0).t();
+                    out = select(is_here && token >= lost, f32::NAN, out);
+                }
             }
             store(o[b, n, h, e], (scale * out).cast::<T>());
         }

@@ -44,9 +44,20 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
             ]
         })
         .chain([problem(op, 0, dtype, [3, 20, 20, 32, 3]).fill("x", Fill::NanAt(1)).note("NaN in one sequence")])
+        .chain(meets_none(op, dtype))
         .collect()
 }
 
+/// Infinite tokens that only the last weight meets: of `x` the last one, and of `dy` the first one.
+fn meets_none(op: &'static Op, dtype: DType) -> [Problem; 2] {
+    let p = || problem(op, 2, dtype, [1, 37, 37, 40, 4]);
+    [
+        p().fill("x", Fill::TokenIs(36, f32::INFINITY)).note("the last token infinite"),
+        p().fill("dy", Fill::TokenIs(0, f32::INFINITY)).note("the first gradient infinite"),
+    ]
+}
+
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    (0..3).map(|kernel| problem(op, kernel, dtype, [2, 37, 40, 40, 4]).note("ragged")).collect()
+    let ragged = (0..3).map(|kernel| problem(op, kernel, dtype, [2, 37, 40, 40, 4]).note("ragged"));
+    ragged.chain(meets_none(op, dtype)).collect()
 }

@@ -56,25 +56,27 @@ atlas_kernel! {
         }
     }
 
-    /// The gradient by the weights. One program sums over all tokens of all sequences, in their order.
+    /// The gradient by the weights, added in a fixed order. A program has one warp, as in [`column_sums`](crate::column_sums).
     pub kernel short_conv_weight_grad<T: Float>(
         x: &Tensor<T, [B, P, C]>,
         dy: &Tensor<T, [B, N, C]>,
         dw: &mut Tensor<f32, [C, W]>,
     )
-    tune { BN: [64, 32], BC: [32, 64], warps: [4, 8] }
+    tune { BC: [64, 32], BN: [16], warps: [1], split_k: [1, 4, 16] }
     require { P >= N }
     {
         for (c, j) in grid(tiles(C, BC), W) {
-            let mut acc = zeros::<f32>([1, BC]);
-            for b in 0..size(B) {
-                for n in tiles(N, BN) {
-                    let from = n * BN + size(P) - size(N) - (size(W) - 1 - j);
-                    let before = load(x[b, span(from, BN), c]).or(0.0).cast::<f32>();
-                    acc += sum(before * load(dy[b, n, c]).or(0.0).cast::<f32>(), axis = 0);
-                }
+            let count = (size(N) + BN - 1) / BN;
+            let mut acc = zeros::<f32>([BN, BC]);
+            for i in pipeline(0..size(B) * count) {
+                let b = i / count;
+                let to = i % count * BN;
+                let from = to + size(P) - size(N) - (size(W) - 1 - j);
+                let before = load(x[b, span(from, BN), c]).cast::<f32>();
+                // The product is what is 0 where one of them is missing: an infinite token times 0 would not be.
+                acc += (before * load(dy[b, span(to, BN), c]).cast::<f32>()).or(0.0);
             }
-            store(dw[c, j], acc);
+            store(dw[c, j], sum(acc, axis = 0));
         }
     }
 }

@@ -107,7 +107,15 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
         ]);
     }
     problems.push(of(1, [1, 40, 1, 64, 3, 16]).fill("s", Fill::Around(0.0, 0.0)).note("an empty memory"));
+    problems.push(equal_rows(op, dtype));
     problems
+}
+
+/// Rows of equal numbers that are far from 0, which a norm makes zeros.
+fn equal_rows(op: &'static Op, dtype: DType) -> Problem {
+    let zero = Fill::Around(0.0, 0.0);
+    let p = Problem::new(op, op.kernel(1), dtype, &[1, 20, 1, 96, 2, 16]);
+    p.fill("s", zero).fill("bias", Fill::Around(100.3, 0.0)).fill("p", zero).note("rows of equal numbers")
 }
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
@@ -115,5 +123,6 @@ fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
         [([1, 23, 1, 24, 3, 8], "ragged"), ([1, 36, 2, 64, 3, 16], "ragged"), ([1, 40, 1, 48, 2, 32], "ragged")];
     (0..2)
         .flat_map(|kernel| sizes.map(|(sizes, note)| Problem::new(op, op.kernel(kernel), dtype, &sizes).note(note)))
+        .chain([equal_rows(op, dtype)])
         .collect()
 }

@@ -54,8 +54,12 @@ use atlas_runtime::Chain;
 pub static TTT_LINEAR: Chain = Chain { name: "ttt_linear", kernels: &[&ttt_mix, &ttt_linear], workspace: &["p"] };
 
 atlas_kernel! {
-    /// Columns less their mean, of elements that are each `share` of a column.
-    tile fn centred(x, share) { x - sum(x, axis = 0) * share }
+    /// Columns less their mean, of elements that are each `share` of a column. The mean is taken off twice: what it was rounded by
+    /// would be all that a column of equal numbers has.
+    tile fn centred(x, share) {
+        let off = x - sum(x, axis = 0) * share;
+        off - sum(off, axis = 0) * share
+    }
 
     /// One over the deviation of columns of the mean 0.
     tile fn one_over_deviation(x, share, eps) { rsqrt(sum(x * x, axis = 0) * share + eps) }
