@@ -84,13 +84,21 @@ fn parameters_are_documented_as_they_are() {
         of_chain("OMEGA_GATED_WIDE", &omega::OMEGA_GATED_WIDE),
         of_chain("OMEGA_NORMED_WIDE", &omega::OMEGA_NORMED_WIDE),
         of_chain("OMEGA_MUON", &omega::OMEGA_MUON),
+        of_chain("OMEGA_MUON_WIDE", &omega::OMEGA_MUON_WIDE),
         of_chain("OMEGA_MUON_GATED", &omega::OMEGA_MUON_GATED),
+        of_chain("OMEGA_MUON_GATED_WIDE", &omega::OMEGA_MUON_GATED_WIDE),
         of_chain("OMEGA_MUON_LINEAR", &omega::OMEGA_MUON_LINEAR),
+        of_chain("OMEGA_MUON_LINEAR_WIDE", &omega::OMEGA_MUON_LINEAR_WIDE),
         of_chain("OMEGA_MUON_NORMED", &omega::OMEGA_MUON_NORMED),
+        of_chain("OMEGA_MUON_NORMED_WIDE", &omega::OMEGA_MUON_NORMED_WIDE),
         of_chain("OMEGA_MUON_TOKENS", &omega::OMEGA_MUON_TOKENS),
+        of_chain("OMEGA_MUON_TOKENS_WIDE", &omega::OMEGA_MUON_TOKENS_WIDE),
         of_chain("OMEGA_MUON_TOKENS_GATED", &omega::OMEGA_MUON_TOKENS_GATED),
+        of_chain("OMEGA_MUON_TOKENS_GATED_WIDE", &omega::OMEGA_MUON_TOKENS_GATED_WIDE),
         of_chain("OMEGA_MUON_TOKENS_LINEAR", &omega::OMEGA_MUON_TOKENS_LINEAR),
+        of_chain("OMEGA_MUON_TOKENS_LINEAR_WIDE", &omega::OMEGA_MUON_TOKENS_LINEAR_WIDE),
         of_chain("OMEGA_MUON_TOKENS_NORMED", &omega::OMEGA_MUON_TOKENS_NORMED),
+        of_chain("OMEGA_MUON_TOKENS_NORMED_WIDE", &omega::OMEGA_MUON_TOKENS_NORMED_WIDE),
     ];
     let missing: Vec<String> = all.into_iter().filter(|text| !said.contains(text)).collect();
     assert!(missing.is_empty(), "`src/ops/` should say:\n{}", missing.join("\n"));

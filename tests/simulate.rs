@@ -124,7 +124,9 @@ fn shipped_kernels_are_right_under_every_schedule() {
     // Buffers that ldmatrix and mma.sync use are swizzled, so they have no conflicts; stores have none but for those that are known.
     let is_known = |kernel: &str| STORES_WITH_CONFLICTS.contains(&kernel);
     let is_free = |kernel: &str, opcode: &str| {
-        opcode.starts_with("ldmatrix") || opcode.starts_with("stmatrix") || opcode.starts_with("st") && !is_known(kernel)
+        opcode.starts_with("ldmatrix")
+            || opcode.starts_with("stmatrix")
+            || opcode.starts_with("st") && !is_known(kernel)
     };
     let met = |(job, accesses): &(&Job, ByOpcode)| {
         let met = accesses.iter().filter(|(opcode, a)| is_free(job.problem.kernel.name, opcode) && a.conflicts > 0);

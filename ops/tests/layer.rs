@@ -187,6 +187,25 @@ fn every_memory_takes_every_map() {
     }
 }
 
+/// Heads of the paper's largest model with the steps that it takes: matrices that a kernel walks over. A few tokens show it.
+#[test]
+fn heads_of_large_models_with_muon() {
+    let s = LayerSizes { sequences: 1, heads: 1, width: 128, hidden: 512, ..sizes() };
+    let chunking = Chunking::new(2, 2);
+    let by_chunk = OmegaRule { step: Step::MuonByChunk, read: Read::Before, ..OmegaRule::omega_net(chunking) };
+    for memory in [OmegaRule::atlas(chunking), OmegaRule::atlas_pp(chunking), by_chunk] {
+        let rule = LayerRule { memory, features: FeatureMap::None, ..rule(Combine::Gate) };
+        assert!(memory.chain_for(s.width, s.width, s.dtype).name.ends_with("_wide"));
+        let x = host_of(&s, &rule, 3);
+        let (found, wanted) = (run(s, &rule, &x, &[3]), reference(&s, &rule, &x));
+        let c = Comparison::of_all([(&found[..], &wanted[..])]);
+        assert!(c.passes(1e-5), "{memory:?}: {c:?}");
+        let still = HostLayer { gates: [x.gates[0].clone(), x.gates[1].clone(), vec![0.0; 3]], ..x };
+        let other = reference(&s, &rule, &still);
+        assert!(!Comparison::of_all([(&found[..], &other[..])]).passes(1e-5), "a memory without steps went unnoticed");
+    }
+}
+
 /// Heads of the paper's models (ATLAS, Table 7) with all monomials of their keys up to degree 2, and with keys as they are where heads have
 /// 256 elements. These rows are too wide for a kernel to hold them whole. A few tokens show it.
 #[test]

@@ -17,6 +17,7 @@ mod omega_backward;
 mod omega_choice;
 mod omega_forms;
 mod omega_muon;
+mod omega_muon_wide;
 mod omega_wide;
 mod online_softmax;
 mod plans;

@@ -67,6 +67,17 @@ fn the_inner_product_as_the_loss() {
     }
 }
 
+/// Windows of the first chunk reach tokens before the first one, rows of zeros that have no norm.
+#[test]
+fn a_norm_needs_no_epsilon() {
+    for step in STEPS {
+        for (tokens, chunk, window) in [(9, 4, 3), (5, 1, 4)] {
+            let form = MemoryForm::Normed { eps: 0.0 };
+            holds(&case(tokens, [16, 16, 32], Chunking::new(chunk, window), form, step), 1e-5);
+        }
+    }
+}
+
 /// The problem of a kernel for a form and a step, with dims by name.
 fn problem(form: MemoryForm, step: Step, dtype: DType, dims: &[(&str, u64)]) -> Problem {
     let kernel = match step {
@@ -325,13 +336,13 @@ fn part(of: &BTreeMap<&'static str, Tensor>, tokens: std::ops::Range<usize>) -> 
 
 /// Runs a rule's chain over sequences, with all of their chunks, and gives what is read.
 fn launch(case: &Case, given: &BTreeMap<&'static str, Tensor>, memory: &mut [Tensor]) -> Tensor {
-    let (cpu, rule, chain) = (Device::cpu(), case.rule, case.rule.chain());
+    let ([d, e, m], cpu, rule) = (case.memory, Device::cpu(), case.rule);
+    let chain = rule.chain_for(d, e, DType::F32);
     let [b, n, h, _] = given["v"].shape().try_into().unwrap();
     let mut y = Tensor::zeros(&cpu, DType::F32, given["v"].shape()).unwrap();
-    let [_, e, m] = case.memory;
     let defs = || chain.kernels.iter().map(|k| k.declared());
     let mut dims = rule.chunking.dims(b, h, n).to_vec();
-    dims.extend([("E", e), ("M", m)]);
+    dims.extend([("D", d), ("E", e), ("M", m)]);
     dims.retain(|(name, _)| defs().any(|k| k.dims.iter().any(|d| d.name == *name)));
     let mut space = chain.workspace(&cpu, &[("T", DType::F32)], &dims).unwrap();
     let (mut out, mut states) = (Some(&mut y), memory.iter_mut());
@@ -548,5 +559,24 @@ fn packed_documents_end_as_they_end_alone() {
             packed(case.clone(), [2, 7, 8, 12, 12, 15], 9);
             packed(case, [-3, 9, 11, 11, 12, 40], 6);
         }
+    }
+}
+
+/// Matrices that kernels walk over.
+#[test]
+fn large_matrices_come_in_pieces_and_packed() {
+    for (form, step) in FORMS.into_iter().flat_map(|form| STEPS.map(|step| (form, step))) {
+        let mut case = case(9, [104, 12, 20], Chunking::new(4, 3), form, step);
+        case.rule.read = Read::Before;
+        assert!(case.rule.chain_for(104, 12, DType::F32).name.ends_with("_wide"));
+        let (given, mut memory) = tensors(&case);
+        let y = launch(&case, &given, &mut memory).to_vec::<f32>().unwrap();
+        let (_, mut memory) = tensors(&case);
+        launch(&case, &part(&given, 0..8), &mut memory);
+        let whole: Vec<Vec<f32>> = std::iter::once(y).chain(values(&memory)).collect();
+        for (lengths, piece) in [(&[1][..], 4), (&[9], 3), (&[2, 5], 4)] {
+            assert_eq!(pieces(&case, lengths, piece), whole, "{:?} in pieces of {lengths:?}", case.rule);
+        }
+        packed(case, [0, 5, 5, 7, 8, 9], 5);
     }
 }

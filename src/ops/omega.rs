@@ -5,7 +5,8 @@
 //! sequence, preceded by any that windows of the first chunk reach. [`Chunking::dims`] gives the dims of the workspace.
 //! The workspaces of [`OMEGA_MUON_TOKENS`] and its kin need other dims: `B`, `H`, `K` and `E` and, unless the memory is linear, `M`
 //! and the element type `T`. Those of [`OMEGA_MLP_WIDE`], [`OMEGA_GATED_WIDE`] and [`OMEGA_NORMED_WIDE`] need `E`, `M` and `T` besides.
-//! [`OmegaRule::chain_for`] says which chain takes rows of which width.
+//! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides.
+//! [`OmegaRule::chain_for`] says which chain takes rows, and with Muon matrices, of which width.
 //!
 //! [`OmegaTraining`] is for layers that are trained: its forward pass keeps the state of the memory here and there, and
 //! its backward pass has the gradients of everything that goes in, those by the weight of a memory's norm among them. It takes
@@ -179,6 +180,23 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, t1, t2
 //! OMEGA_MUON_GATED
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -196,6 +214,23 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_GATED_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2, w3: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2, s3: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, delta3, hidden, t1, t2, t3
 //! OMEGA_MUON_LINEAR
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -210,6 +245,20 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_LINEAR_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w, s: &mut Tensor<f32, [B, H, E, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, t
 //! OMEGA_MUON_NORMED
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -229,6 +278,25 @@
 //!     predicts: i32
 //!     eps: f32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps
+//! OMEGA_MUON_NORMED_WIDE
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     norm: &Tensor<T, [H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     eps: f32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, t1, t2
 //! OMEGA_MUON_TOKENS
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -246,6 +314,23 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: errors, act, delta
+//! OMEGA_MUON_TOKENS_WIDE
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: errors, act, delta, t1, t2
 //! OMEGA_MUON_TOKENS_GATED
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -263,6 +348,23 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: errors, act, delta, delta3
+//! OMEGA_MUON_TOKENS_GATED_WIDE
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2, w3: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2, s3: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: errors, act, delta, delta3, t1, t2, t3
 //! OMEGA_MUON_TOKENS_LINEAR
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -277,6 +379,20 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: errors
+//! OMEGA_MUON_TOKENS_LINEAR_WIDE
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w, s: &mut Tensor<f32, [B, H, E, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: errors, t
 //! OMEGA_MUON_TOKENS_NORMED
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -296,12 +412,33 @@
 //!     predicts: i32
 //!     eps: f32
 //!     workspace: errors, act, delta
+//! OMEGA_MUON_TOKENS_NORMED_WIDE
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     norm: &Tensor<T, [H, E]>
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     chunk, before: i32
+//!     scale: f32
+//!     predicts: i32
+//!     eps: f32
+//!     workspace: errors, act, delta, t1, t2
 //! ```
 
 pub use atlas_ops::omega::backward::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
 pub use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP,
-    OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS,
-    OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED, OMEGA_NORMED_WIDE,
+    OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE,
+    OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
+    OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED,
+    OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,
     OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens, omega_decay_gates, omega_token_gates,
 };

@@ -241,7 +241,7 @@ impl Case {
         let mut y = y.slice(1, tokens.clone())?;
         let mut memory: Vec<&mut Tensor> = memory.iter_mut().collect();
         let args = arguments(chain, &self.rule, e, commit, &views, &mut memory, &mut y);
-        let mut space = open_chunk::workspace(chain, &chunking, device, self.dtype, [b, h, e, m, tokens.len()])?;
+        let mut space = open_chunk::workspace(chain, &chunking, device, self.dtype, [b, h, d, e, m, tokens.len()])?;
         chain.launch(device, args, &mut space)
     }
 

@@ -64,8 +64,10 @@ pub use mix::omega_mix;
 pub use mlp::omega_mlp;
 pub use mlp_wide::omega_mlp_wide;
 pub use muon::{
-    fused_descent, fused_optimization, omega_muon, omega_muon_gated, omega_muon_linear, omega_muon_normed,
-    omega_muon_tokens, omega_muon_tokens_gated, omega_muon_tokens_linear, omega_muon_tokens_normed,
+    fused_descent, fused_optimization, omega_muon, omega_muon_gated, omega_muon_gated_wide, omega_muon_linear,
+    omega_muon_linear_wide, omega_muon_normed, omega_muon_normed_wide, omega_muon_tokens, omega_muon_tokens_gated,
+    omega_muon_tokens_gated_wide, omega_muon_tokens_linear, omega_muon_tokens_linear_wide, omega_muon_tokens_normed,
+    omega_muon_tokens_normed_wide, omega_muon_tokens_wide, omega_muon_wide,
 };
 pub use normed::omega_normed;
 pub use normed_wide::omega_normed_wide;
@@ -138,6 +140,34 @@ pub static OMEGA_MUON_LINEAR: Chain =
 pub static OMEGA_MUON_NORMED: Chain =
     Chain { name: "omega_muon_normed", kernels: &[&omega_mix, &omega_muon_normed], workspace: MIXED };
 
+/// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers whose matrices are too large for shared memory.
+pub static OMEGA_MUON_WIDE: Chain = Chain {
+    name: "omega_muon_wide",
+    kernels: &[&omega_mix, &omega_muon_wide],
+    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2"),
+};
+
+/// The same on a memory with a gated hidden layer.
+pub static OMEGA_MUON_GATED_WIDE: Chain = Chain {
+    name: "omega_muon_gated_wide",
+    kernels: &[&omega_mix, &omega_muon_gated_wide],
+    workspace: mixed!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3"),
+};
+
+/// The same on a linear memory, with keys of any width.
+pub static OMEGA_MUON_LINEAR_WIDE: Chain = Chain {
+    name: "omega_muon_linear_wide",
+    kernels: &[&omega_mix, &omega_muon_linear_wide],
+    workspace: mixed!("errors" "t"),
+};
+
+/// The same on a memory of two layers with a norm behind them.
+pub static OMEGA_MUON_NORMED_WIDE: Chain = Chain {
+    name: "omega_muon_normed_wide",
+    kernels: &[&omega_mix, &omega_muon_normed_wide],
+    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2"),
+};
+
 /// The rule with Muon, one orthogonalised step per token, on a memory of two layers. `K` of its
 /// workspace is that of [`Chunking::keys`].
 pub static OMEGA_MUON_TOKENS: Chain =
@@ -159,6 +189,34 @@ pub static OMEGA_MUON_TOKENS_NORMED: Chain = Chain {
     name: "omega_muon_tokens_normed",
     kernels: &[&omega_muon_tokens_normed],
     workspace: &["errors", "act", "delta"],
+};
+
+/// The rule with Muon, one orthogonalised step per token, on a memory of two layers whose matrices are too large for shared memory.
+pub static OMEGA_MUON_TOKENS_WIDE: Chain = Chain {
+    name: "omega_muon_tokens_wide",
+    kernels: &[&omega_muon_tokens_wide],
+    workspace: &["errors", "act", "delta", "t1", "t2"],
+};
+
+/// The same on a memory with a gated hidden layer.
+pub static OMEGA_MUON_TOKENS_GATED_WIDE: Chain = Chain {
+    name: "omega_muon_tokens_gated_wide",
+    kernels: &[&omega_muon_tokens_gated_wide],
+    workspace: &["errors", "act", "delta", "delta3", "t1", "t2", "t3"],
+};
+
+/// The same on a linear memory, with keys of any width.
+pub static OMEGA_MUON_TOKENS_LINEAR_WIDE: Chain = Chain {
+    name: "omega_muon_tokens_linear_wide",
+    kernels: &[&omega_muon_tokens_linear_wide],
+    workspace: &["errors", "t"],
+};
+
+/// The same on a memory of two layers with a norm behind them.
+pub static OMEGA_MUON_TOKENS_NORMED_WIDE: Chain = Chain {
+    name: "omega_muon_tokens_normed_wide",
+    kernels: &[&omega_muon_tokens_normed_wide],
+    workspace: &["errors", "act", "delta", "t1", "t2"],
 };
 
 crate::records::shipped! {

@@ -10,16 +10,17 @@ use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_runtime::{Chain, Device, Result, Tensor, Workspace};
 
-/// The workspace of a chain of the rule: for so many sequences, heads, elements of a value, hidden elements of the memory and tokens.
+/// The workspace of a chain of the rule: for so many sequences, heads, features of a key, elements of a value, hidden elements of the
+/// memory and tokens.
 pub(super) fn workspace(
     chain: &'static Chain,
     chunking: &Chunking,
     device: &Device,
     dtype: DType,
-    [sequences, heads, value, hidden, tokens]: [usize; 5],
+    [sequences, heads, key, value, hidden, tokens]: [usize; 6],
 ) -> Result<Workspace> {
     let mut dims = chunking.dims(sequences, heads, tokens).to_vec();
-    dims.push(("E", value));
+    dims.extend([("D", key), ("E", value)]);
     dims.extend(has_hidden(chain).then_some(("M", hidden)));
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));

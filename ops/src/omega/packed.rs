@@ -159,7 +159,7 @@ impl OmegaPacked {
         let workspace = if open_chunk::has_hidden(chain) {
             None
         } else {
-            let of = [b, h, sizes.value, 0, n];
+            let of = [b, h, sizes.key, sizes.value, 0, n];
             Some((0, open_chunk::workspace(chain, &rule.chunking, device, sizes.dtype, of)?))
         };
         Ok(OmegaPacked { rule, chain, rows, y, sizes, workspace })
@@ -211,8 +211,8 @@ impl OmegaPacked {
         let (_, workspace) = match &mut self.workspace {
             Some(known) if known.0 == hidden => known,
             other => {
-                let StreamSizes { sequences, heads, value, piece, dtype, .. } = self.sizes;
-                let sizes = [sequences, heads, value, hidden, piece];
+                let StreamSizes { sequences, heads, key, value, piece, dtype } = self.sizes;
+                let sizes = [sequences, heads, key, value, hidden, piece];
                 let made = open_chunk::workspace(chain, &self.rule.chunking, stream.device(), dtype, sizes)?;
                 other.insert((hidden, made))
             }

@@ -70,7 +70,7 @@ fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
     ];
     let mut y = Tensor::zeros(device, DType::Bf16, [b, t, heads, d])?;
     let chain = OmegaRule::omega_net(chunking).chain_for(d, d, DType::Bf16);
-    let mut space = open_chunk::workspace(chain, &chunking, device, DType::Bf16, [b, heads, d, m, t])?;
+    let mut space = open_chunk::workspace(chain, &chunking, device, DType::Bf16, [b, heads, d, d, m, t])?;
     let chunks = chunking.chunks(t) as i32;
     let mut prepared = None;
     let device = device.clone();

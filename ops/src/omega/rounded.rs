@@ -52,6 +52,20 @@ struct Parts {
     read: Vec<f64>,
 }
 
+impl Parts {
+    /// What a kernel keeps of them: the left factor of the first matrix and, unless the memory is linear, its right one and the left
+    /// ones of the others.
+    fn into_kept(self, rule: &OmegaRule) -> Vec<Vec<f64>> {
+        let mut left = self.left.into_iter();
+        let mut kept: Vec<Vec<f64>> = left.next().into_iter().collect();
+        if rule.memory != MemoryForm::Linear {
+            kept.extend(self.right.into_iter().next());
+            kept.extend(left);
+        }
+        kept
+    }
+}
+
 impl Of<'_> {
     /// Columns of the first matrix.
     fn inner(&self) -> usize {
@@ -227,17 +241,33 @@ impl Arithmetic {
     }
 
     /// The matrices as products take them.
-    fn weights(&self, state: &State) -> Vec<Vec<f64>> {
+    pub fn weights(&self, state: &State) -> Vec<Vec<f64>> {
         state.w.iter().map(|w| self.operands(w)).collect()
     }
 
     /// One head by chunks, from its mixing weights. Returns what is read.
     pub fn chunks(&self, s: &SequenceSizes, rule: &OmegaRule, x: &Sequence, m: &Mixed, state: &mut State) -> Vec<f64> {
+        self.chunks_and_last(s, rule, x, m, state).0
+    }
+
+    /// The same, and what kernels that walk over their matrices keep in global memory: of the last chunk's keys the errors and, unless
+    /// the memory is linear, the hidden rows `[K, M]` and the left factors of the other matrices, `[K, M]`; the hidden rows of its
+    /// queries, `[L, M]`; and the weights as products take them.
+    pub fn chunks_and_last(
+        &self,
+        s: &SequenceSizes,
+        rule: &OmegaRule,
+        x: &Sequence,
+        m: &Mixed,
+        state: &mut State,
+    ) -> (Vec<f64>, Vec<Vec<f64>>) {
         let of = Of { rule, s, norm: &x.norm };
         let mut out = Vec::new();
+        let mut last = vec![];
         for c in 0..s.chunks() {
             let own = c * s.l..((c + 1) * s.l).min(s.n);
             let asked = [&x.q[own.start * s.d..own.end * s.d], &x.rq[own.start * s.e..own.end * s.e]];
+            let mut hidden = self.pass(of, &self.weights(state), asked[0]).a;
             if rule.read == Read::Before {
                 out.extend(self.read(of, state, asked[0], asked[1]));
             }
@@ -247,10 +277,18 @@ impl Arithmetic {
             let step = m.steps[(c + 1) * s.l - 1];
             self.descend(of, state, m.lam_end[c], step, |g, rows| self.iterate(g, rows, 5));
             if rule.read == Read::After {
+                hidden = self.pass(of, &self.weights(state), asked[0]).a;
                 out.extend(self.read(of, state, asked[0], asked[1]));
             }
+            last = parts.into_kept(rule);
+            if rule.memory != MemoryForm::Linear {
+                // Tokens behind the last one have queries of zeros.
+                hidden.resize(s.l * s.m, 0.0);
+                last.push(hidden);
+            }
+            last.extend(self.weights(state));
         }
-        out
+        (out, last)
     }
 
     /// One head by tokens. Returns what is read, `[N, E]`, and what the last chunk's gradients are made of: the left factor of the
@@ -296,13 +334,7 @@ impl Arithmetic {
                     out.extend(self.read(of, state, asked[0], asked[1]));
                 }
             }
-            let Parts { left, right, .. } = parts;
-            let mut left = left.into_iter();
-            last = left.next().into_iter().collect();
-            if rule.memory != MemoryForm::Linear {
-                last.extend(right.into_iter().next());
-                last.extend(left);
-            }
+            last = parts.into_kept(rule);
         }
         (out, last)
     }

@@ -2,8 +2,10 @@
 
 use super::{
     Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_WIDE, OMEGA_MUON,
-    OMEGA_MUON_GATED, OMEGA_MUON_LINEAR, OMEGA_MUON_NORMED, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
-    OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_NORMED, OMEGA_NORMED, OMEGA_NORMED_WIDE,
+    OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED,
+    OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_GATED_WIDE,
+    OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED, OMEGA_MUON_TOKENS_NORMED_WIDE,
+    OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,
 };
 use atlas_dsl::DType;
 use atlas_runtime::Chain;
@@ -130,24 +132,38 @@ pub struct OmegaRule {
 impl OmegaRule {
     /// The chain that computes the rule for keys with `key` elements and values with `value` elements, of type `dtype`.
     ///
-    /// By [`Step::Descent`] there are two chains, with the same parameters, that compute the same. The kernels of the first hold
-    /// whole rows of a chunk's keys and values in shared memory and registers. Those of the second stream rows in tiles, and take any
-    /// width. The first is taken where its rows fit all targets; an L4 (`sm_89`) has the least shared memory, 99 KiB. With chunks of
-    /// 64 tokens and windows of 16, these are rows of up to 96 elements of 16 bits: of 64 for a memory with a norm inside, and of 256
-    /// for a linear one. In f32 they are rows of up to 22 elements, and of 92 for a linear memory. Long windows make more keys of a
-    /// chunk, and rows are streamed sooner. With Muon there is one chain, [`chain`](OmegaRule::chain).
+    /// There are two chains, with the same parameters, that compute the same. The first is taken where its tiles fit all targets; an L4
+    /// (`sm_89`) has the least shared memory, 99 KiB.
     ///
-    /// Both hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU.
+    /// By [`Step::Descent`], the kernels of the first hold whole rows of a chunk's keys and values in shared memory and registers.
+    /// Those of the second stream rows in tiles, and take any width. With chunks of 64 tokens and windows of 16, the first takes rows of
+    /// up to 96 elements of 16 bits: of 64 for a memory with a norm inside, and of 256 for a linear one. In f32 these are rows of up
+    /// to 22 elements, and of 92 for a linear memory. Long windows make more keys of a chunk, and rows are streamed sooner.
+    ///
+    /// With Muon, the kernels of the first hold whole matrices. They take rows of up to 64 elements where the hidden layer has
+    /// at most four times as many; of a linear memory, up to 96 times 96 elements of 16 bits, or 96 times 64 of f32. Those of the
+    /// second walk over their matrices in global memory, and hold a Gram matrix of the smaller side. The hidden layer may have
+    /// any width, and so may the keys of a linear memory. Values, and the keys of other memories, have at most 128 elements: wider
+    /// ones have no legal config on a GPU.
+    ///
+    /// All chains hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU. By descent,
     /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) refuse it when they are made, and say how long it
     /// may be.
     pub fn chain_for(&self, key: usize, value: usize, dtype: DType) -> &'static Chain {
-        match self.memory {
-            _ if self.step != Step::Descent || self.holds_whole_rows(key, value, dtype) => self.chain(),
-            MemoryForm::Linear => &OMEGA_LINEAR_WIDE,
-            MemoryForm::Mlp => &OMEGA_MLP_WIDE,
-            MemoryForm::Gated => &OMEGA_GATED_WIDE,
-            MemoryForm::Normed { .. } => &OMEGA_NORMED_WIDE,
-        }
+        let holds = if self.step == Step::Descent { Self::holds_whole_rows } else { Self::holds_whole_matrices };
+        if holds(self, key, value, dtype) { self.chain() } else { self.wide_chain() }
+    }
+
+    /// Whether the matrices of a memory, with four times as many hidden elements as its rows are wide, fit registers and shared memory
+    /// with a chunk's keys. The bounds are found as those of [`holds_whole_rows`](OmegaRule::holds_whole_rows).
+    fn holds_whole_matrices(&self, key: usize, value: usize, dtype: DType) -> bool {
+        let (keys, is_short) = (self.chunking.keys(), dtype.bytes() <= 2);
+        let width = key.max(value);
+        let fits = match self.memory {
+            MemoryForm::Linear => width <= 96 && key * value <= if is_short { 96 * 96 } else { 96 * 64 },
+            _ => width <= 64,
+        };
+        fits && keys <= if is_short { 144 } else { 112 }
     }
 
     /// Whether the rows of a chunk fit shared memory and registers.
@@ -201,6 +217,24 @@ impl OmegaRule {
             (MemoryForm::Mlp, Step::MuonByToken) => &OMEGA_MUON_TOKENS,
             (MemoryForm::Gated, Step::MuonByToken) => &OMEGA_MUON_TOKENS_GATED,
             (MemoryForm::Normed { .. }, Step::MuonByToken) => &OMEGA_MUON_TOKENS_NORMED,
+        }
+    }
+
+    /// The chain of kernels for rows or, with Muon, matrices that are too wide for [`chain`](OmegaRule::chain).
+    fn wide_chain(&self) -> &'static Chain {
+        match (self.memory, self.step) {
+            (MemoryForm::Linear, Step::Descent) => &OMEGA_LINEAR_WIDE,
+            (MemoryForm::Mlp, Step::Descent) => &OMEGA_MLP_WIDE,
+            (MemoryForm::Gated, Step::Descent) => &OMEGA_GATED_WIDE,
+            (MemoryForm::Normed { .. }, Step::Descent) => &OMEGA_NORMED_WIDE,
+            (MemoryForm::Linear, Step::MuonByChunk) => &OMEGA_MUON_LINEAR_WIDE,
+            (MemoryForm::Mlp, Step::MuonByChunk) => &OMEGA_MUON_WIDE,
+            (MemoryForm::Gated, Step::MuonByChunk) => &OMEGA_MUON_GATED_WIDE,
+            (MemoryForm::Normed { .. }, Step::MuonByChunk) => &OMEGA_MUON_NORMED_WIDE,
+            (MemoryForm::Linear, Step::MuonByToken) => &OMEGA_MUON_TOKENS_LINEAR_WIDE,
+            (MemoryForm::Mlp, Step::MuonByToken) => &OMEGA_MUON_TOKENS_WIDE,
+            (MemoryForm::Gated, Step::MuonByToken) => &OMEGA_MUON_TOKENS_GATED_WIDE,
+            (MemoryForm::Normed { .. }, Step::MuonByToken) => &OMEGA_MUON_TOKENS_NORMED_WIDE,
         }
     }
 

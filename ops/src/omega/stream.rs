@@ -261,8 +261,8 @@ impl OmegaStream {
         }
         let chunking = self.rule.chunking;
         let chunks = chunking.chunks(self.sizes.piece.saturating_add(chunking.chunk - 1));
-        let StreamSizes { sequences, heads, value, dtype, .. } = self.sizes;
-        let sizes = [sequences, heads, value, hidden, chunks.saturating_mul(chunking.chunk)];
+        let StreamSizes { sequences, heads, key, value, dtype, .. } = self.sizes;
+        let sizes = [sequences, heads, key, value, hidden, chunks.saturating_mul(chunking.chunk)];
         let made = open_chunk::workspace(self.chain, &chunking, &self.device, dtype, sizes)?;
         self.workspace = Some((hidden, made));
         Ok(())

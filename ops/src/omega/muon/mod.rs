@@ -29,14 +29,22 @@
 //! A step of length 0 takes no iteration and leaves what is held, whatever the momentum is: so chunks that are not committed, and
 //! tokens behind the end of a packed document, cost little.
 //!
+//! The kernels hold whole matrices on chip, which bounds their sizes. Those whose names end in `_wide` compute the same on matrices in
+//! global memory: a copy of each in the element type of products is read where the memory is read, and holds the iteration while
+//! the memory steps. [`OmegaRule::chain_for`](super::OmegaRule::chain_for) says which are taken.
+//!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 32 and 33; by chunks as LaCT (arXiv 2505.23884) applies it. The iteration is that of
 //! [`newton_schulz_small`](crate::newton_schulz_small), on the side on which a matrix of a usual memory is small: the rows of `W1`,
 //! and of a linear memory's `W`; the columns of `W2` and `W3`.
 
 pub mod chunk_gated;
+pub mod chunk_gated_wide;
 pub mod chunk_linear;
+pub mod chunk_linear_wide;
 pub mod chunk_mlp;
+pub mod chunk_mlp_wide;
 pub mod chunk_normed;
+pub mod chunk_normed_wide;
 pub(crate) mod forms;
 pub(crate) mod iteration;
 #[cfg(feature = "verify")]
@@ -44,17 +52,29 @@ pub(crate) mod muon_cases;
 #[cfg(feature = "verify")]
 pub mod problem;
 pub mod token_gated;
+pub mod token_gated_wide;
 pub mod token_linear;
+pub mod token_linear_wide;
 pub mod token_mlp;
+pub mod token_mlp_wide;
 pub mod token_normed;
+pub mod token_normed_wide;
 pub mod window;
 
 pub use chunk_gated::omega_muon_gated;
+pub use chunk_gated_wide::omega_muon_gated_wide;
 pub use chunk_linear::omega_muon_linear;
+pub use chunk_linear_wide::omega_muon_linear_wide;
 pub use chunk_mlp::omega_muon;
+pub use chunk_mlp_wide::omega_muon_wide;
 pub use chunk_normed::omega_muon_normed;
+pub use chunk_normed_wide::omega_muon_normed_wide;
 pub use token_gated::omega_muon_tokens_gated;
+pub use token_gated_wide::omega_muon_tokens_gated_wide;
 pub use token_linear::omega_muon_tokens_linear;
+pub use token_linear_wide::omega_muon_tokens_linear_wide;
 pub use token_mlp::omega_muon_tokens;
+pub use token_mlp_wide::omega_muon_tokens_wide;
 pub use token_normed::omega_muon_tokens_normed;
+pub use token_normed_wide::omega_muon_tokens_normed_wide;
 pub use window::{fused_descent, fused_optimization};

@@ -28,7 +28,7 @@ pub fn expected(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Ve
 /// The rule of a kernel's problem. Of a loss that predicts nothing the factor is left out: see [`of_values`].
 fn rule(p: &Problem) -> OmegaRule {
     let name = p.kernel.name;
-    let memory = match name.rsplit('_').next() {
+    let memory = match name.strip_suffix("_wide").unwrap_or(name).rsplit('_').next() {
         Some("gated") => MemoryForm::Gated,
         Some("linear") => MemoryForm::Linear,
         Some("normed") => MemoryForm::Normed { eps: p.scalar("eps") },
@@ -52,7 +52,12 @@ fn by_tokens(p: &Problem) -> bool {
     p.kernel.name.starts_with("omega_muon_tokens")
 }
 
-/// The tensors that are written, less `y`: weights, momenta and, by tokens, what gradients are made of.
+/// Whether a kernel walks over its matrices, and keeps them in the element type of products.
+fn is_wide(p: &Problem) -> bool {
+    p.kernel.name.ends_with("_wide")
+}
+
+/// The tensors that are written, less `y`: weights, momenta and what a kernel keeps in global memory.
 fn written(p: &Problem) -> Vec<&'static str> {
     let written = p.tensors().into_iter().filter(|t| t.access == Access::Out && t.name != "y");
     written.map(|t| t.name).collect()
@@ -96,7 +101,9 @@ fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
                 eta: rows("eta", n, 1),
                 gamma: rows("gamma", n, s.w),
             };
-            arithmetic.tokens(&s, &rule, &x, &gates, &mut state)
+            let (read, mut kept) = arithmetic.tokens(&s, &rule, &x, &gates, &mut state);
+            kept.extend(arithmetic.weights(&state).into_iter().filter(|_| is_wide(p)));
+            (read, kept)
         } else {
             let of = |name: &str, len: usize| inputs.get(name)[at * len..][..len].to_vec();
             let mixed = Mixed {
@@ -107,7 +114,7 @@ fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
                 steps: of("steps", c * l),
                 ..Mixed::default()
             };
-            (arithmetic.chunks(&s, &rule, &x, &mixed, &mut state), vec![])
+            arithmetic.chunks_and_last(&s, &rule, &x, &mixed, &mut state)
         };
         for (t, row) in read.chunks(e).enumerate() {
             y[((sequence * n + t) * h + head) * e..][..e].copy_from_slice(row);

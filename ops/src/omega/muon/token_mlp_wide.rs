@@ -1,0 +1,185 @@
+//! One step per token, on a memory of two layers whose matrices are too large for shared memory: see [`muon`](super).
+
+use crate::newton_schulz_small::UNSCALE;
+use atlas_macros::atlas_kernel;
+
+atlas_kernel! {
+    use crate::omega::loss::loss_error;
+    use super::forms::read_mlp;
+    use super::iteration::{moves, of_gram_about, scaled_over_norm, squarable, squared, started, stepped};
+
+    /// As [`omega_muon_tokens`](super::omega_muon_tokens), with a hidden layer of any width.
+    ///
+    /// `t1` and `t2` are the weights in the element type of products; while the memory steps, the iteration.
+    pub kernel omega_muon_tokens_wide<T: Float>(
+        q: &Tensor<T, [B, N, H, D]>,
+        k: &Tensor<T, [B, P, H, D]>,
+        v: &Tensor<T, [B, P, H, E]>,
+        rq: &Tensor<T, [B, N, H, E]>,
+        rk: &Tensor<T, [B, P, H, E]>,
+        alpha: &Tensor<f32, [B, N, H]>,
+        theta: &Tensor<f32, [B, N, H]>,
+        eta: &Tensor<f32, [B, N, H]>,
+        gamma: &Tensor<f32, [B, N, H, W]>,
+        w1: &mut Tensor<f32, [B, H, E, M]>,
+        w2: &mut Tensor<f32, [B, H, M, D]>,
+        s1: &mut Tensor<f32, [B, H, E, M]>,
+        s2: &mut Tensor<f32, [B, H, M, D]>,
+        errors: &mut Tensor<f32, [B, H, K, E]>,
+        act: &mut Tensor<T, [B, H, K, M]>,
+        delta: &mut Tensor<T, [B, H, K, M]>,
+        t1: &mut Tensor<T, [B, H, E, M]>,
+        t2: &mut Tensor<T, [B, H, M, D]>,
+        y: &mut Tensor<T, [B, N, H, E]>,
+        chunk: i32,
+        before: i32,
+        scale: f32,
+        predicts: i32,
+    )
+    tune { BM: [32, 16], BD: [32, 64], BE: [32, 64], warps: [8] }
+    require { P >= N }
+    {
+        for (b, h) in grid(B, H) {
+            for m in tiles(M, BM) {
+                store(t1[b, h, .., m], load(w1[b, h, .., m]).cast::<T>());
+                store(t2[b, h, m, ..], load(w2[b, h, m, ..]).cast::<T>());
+            }
+            let length = min(max(chunk, 1), size(K));
+            // Read after its step, a token is read where the next one begins.
+            let late = select(before > 0, 0.cast::<i32>(), 1);
+            for c in 0..(size(N) + length - 1) / length {
+                let first = c * length;
+                let end = min(first + length, size(N));
+                // The oldest key of the chunk, and where a token's window lies among its keys.
+                let oldest = first + size(P) - size(N) + length - size(K);
+                let shift = size(W) - 1 - size(K) + length + first;
+                let mut weight = zeros::<f32>([1, K]);
+                for t in first..end {
+                    weight = max(weight, abs(load(gamma[b, t, h, span(shift - t, K)]).or(0.0)));
+                }
+                let alive = weight.t() > 0.0;
+                for m in tiles(M, BM) {
+                    let mut z = zeros::<f32>([K, BM]);
+                    for d in tiles(D, BD) {
+                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                        z += dot(x, load(t2[b, h, m, d]).t());
+                    }
+                    store(act[b, h, .., m], gelu(z).cast::<T>());
+                }
+                for e in tiles(E, BE) {
+                    let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
+                    for m in tiles(M, BM) {
+                        read += dot(load(act[b, h, .., m]), load(t1[b, h, e, m]).t());
+                    }
+                    let wanted = select(alive, load(v[b, span(oldest, K), h, e]).or(0.0), 0.0);
+                    let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
+                    store(errors[b, h, .., e], error);
+                }
+                for m in tiles(M, BM) {
+                    let mut z = zeros::<f32>([K, BM]);
+                    for d in tiles(D, BD) {
+                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                        z += dot(x, load(t2[b, h, m, d]).t());
+                    }
+                    let mut back = zeros::<f32>([K, BM]);
+                    for e in tiles(E, BE) {
+                        back += dot(load(errors[b, h, .., e]).cast::<T>(), load(t1[b, h, e, m]));
+                    }
+                    store(delta[b, h, .., m], (grad(gelu)(z) * back).cast::<T>());
+                }
+                for t in first..end + select(end == size(N), late, 0) {
+                    let xq = load(q[b, span(t - late, 1), h, ..]).or(0.0);
+                    let mut out = load(rq[b, span(t - late, 1), h, ..]).or(0.0).cast::<f32>();
+                    for m in tiles(M, BM) {
+                        out += read_mlp(xq, load(t1[b, h, .., m]), load(t2[b, h, m, ..]));
+                    }
+                    store(y[b, span(t - late, 1), h, ..], out.cast::<T>());
+                    // Behind the last token nothing is trained.
+                    for _ in 0..select(t < size(N), 1.cast::<i32>(), 0) {
+                        let band = load(gamma[b, t, h, span(shift - t, K)]).or(0.0).t();
+                        let kept = load(theta[b, t, h]);
+                        let held = load(alpha[b, t, h]);
+                        let step = load(eta[b, t, h]);
+                        // The greatest magnitudes, while they are in registers.
+                        let mut top1 = zeros::<f32>([BE, BM]);
+                        for e in tiles(E, BE) {
+                            let error_s = (load(errors[b, h, .., e]) * band).cast::<T>();
+                            for m in tiles(M, BM) {
+                                let s1m = kept * load(s1[b, h, e, m]) + dot(error_s.t(), load(act[b, h, .., m]));
+                                top1 = max(top1, abs(s1m).or(0.0));
+                                store(s1[b, h, e, m], s1m);
+                            }
+                        }
+                        let mut top2 = zeros::<f32>([BM, BD]);
+                        for d in tiles(D, BD) {
+                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                            let key_s = (x.cast::<f32>() * band).cast::<T>();
+                            for m in tiles(M, BM) {
+                                let s2m = kept * load(s2[b, h, m, d]) + dot(load(delta[b, h, .., m]).t(), key_s);
+                                top2 = max(top2, abs(s2m).or(0.0));
+                                store(s2[b, h, m, d], s2m);
+                            }
+                        }
+                        let like = zeros::<T>([1, 1]);
+                        for _ in 0..moves(step) {
+                            let unit = squarable(max(top1));
+                            let mut squares = zeros::<f32>([E, BM]);
+                            for m in tiles(M, BM) {
+                                squares += squared(load(s1[b, h, .., m]), unit);
+                            }
+                            let by = scaled_over_norm(sum(squares), unit);
+                            let mut gram = zeros::<f32>([E, E]);
+                            for m in tiles(M, BM) {
+                                let along = started(load(s1[b, h, .., m]), unit, by, like);
+                                store(t1[b, h, .., m], along);
+                                gram += dot(along, along.t());
+                            }
+                            for i in 0..5 {
+                                let p = of_gram_about(gram, like, iota([E, E], 0) == iota([E, E], 1), i);
+                                gram = zeros::<f32>([E, E]);
+                                for m in tiles(M, BM) {
+                                    let along = dot(p, load(t1[b, h, .., m])).cast::<T>();
+                                    store(t1[b, h, .., m], along);
+                                    gram += dot(along, along.t());
+                                }
+                            }
+                        }
+                        for m in tiles(M, BM) {
+                            let after = stepped(load(w1[b, h, .., m]), held, step * UNSCALE, load(t1[b, h, .., m]));
+                            store(w1[b, h, .., m], after);
+                            store(t1[b, h, .., m], after.cast::<T>());
+                        }
+                        for _ in 0..moves(step) {
+                            let unit = squarable(max(top2));
+                            let mut squares = zeros::<f32>([BM, D]);
+                            for m in tiles(M, BM) {
+                                squares += squared(load(s2[b, h, m, ..]), unit);
+                            }
+                            let by = scaled_over_norm(sum(squares), unit);
+                            let mut gram = zeros::<f32>([D, D]);
+                            for m in tiles(M, BM) {
+                                let along = started(load(s2[b, h, m, ..]), unit, by, like);
+                                store(t2[b, h, m, ..], along);
+                                gram += dot(along.t(), along);
+                            }
+                            for i in 0..5 {
+                                let p = of_gram_about(gram, like, iota([D, D], 0) == iota([D, D], 1), i);
+                                gram = zeros::<f32>([D, D]);
+                                for m in tiles(M, BM) {
+                                    let along = dot(load(t2[b, h, m, ..]), p).cast::<T>();
+                                    store(t2[b, h, m, ..], along);
+                                    gram += dot(along.t(), along);
+                                }
+                            }
+                        }
+                        for m in tiles(M, BM) {
+                            let after = stepped(load(w2[b, h, m, ..]), held, step * UNSCALE, load(t2[b, h, m, ..]));
+                            store(w2[b, h, m, ..], after);
+                            store(t2[b, h, m, ..], after.cast::<T>());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The Omega rule with Muon on matrices that are too large for shared memory: which chain takes which sizes, that both chains compute
+//! the same, where GPUs have a config, and mistakes that must show.
+
+use atlas_dsl::DType;
+use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::{KernelDef, Specialization};
+use atlas_ops::Comparison;
+use atlas_ops::omega::check::{Case, CaseInputs};
+use atlas_ops::omega::reference::SequenceSizes;
+use atlas_ops::omega::{
+    Chunking, Loss, MemoryForm, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED_WIDE,
+    OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE,
+    OMEGA_MUON_WIDE, OmegaRule, Read, Step,
+};
+use atlas_runtime::{Chain, Device, choose_for};
+
+const NORMED: MemoryForm = MemoryForm::Normed { eps: 0.01 };
+const WIDE: [(MemoryForm, Step, &Chain); 8] = [
+    (MemoryForm::Linear, Step::MuonByChunk, &OMEGA_MUON_LINEAR_WIDE),
+    (MemoryForm::Mlp, Step::MuonByChunk, &OMEGA_MUON_WIDE),
+    (MemoryForm::Gated, Step::MuonByChunk, &OMEGA_MUON_GATED_WIDE),
+    (NORMED, Step::MuonByChunk, &OMEGA_MUON_NORMED_WIDE),
+    (MemoryForm::Linear, Step::MuonByToken, &OMEGA_MUON_TOKENS_LINEAR_WIDE),
+    (MemoryForm::Mlp, Step::MuonByToken, &OMEGA_MUON_TOKENS_WIDE),
+    (MemoryForm::Gated, Step::MuonByToken, &OMEGA_MUON_TOKENS_GATED_WIDE),
+    (NORMED, Step::MuonByToken, &OMEGA_MUON_TOKENS_NORMED_WIDE),
+];
+
+/// A case of two sequences with two heads, of features, elements of a value, and hidden elements; of the chain that the rule takes.
+fn case((form, step): (MemoryForm, Step), tokens: usize, memory: [usize; 3], chunking: Chunking) -> Case {
+    let mut case = Case::new([2, tokens, 2], memory, chunking).of_form(form);
+    case.rule.step = step;
+    case
+}
+
+fn compared(found: &[Vec<f64>], wanted: &[Vec<f64>]) -> Comparison {
+    Comparison::of_all(found.iter().map(Vec::as_slice).zip(wanted.iter().map(Vec::as_slice)))
+}
+
+#[test]
+fn matrices_are_walked_over_where_they_are_too_large() {
+    let chunks = [Chunking::new(64, 16), Chunking::new(16, 4), Chunking::new(1, 16)];
+    for (memory, step, chain) in WIDE {
+        for chunking in chunks {
+            let rule = OmegaRule { memory, step, ..OmegaRule::omega_net(chunking) };
+            for dtype in [DType::Bf16, DType::F16, DType::F32] {
+                let is_wide = |key: usize, value: usize| std::ptr::eq(rule.chain_for(key, value, dtype), chain);
+                assert!(!is_wide(48, 48) && !is_wide(64, 64), "{rule:?}");
+                assert!(is_wide(128, 128) && is_wide(64, 128) && is_wide(2152, 64), "{rule:?}");
+                assert_eq!(is_wide(96, 96), memory != MemoryForm::Linear || dtype == DType::F32, "{rule:?}");
+            }
+        }
+        let rule = OmegaRule { memory, step, ..OmegaRule::omega_net(Chunking::new(usize::MAX, usize::MAX)) };
+        assert!(std::ptr::eq(rule.chain_for(16, 16, DType::Bf16), chain), "{rule:?}");
+    }
+}
+
+/// Both chains at sizes that both take, against each other in f32, where roundings are small; another loss must show.
+#[test]
+fn both_chains_compute_the_same() {
+    for (form, step, chain) in WIDE {
+        for (tokens, memory, chunking) in [
+            (11, [40, 24, 70], Chunking::new(4, 3)),
+            (6, [16, 40, 24], Chunking::new(8, 2)),
+            (3, [24, 16, 96], Chunking::new(1, 4)),
+            (1, [16, 16, 32], Chunking::new(4, 2)),
+        ] {
+            for read in [Read::Before, Read::After] {
+                let mut whole = case((form, step), tokens, memory, chunking);
+                whole.rule.read = read;
+                let walked = Case { chain: Some(chain), ..whole.clone() };
+                let inputs = whole.inputs();
+                let run = |case: &Case| case.run(&Device::cpu(), &inputs).unwrap();
+                let (found, wanted) = (run(&walked), run(&whole));
+                let c = compared(&found, &wanted);
+                assert!(c.passes(1e-5), "{form:?} {step:?} {read:?} {memory:?}: {c:?}");
+                let mut other = whole.clone();
+                other.rule.loss = Loss::Dot;
+                assert!(!compared(&found, &run(&other)).passes(1e-5), "another loss went unnoticed: {form:?} {step:?}");
+            }
+        }
+    }
+}
+
+/// Heads of the paper's largest model.
+#[test]
+fn heads_of_large_models_are_as_defined() {
+    for (form, step, chain) in WIDE {
+        let hidden = if form == MemoryForm::Linear { 0 } else { 512 };
+        let mut case = case((form, step), 3, [128, 128, hidden], Chunking::new(2, 2));
+        case.batch = [1, 3, 1];
+        assert!(std::ptr::eq(case.rule.chain_for(128, 128, case.dtype), chain));
+        let found = case.check(&Device::cpu()).unwrap();
+        assert!(found.passes(1e-5), "{form:?} {step:?}: {found:?}");
+    }
+}
+
+#[test]
+fn sequences_come_in_parts() {
+    for (form, step, chain) in WIDE {
+        let hidden = if form == MemoryForm::Linear { 0 } else { 72 };
+        let mut whole = Case { chain: Some(chain), ..case((form, step), 13, [24, 16, hidden], Chunking::new(4, 3)) };
+        whole.rule.read = Read::Before;
+        let found = whole.run(&Device::cpu(), &whole.inputs()).unwrap();
+        for parts in [vec![8, 5], vec![3, 5, 1, 4]] {
+            let case = Case { parts, ..whole.clone() };
+            assert_eq!(case.run(&Device::cpu(), &whole.inputs()).unwrap(), found, "{form:?} {step:?} {:?}", case.parts);
+        }
+    }
+}
+
+/// Windows of the first chunk reach tokens before the first one, rows of zeros that have no norm.
+#[test]
+fn a_norm_needs_no_epsilon() {
+    for (_, step, chain) in WIDE.into_iter().filter(|(form, ..)| *form == NORMED) {
+        let form = MemoryForm::Normed { eps: 0.0 };
+        let case = Case { chain: Some(chain), ..case((form, step), 9, [16, 16, 32], Chunking::new(4, 3)) };
+        let found = case.check(&Device::cpu()).unwrap();
+        assert!(found.passes(1e-5), "{step:?}: {found:?}");
+    }
+}
+
+#[test]
+fn mistakes_show() {
+    type WideMistake = fn(&mut SequenceSizes, &mut CaseInputs);
+    let mistakes: [(&str, WideMistake); 4] = [
+        ("no halo", |s, _| s.k = s.l),
+        ("the band is reversed", |_, x| x.gamma.chunks_mut(3).for_each(<[f32]>::reverse)),
+        ("the last tile of keys is left out", |s, x| {
+            x.k.chunks_mut(s.d).for_each(|row| row[128..].fill(0.0));
+        }),
+        ("the momentum starts at zero", |_, x| x.s.iter_mut().for_each(|s| s.fill(0.0))),
+    ];
+    for (form, step, _) in WIDE {
+        let hidden = if form == MemoryForm::Linear { 0 } else { 24 };
+        let case = case((form, step), 9, [136, 16, hidden], Chunking::new(4, 3));
+        assert!(case.check(&Device::cpu()).unwrap().passes(1e-5), "{form:?} {step:?}");
+        for (name, edit) in mistakes {
+            let found = case.check_against(&Device::cpu(), edit).unwrap();
+            assert!(!found.passes(1e-5), "{name} went unnoticed in {form:?} {step:?}: {found:?}");
+        }
+    }
+}
+
+/// A kernel compiled for sizes of its dims, which are given by name.
+fn specialized(kernel: &KernelDef, dtype: DType, sizes: &[(&str, u64)]) -> (Specialization, Vec<u64>) {
+    let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
+    let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
+    let mut spec = Specialization::default();
+    for t in kernel.types {
+        spec = spec.with_type(t.name, dtype);
+    }
+    for (d, &n) in kernel.dims.iter().zip(&dims) {
+        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
+    }
+    (spec, dims)
+}
+
+/// Heads of 128 elements, with chunks and windows as models have them: an L4 has the least shared memory, and Hopper other products.
+#[test]
+fn gpus_have_a_config() {
+    let (n, l, k) = (128, 64, 80);
+    let rows = [("D", 128), ("E", 128), ("M", 512), ("N", n), ("P", n)];
+    let chunks = [("C", n / l), ("L", l), ("K", k), ("W", 16), ("B", 2), ("H", 4)];
+    let mut refused = vec![];
+    for (_, _, chain) in WIDE {
+        let kernel = chain.kernels[chain.kernels.len() - 1].declared();
+        for (dtype, target) in [(DType::Bf16, "sm_89"), (DType::F32, "sm_89"), (DType::Bf16, "sm_90a")] {
+            let (spec, dims) = specialized(kernel, dtype, &[&rows[..], &chunks[..]].concat());
+            let selection = choose_for(kernel, &spec, &dims, target.parse().ok());
+            if selection.chosen().is_none() {
+                refused.push(format!("{} {dtype} {target}: {selection}", kernel.name));
+            }
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
