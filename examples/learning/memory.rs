@@ -21,7 +21,7 @@ const WIDTH: usize = 4;
 const GATES: [(&str, f32); 4] = [("alpha", 8.0), ("theta", -3.0), ("eta", 0.0), ("gamma", 0.0)];
 
 /// The longest step.
-const STEP: f32 = 0.07;
+pub(crate) const STEP: f32 = 0.07;
 
 /// A memory, and all that its forward pass leaves for its backward pass.
 pub(crate) struct Memory {
@@ -61,11 +61,17 @@ impl Memory {
         // Rows of queries, keys and values are as those of other layers. Those of gates are small, so that gates begin as their biases.
         let columns = 3 * width + h * (3 + reach);
         let deviation = |i: usize| if i / width < 3 * width { sizes.deviation() } else { 0.02 };
-        let values: Vec<f32> = (0..columns * width).map(|i| deviation(i) * p.numbers.normal()).collect();
+        let mut values: Vec<f32> = (0..columns * width).map(|i| deviation(i) * p.numbers.normal()).collect();
+        if sizes.keys_before {
+            // A query then finds the memory of a key that was projected from the same numbers, before anything is learned.
+            values.copy_within(0..width * width, width * width);
+        }
         let w = p.weight(&format!("{name}.project"), &[columns, width], &values)?;
-        // Of the tokens that the convolution sees, the last is the token itself.
+        // Of the tokens that the convolution sees, the last is the token itself, and the last but one is the token before it.
+        let before = |channel: usize| sizes.keys_before && (width..2 * width).contains(&channel);
+        let near = |channel: usize| WIDTH - 1 - usize::from(before(channel));
         let values: Vec<f32> = (0..3 * width * WIDTH)
-            .map(|i| 0.3 * p.numbers.normal() + if i % WIDTH == WIDTH - 1 { 0.5 } else { 0.0 })
+            .map(|i| 0.3 * p.numbers.normal() + if i % WIDTH == near(i / WIDTH) { 0.5 } else { 0.0 })
             .collect();
         let conv = p.weight(&format!("{name}.conv"), &[3 * width, WIDTH], &values)?;
         let biases: Vec<f32> = (0..4).flat_map(|i| vec![GATES[i].1; h * if i == 3 { reach } else { 1 }]).collect();

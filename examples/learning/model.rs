@@ -30,6 +30,8 @@ pub(crate) struct Sizes {
     pub(crate) hidden: usize,
     pub(crate) chunk: usize,
     pub(crate) reach: usize,
+    /// Whether a memory's keys begin as the token before, and are projected as its queries are.
+    pub(crate) keys_before: bool,
 }
 
 impl Sizes {
@@ -54,11 +56,22 @@ impl Sizes {
     }
 }
 
-/// What mixes the tokens of a sequence.
+/// What stands inside a block.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Mixer {
+pub(crate) enum Part {
     Attention,
     Memory,
+    Hidden,
+}
+
+impl Part {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Part::Attention => "attention",
+            Part::Memory => "memory",
+            Part::Hidden => "hidden",
+        }
+    }
 }
 
 /// y = x + W f(norm(x))
@@ -120,6 +133,7 @@ impl Block {
 pub(crate) struct Model {
     device: Device,
     pub(crate) sizes: Sizes,
+    pub(crate) parts: Vec<Part>,
     pub(crate) parameters: Parameters,
     embedding: Weight,
     blocks: Vec<Block>,
@@ -137,28 +151,23 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// A model with a block for each mixer, and a hidden layer behind each.
-    pub(crate) fn new(device: &Device, sizes: Sizes, mixers: &[Mixer], seed: u64) -> atlas::Result<Model> {
+    /// A model with a block for each of these parts.
+    pub(crate) fn new(device: &Device, sizes: Sizes, parts: &[Part], seed: u64) -> atlas::Result<Model> {
         let (rows, width, vocabulary) = (sizes.rows(), sizes.width, sizes.vocabulary);
         let mut p = Parameters::new(device, 1 << 20, seed)?;
         let table = p.random("embedding", &[vocabulary, width], 0.06)?;
         let mut blocks = Vec::new();
-        for (i, mixer) in mixers.iter().enumerate() {
-            let names = match mixer {
-                Mixer::Attention => [format!("attention {i}"), format!("hidden {i}")],
-                Mixer::Memory => [format!("memory {i}"), format!("hidden {i}")],
+        for (i, part) in parts.iter().enumerate() {
+            let name = &format!("{} {i}", part.name());
+            let inner: Box<dyn Inner> = match part {
+                Part::Attention => Box::new(Attention::new(device, &sizes, &mut p, name)?),
+                Part::Memory => Box::new(Memory::new(device, &sizes, &mut p, name)?),
+                Part::Hidden => Box::new(Hidden::new(device, &sizes, &mut p, name)?),
             };
-            for (j, name) in names.iter().enumerate() {
-                let inner: Box<dyn Inner> = match mixer {
-                    _ if j == 1 => Box::new(Hidden::new(device, &sizes, &mut p, name)?),
-                    Mixer::Attention => Box::new(Attention::new(device, &sizes, &mut p, name)?),
-                    Mixer::Memory => Box::new(Memory::new(device, &sizes, &mut p, name)?),
-                };
-                let columns = if j == 1 { sizes.mlp } else { width };
-                let norm = p.filled(&format!("{name}.before"), &[width], 1.0)?;
-                let w = p.random(&format!("{name}.out"), &[width, columns], 0.02)?;
-                blocks.push(Block::new(device, &sizes, norm, inner, w)?);
-            }
+            let columns = if *part == Part::Hidden { sizes.mlp } else { width };
+            let norm = p.filled(&format!("{name}.before"), &[width], 1.0)?;
+            let w = p.random(&format!("{name}.out"), &[width, columns], 0.02)?;
+            blocks.push(Block::new(device, &sizes, norm, inner, w)?);
         }
         let norm = p.filled("norm", &[width], 1.0)?;
         let head = p.random("head", &[vocabulary, width], 0.02)?;
@@ -167,6 +176,7 @@ impl Model {
         Ok(Model {
             device: device.clone(),
             sizes,
+            parts: parts.to_vec(),
             parameters: p,
             embedding: table,
             blocks,
@@ -182,6 +192,15 @@ impl Model {
             dlogits: of(vocabulary)?,
             space: RMS_NORM_GRAD.workspace(device, &[("T", DType::F32)], &[("N", rows)])?,
         })
+    }
+
+    /// A model with the same weights, for a batch of other sizes.
+    pub(crate) fn resized(&self, sequences: usize, tokens: usize) -> atlas::Result<Model> {
+        let sizes = Sizes { sequences, tokens, ..self.sizes };
+        let model = Model::new(&self.device, sizes, &self.parts, 0)?;
+        let (mut weights, _) = model.parameters.all()?;
+        weights.copy_from(&self.parameters.all()?.0.to_vec::<f32>()?)?;
+        Ok(model)
     }
 
     /// The logits `[B T, V]` of each next token.
