@@ -7,7 +7,6 @@ use super::verify_row::{fill, row_of};
 use anyhow::{Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_ops::Op;
-use atlas_ops::cases::is_counted;
 use atlas_ops::simulate::{Cover, Job, Simulated, jobs};
 use atlas_runtime::simulator::launch::Policy;
 use atlas_runtime::{CacheDir, SimOptions};
@@ -94,8 +93,7 @@ pub(super) fn rows(
 ) -> Result<Vec<Value>> {
     let cover = if args.all_configs { Cover::All } else { Cover::Pairs };
     let jobs = jobs(machines, cover, |p| {
-        let is_named = |name: &str| name == p.op.name || name == p.kernel.name;
-        ops.iter().any(|op| op.name == p.op.name) && only.map_or_else(|| is_counted(p.kernel.name), is_named)
+        ops.iter().any(|op| op.name == p.op.name) && only.is_none_or(|name| name == p.op.name || name == p.kernel.name)
     })?;
     let progress = Mutex::new(Progress::new(jobs.len()));
     let row = |job: &Job| {

@@ -144,7 +144,8 @@ impl OmegaRule {
     /// at most four times as many; of a linear memory, up to 96 times 96 elements of 16 bits, or 96 times 64 of f32. Those of the
     /// second walk over their matrices in global memory, and hold a Gram matrix of the smaller side. The hidden layer may have
     /// any width, and so may the keys of a linear memory. Values, and the keys of other memories, have at most 128 elements: wider
-    /// ones have no legal config on a GPU.
+    /// ones have no legal config on a GPU. Nor have chunks of 96 tokens and more, with values of 128 elements, of a memory with a norm
+    /// inside.
     ///
     /// All chains hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU. By descent,
     /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) refuse it when they are made, and say how long it
@@ -157,10 +158,12 @@ impl OmegaRule {
     /// Whether the matrices of a memory, with four times as many hidden elements as its rows are wide, fit registers and shared memory
     /// with a chunk's keys. The bounds are found as those of [`holds_whole_rows`](OmegaRule::holds_whole_rows).
     fn holds_whole_matrices(&self, key: usize, value: usize, dtype: DType) -> bool {
-        let (keys, is_short) = (self.chunking.keys(), dtype.bytes() <= 2);
-        let width = key.max(value);
-        let fits = match self.memory {
-            MemoryForm::Linear => width <= 96 && key * value <= if is_short { 96 * 96 } else { 96 * 64 },
+        let (keys, width, is_short) = (self.chunking.keys(), key.max(value), dtype.bytes() <= 2);
+        let fits = match (self.memory, is_short) {
+            (MemoryForm::Linear, true) => width <= 96 && keys.saturating_mul(width) <= 96 * 96,
+            (MemoryForm::Linear, false) => {
+                width <= 96 && key * value <= 96 * 64 && keys.saturating_mul(width) <= 96 * 80
+            }
             _ => width <= 64,
         };
         fits && keys <= if is_short { 144 } else { 112 }
