@@ -7,7 +7,7 @@ use std::path::Path;
 /// The kernels that ship, by name.
 const KERNELS: &str = "\
     adamw adamw_rounded attention attention_key_grad attention_prefix_grad attention_query_grad batched_matmul \
-    block_attention clip_factor column_sums cross_entropy decode_join decode_parts delta_blocks delta_factors \
+    block_attention clip_factor column_sums copy cross_entropy decode_join decode_parts delta_blocks delta_factors \
     delta_outputs delta_rule delta_solve delta_states embedding embedding_grad favor_features fourier_features \
     fourier_pairs fused_descent fused_forward fused_optimization gelu_grad group_norm inverse l2_norm layer_combine \
     layer_combine_grad layer_combine_weight_grad layer_features layer_features_grad layer_gate layer_gate_grad \
@@ -21,12 +21,14 @@ const KERNELS: &str = "\
     omega_gated_read_backward omega_gated_states omega_gated_train_backward omega_gated_wide omega_key_backward \
     omega_linear omega_linear_read_backward omega_linear_states omega_linear_train_backward omega_linear_wide \
     omega_mix omega_mix_backward omega_mlp omega_mlp_query_backward omega_mlp_read_backward omega_mlp_states \
-    omega_mlp_train_backward omega_mlp_wide omega_muon omega_muon_gated omega_muon_linear omega_muon_normed \
-    omega_muon_tokens omega_muon_tokens_gated omega_muon_tokens_linear omega_muon_tokens_normed omega_normed \
-    omega_normed_read_backward omega_normed_states omega_normed_train_backward omega_normed_wide omega_pack_tokens \
-    omega_step_backward omega_step_gate_backward omega_token_gates omega_unpack_gates omega_unpack_steps \
-    omega_unpack_tokens poly1 poly2 poly3 poly4 powers2 powers3 rbf_features rms_norm rms_norm_grad \
-    rms_norm_residual_grad rms_norm_weight_grad rotary_halves rotary_interleaved short_conv short_conv_input_grad \
+    omega_mlp_train_backward omega_mlp_wide omega_muon omega_muon_gated omega_muon_gated_wide omega_muon_linear \
+    omega_muon_linear_wide omega_muon_normed omega_muon_normed_wide omega_muon_tokens omega_muon_tokens_gated \
+    omega_muon_tokens_gated_wide omega_muon_tokens_linear omega_muon_tokens_linear_wide omega_muon_tokens_normed \
+    omega_muon_tokens_normed_wide omega_muon_tokens_wide omega_muon_wide omega_normed omega_normed_read_backward \
+    omega_normed_states omega_normed_train_backward omega_normed_wide omega_pack_tokens omega_step_backward \
+    omega_step_gate_backward omega_token_gates omega_unpack_gates omega_unpack_steps omega_unpack_tokens poly1 poly2 \
+    poly3 poly4 powers2 powers3 rbf_features rms_norm rms_norm_grad rms_norm_residual_grad rms_norm_weight_grad \
+    rotary_halves rotary_interleaved scaled_gate scaled_gate_grad short_conv short_conv_input_grad \
     short_conv_weight_grad sigmoid_gate silu_gate silu_gate_grad silu_grad softmax square_sums swap_axes \
     taylor2_features token_losses transpose ttt_linear ttt_mix window_sum window_sum_eights window_totals \
     windowed_attention";

@@ -61,7 +61,7 @@ pub fn jobs(machines: &[impl Into<Machine> + Copy], cover: Cover, want: impl Fn(
 }
 
 /// A problem on a machine.
-struct Place<'p> {
+struct CoverPlace<'p> {
     problem: &'p Problem,
     machine: Machine,
     bound: BoundLaunch,
@@ -69,7 +69,7 @@ struct Place<'p> {
     factors: [u64; 3],
 }
 
-impl Place<'_> {
+impl CoverPlace<'_> {
     fn job(&self, config: Option<Config>) -> Job {
         Job { problem: self.problem.clone(), machine: self.machine, config }
     }
@@ -91,15 +91,16 @@ fn cover_of(problems: &[Problem], machines: &[Machine], cover: Cover) -> Result<
             let of_type = seen.entry(problem.dtype).or_insert(0);
             let factors = [on as u64, problem.dtype as u64, *of_type];
             *of_type += 1;
-            places.push(Place { problem, machine, bound: problem.bind(&device)?, factors });
+            places.push(CoverPlace { problem, machine, bound: problem.bind(&device)?, factors });
         }
     }
-    let (empty, filled): (Vec<&Place<'_>>, Vec<&Place<'_>>) = places.iter().partition(|place| place.bound.is_empty());
-    let mut candidates: Vec<(&Place<'_>, Config)> = Vec::new();
+    let (empty, filled): (Vec<&CoverPlace<'_>>, Vec<&CoverPlace<'_>>) =
+        places.iter().partition(|place| place.bound.is_empty());
+    let mut candidates: Vec<(&CoverPlace<'_>, Config)> = Vec::new();
     for place in filled {
         candidates.extend(place.problem.kernel.configs().into_iter().map(|config| (place, config)));
     }
-    let accepted = |(place, config): &(&Place<'_>, Config)| refusal(&place.bound, config).is_none();
+    let accepted = |(place, config): &(&CoverPlace<'_>, Config)| refusal(&place.bound, config).is_none();
     let picked = match cover {
         Cover::All => candidates.into_iter().filter(accepted).collect(),
         Cover::Pairs => pairwise(candidates, |(place, config)| place.levels(config), accepted),

@@ -122,8 +122,8 @@ fn a_norm_needs_no_epsilon() {
 
 #[test]
 fn mistakes_show() {
-    type WideMistake = fn(&mut SequenceSizes, &mut CaseInputs);
-    let mistakes: [(&str, WideMistake); 4] = [
+    type WideMuonMistake = fn(&mut SequenceSizes, &mut CaseInputs);
+    let mistakes: [(&str, WideMuonMistake); 4] = [
         ("no halo", |s, _| s.k = s.l),
         ("the band is reversed", |_, x| x.gamma.chunks_mut(3).for_each(<[f32]>::reverse)),
         ("the last tile of keys is left out", |s, x| {

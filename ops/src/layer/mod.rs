@@ -26,13 +26,15 @@ mod host;
 mod kernels;
 mod past;
 #[cfg(feature = "verify")]
+mod plan_sizes;
+#[cfg(feature = "verify")]
 mod plans;
 #[cfg(feature = "verify")]
 pub mod reference;
 mod run;
 mod shapes;
 #[cfg(feature = "verify")]
-pub(crate) mod step_plans;
+mod step_plans;
 
 pub use context::ContextWeights;
 pub use features::FeatureMap;

@@ -1,6 +1,8 @@
 //! A layer as it is measured: all launches of one piece, projections left out.
 
+use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, memory_flops};
 use super::reference::{HostContext, HostLayer, reference};
+use super::step_plans::STEP;
 use super::{
     AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual,
 };
@@ -12,7 +14,8 @@ use crate::usual::unit;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor};
 
-/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million, which come in pieces.
+/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million, which come in pieces; and a
+/// training step.
 pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_170m_plan", &GATE, [8, 2048, 16, 48, 192]),
     Plan::new("layer_340m_plan", &GATE, [8, 2048, 16, 64, 256]),
@@ -21,11 +24,9 @@ pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_340m_million_plan", &GATE, [1, 1 << 20, 16, 64, 256]),
     Plan::new("layer_340m_long_plan", &GATE, [1, 32768, 16, 64, 256]),
     Plan::new("layer_340m_context_plan", &CONTEXT, [8, 2048, 16, 64, 256, 256]),
+    Plan::new("layer_340m_step_plan", &STEP, [8, 2048, 16, 64, 256]),
 ];
 
-/// Keys of the attention's window and of its prefix.
-pub(super) const WINDOW: usize = 512;
-pub(super) const PREFIX: usize = 16;
 /// Tokens of a piece. A longer sequence is pushed piece after piece, each with the same tokens: what they are takes no time, and
 /// a million different ones would take gigabytes.
 const LONGEST: usize = 32768;
@@ -61,15 +62,6 @@ static CONTEXT: Steps = Steps {
     start: |device, sizes| layer(device, sizes, Combine::Context { segment: sizes[5] })?.work(),
     check: |device, sizes| layer(device, sizes, Combine::Context { segment: sizes[5] })?.check(),
 };
-
-/// Operations of a head's memory on a sequence.
-pub(super) fn memory_flops(t: usize, d: usize, m: usize) -> usize {
-    let (l, k) = (CHUNK, CHUNK + MEMORY_WINDOW - 1);
-    t.div_ceil(l) * ((14 * k + 8 * l) * d * m + 4 * l * k * (d + m))
-}
-
-pub(super) const CHUNK: usize = 64;
-pub(super) const MEMORY_WINDOW: usize = 16;
 
 /// A layer and a piece of its tokens.
 struct Made {

@@ -1,7 +1,7 @@
 //! The training step of a layer as it is measured: both passes of its memory, of its attention, and of what combines them, with the
 //! gradients of all that they are given. Projections, and sums of gradients by what a layer takes twice, are left out.
 
-use super::plans::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, memory_flops};
+use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, memory_flops};
 use super::reference::{HostLayer, memory};
 use super::{FeatureMap, LayerRule, LayerSizes, Residual, layer_combine};
 use crate::compare::Comparison;
@@ -10,7 +10,7 @@ use crate::omega::backward::check::{Found, TrainingCase, compared, found};
 use crate::omega::backward::reference::Forgotten;
 use crate::omega::backward::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
 use crate::omega::{Chunking, OmegaRule, Tokens};
-use crate::plan::{Plan, PlanSizes, Steps, Work};
+use crate::plan::{PlanSizes, Steps, Work};
 use crate::problem::HostTensor;
 use crate::run::plan_tensor;
 use crate::usual::unit;
@@ -20,11 +20,8 @@ use atlas_dsl::DType;
 use atlas_runtime::{Device, Launch, Result, Tensor, Workspace, args};
 use std::collections::BTreeMap;
 
-/// The layer of the paper's model of 340 million weights (ATLAS, Table 7).
-pub(crate) const PLANS: &[Plan] = &[Plan::new("layer_340m_step_plan", &STEP, [8, 2048, 16, 64, 256])];
-
 /// Sizes: sequences, tokens, heads, elements of a head, hidden elements.
-static STEP: Steps = Steps {
+pub(super) static STEP: Steps = Steps {
     names: &["B", "T", "H", "D", "M"],
     dtype: DType::Bf16,
     bound: 1e-2,

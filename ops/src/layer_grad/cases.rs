@@ -7,7 +7,6 @@ use atlas_dsl::DType;
 
 pub(crate) const OP: Op = Op {
     scalars: SCALARS,
-    plans: crate::layer::step_plans::PLANS,
     ..Op::of(Required {
         name: "layer_grad",
         kernels: const {

@@ -53,6 +53,7 @@ mod room;
 pub mod rounded;
 mod rule;
 pub mod stream;
+mod stream_sizes;
 
 pub use chunking::Chunking;
 pub use gated::omega_gated;
@@ -74,7 +75,8 @@ pub use normed_wide::omega_normed_wide;
 pub use packed::OmegaPacked;
 pub use rule::{Loss, MemoryForm, OmegaRule, Read, Step};
 pub(crate) use stream::copy_tokens;
-pub use stream::{OmegaStream, StreamSizes, Tokens};
+pub use stream::{OmegaStream, Tokens};
+pub use stream_sizes::StreamSizes;
 
 use atlas_runtime::Chain;
 

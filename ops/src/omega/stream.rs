@@ -11,7 +11,7 @@
 //! computed again. Where tokens come one by one, choose these, or push whole chunks.
 
 use super::open_chunk::{self, OpenChunk};
-use super::{OmegaRule, Read, Step, room};
+use super::{OmegaRule, Read, Step, StreamSizes, room};
 use crate::pass::{Pass, check_apart, check_tensor, is_same_view, tokens_of};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
@@ -39,23 +39,6 @@ atlas_kernel! {
             store(y[b, n, ..], load(x[b, n, ..]));
         }
     }
-}
-
-/// What a stream is for.
-#[derive(Clone, Copy, Debug)]
-pub struct StreamSizes {
-    /// Sequences that are read at once.
-    pub sequences: usize,
-    /// Heads, each with a memory of its own.
-    pub heads: usize,
-    /// Elements of a key and of a query.
-    pub key: usize,
-    /// Elements of a value and of what is read.
-    pub value: usize,
-    /// The longest piece that is computed at once; longer ones are cut.
-    pub piece: usize,
-    /// The element type of tokens.
-    pub dtype: DType,
 }
 
 /// Tokens of a piece: `T` of them for each sequence.

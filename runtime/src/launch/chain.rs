@@ -44,12 +44,12 @@ pub struct Workspace {
     chain: &'static str,
     /// The sizes of dims for which it is, by name.
     sizes: Vec<(String, usize)>,
-    spaces: Vec<Space>,
+    spaces: Vec<WorkspaceTensor>,
 }
 
 /// One tensor of a workspace.
 #[derive(Debug)]
-struct Space {
+struct WorkspaceTensor {
     /// The names of its dims.
     dims: Vec<&'static str>,
     /// A view of the first elements of its memory, which has one axis.
@@ -57,16 +57,16 @@ struct Space {
     memory: Tensor,
 }
 
-impl Space {
+impl WorkspaceTensor {
     /// A tensor for these sizes, in the memory that is given if that is large enough.
-    fn new(like: &Space, sizes: &[usize]) -> Result<Space> {
+    fn new(like: &WorkspaceTensor, sizes: &[usize]) -> Result<WorkspaceTensor> {
         let len = sizes.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).unwrap_or(usize::MAX);
         let memory = if len <= like.memory.len() {
             like.memory.clone()
         } else {
             Tensor::empty(like.memory.device(), like.memory.dtype(), [len])?
         };
-        Ok(Space { dims: like.dims.clone(), tensor: memory.slice(0, 0..len)?.reshape(sizes)?, memory })
+        Ok(WorkspaceTensor { dims: like.dims.clone(), tensor: memory.slice(0, 0..len)?.reshape(sizes)?, memory })
     }
 }
 
@@ -95,7 +95,7 @@ impl Workspace {
             return Ok(());
         }
         let size = |dim: &&'static str| sizes.iter().find(|(of, _)| of == dim).map_or(0, |(_, size)| *size);
-        let resized = |s: &Space| Space::new(s, &s.dims.iter().map(size).collect::<Vec<usize>>());
+        let resized = |s: &WorkspaceTensor| WorkspaceTensor::new(s, &s.dims.iter().map(size).collect::<Vec<usize>>());
         let spaces = self.spaces.iter().map(resized).collect::<Result<_>>()?;
         (self.sizes, self.spaces) = (sizes, spaces);
         Ok(())
@@ -156,7 +156,13 @@ impl Chain {
         })
     }
 
-    fn allocate(&self, device: &Device, name: &str, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Space> {
+    fn allocate(
+        &self,
+        device: &Device,
+        name: &str,
+        types: &[(&str, DType)],
+        dims: &[(&str, usize)],
+    ) -> Result<WorkspaceTensor> {
         let declared = self.defs().find_map(|k| k.params.iter().find(|p| p.name() == name).map(|p| (k, p)));
         let Some((kernel, param @ &ParamDef::Tensor { dtype, dims: axes, .. })) = declared else {
             let tensors = self.defs().flat_map(|k| k.params).filter(|p| matches!(p, ParamDef::Tensor { .. }));
@@ -187,7 +193,7 @@ impl Chain {
         let sizes = axes.iter().map(size).collect::<Result<Vec<usize>>>()?;
         let tensor = Tensor::empty(device, dtype, &sizes)?;
         let memory = tensor.reshape([tensor.len()])?;
-        Ok(Space { dims: axes.iter().map(|&axis| kernel.dims[axis].name).collect(), tensor, memory })
+        Ok(WorkspaceTensor { dims: axes.iter().map(|&axis| kernel.dims[axis].name).collect(), tensor, memory })
     }
 
     /// Runs the kernels on a device's default stream. The arguments are in the order of [`Chain::params`].
