@@ -199,7 +199,7 @@ impl OmegaRule {
         };
         let rows = keys.saturating_mul(4).saturating_add(tokens).saturating_add(64);
         let held = rows.saturating_mul(width).saturating_add(met);
-        width <= 128
+        width <= if tokens < 64 { 128 } else { 96 }
             && met <= 64 * 96
             && fits(held, room)
             && fits(held_by_hidden([tokens, keys], padded(width)), 99 << 10)
