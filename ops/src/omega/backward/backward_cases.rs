@@ -56,8 +56,14 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
                 &[8, 384, 16, 64, 400, 6, 64, 80, 64],
             ),
             Measured::bf16("omega_mlp_states", "omega_mlp_states", &[8, 400, 16, 64, 64, 6, 80, 256]),
+            // Chunks of 32 tokens first: in f32 an L4 (`sm_89`) has no room for those of 64.
             Measured::bf16(
                 "omega_mlp_read_backward",
+                "omega_mlp_read_backward",
+                &[8, 192, 16, 64, 208, 6, 32, 48, 64, 256, 4, 2],
+            ),
+            Measured::bf16(
+                "omega_mlp_read_backward_64",
                 "omega_mlp_read_backward",
                 &[8, 384, 16, 64, 400, 6, 64, 80, 64, 256, 4, 2],
             ),
@@ -75,6 +81,11 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
             Measured::bf16(
                 "omega_gated_read_backward",
                 "omega_gated_read_backward",
+                &[8, 192, 16, 64, 208, 6, 32, 48, 64, 256, 7, 3, 2],
+            ),
+            Measured::bf16(
+                "omega_gated_read_backward_64",
+                "omega_gated_read_backward",
                 &[8, 384, 16, 64, 400, 6, 64, 80, 64, 256, 7, 3, 2],
             ),
             Measured::bf16(
@@ -90,6 +101,11 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
             Measured::bf16("omega_normed_states", "omega_normed_states", &[8, 400, 16, 64, 64, 6, 80, 256]),
             Measured::bf16(
                 "omega_normed_read_backward",
+                "omega_normed_read_backward",
+                &[8, 192, 16, 64, 208, 64, 6, 32, 48, 256],
+            ),
+            Measured::bf16(
+                "omega_normed_read_backward_64",
                 "omega_normed_read_backward",
                 &[8, 384, 16, 64, 400, 64, 6, 64, 80, 256],
             ),
