@@ -25,7 +25,7 @@ atlas_kernel! {
         dlam: &mut Tensor<f32, [B, H, C, L]>,
         dold: &mut Tensor<f32, [B, H, C, L]>,
     )
-    tune { BM: [32, 16, 64], warps: [8, 4] }
+    tune { BM: [32, 16], warps: [8, 4] }
     require { C * L >= N, K >= L, P >= N, F == 4, V == 2 }
     {
         for (b, h, c) in grid(B, H, C) {
