@@ -46,6 +46,9 @@ impl Options {
                     let seeds = value()?;
                     let (first, last) = seeds.split_once('-').unwrap_or(("1", &seeds));
                     options.seeds = (first.parse()?..=last.parse()?).collect();
+                    if options.seeds.is_empty() {
+                        return Err(format!("--seeds {seeds}: no seed is in it").into());
+                    }
                 }
                 "--plot" => options.plot = Some(value()?),
                 "--json" => options.json = Some(value()?),
