@@ -6,7 +6,7 @@
 //! The medians of the 20 samples are in `target/criterion/*/*/new/estimates.json`, in nanoseconds.
 
 use atlas_codegen::{Machine, StageTimes, Target, compile, compile_timed};
-use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{DType, Kernel, Schedule, Specialization, Verified, verify};
 use atlas_ops::{Problem, cases};
 use atlas_runtime::records::Records;
@@ -27,14 +27,7 @@ fn kernel(p: &Problem, target: Target) -> Option<(Verified<Kernel>, Schedule)> {
 }
 
 fn specialization(p: &Problem) -> Specialization {
-    let mut spec = Specialization::default();
-    for t in p.kernel.types {
-        spec = spec.with_type(t.name, p.dtype);
-    }
-    for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
-        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
-    }
-    spec
+    p.kernel.specialization(p.dtype, &p.dims)
 }
 
 fn tile_to_ptx(c: &mut Criterion) {

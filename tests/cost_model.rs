@@ -1,7 +1,6 @@
 //! The number of the cost model changes with its results: records correct one model, and are useless to another.
 
-use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{DType, Specialization};
+use atlas_dsl::DType;
 use atlas_ops::cases::{problem, usual_dims};
 use atlas_runtime::records::{MODEL, Record};
 use atlas_runtime::{Outcome, choose_for};
@@ -29,16 +28,9 @@ fn what_the_model_says_is_the_models_whose_number_it_has() {
         let def = problem(name, DType::Bf16, &usual).expect("a shipped kernel").kernel;
         // The second size is ragged.
         for odd in [0, 1] {
-            let mut spec = Specialization::default();
-            for t in def.types {
-                spec = spec.with_type(t.name, DType::Bf16);
-            }
             let sizes: Vec<u64> =
                 def.dims.iter().zip(&usual).map(|(d, &n)| if d.whole || n < 64 { n } else { n - odd }).collect();
-            for (d, &n) in def.dims.iter().zip(&sizes) {
-                let fact = if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
-                spec = spec.with_dim(d.name, fact);
-            }
+            let spec = def.specialization(DType::Bf16, &sizes);
             for arch in ["sm_80", "sm_89", "sm_90"] {
                 let selection = choose_for(def, &spec, &sizes, Some(arch.parse().expect("an arch")));
                 let legal: Vec<_> = selection.legal().collect();

@@ -2,8 +2,7 @@
 
 use atlas_codegen::Target;
 use atlas_dsl::op::Precision;
-use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, Diagnostics, Kernel, Op, Specialization, Verified, parse_kernel, verify};
+use atlas_dsl::{Config, Diagnostics, Kernel, Op, Verified, parse_kernel, verify};
 #[cfg(feature = "llvm")]
 use atlas_dsl::{DType, Schedule};
 use atlas_ops::Problem;
@@ -29,14 +28,7 @@ pub(crate) fn build(p: &Problem, config: &Config) -> Verified<Kernel> {
 
 /// The same, or why there is none.
 pub(crate) fn try_build(p: &Problem, config: &Config) -> Result<Verified<Kernel>, Diagnostics> {
-    let mut spec = Specialization::default();
-    for t in p.kernel.types {
-        spec = spec.with_type(t.name, p.dtype);
-    }
-    for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
-        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
-    }
-    (p.kernel.build)(&spec, config).and_then(verify)
+    (p.kernel.build)(&p.kernel.specialization(p.dtype, &p.dims), config).and_then(verify)
 }
 
 /// The kernel of a case file, `tests/cases/tile/NAME.tile`.

@@ -2,7 +2,7 @@
 
 use atlas::prelude::*;
 use atlas_codegen::Card;
-use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
 use atlas_ops::cases::{self, problem};
 use atlas_runtime::records::{Record, parse_class};
@@ -147,8 +147,7 @@ fn h200() -> (Machine, &'static Card) {
 
 /// The specialization for these types and sizes, with all tensors contiguous and aligned except those of the class.
 fn specialization(def: &KernelDef, class: Specialization, dims: &[u64]) -> Specialization {
-    let fact = |whole: bool, n: u64| if whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
-    def.dims.iter().zip(dims).fold(class, |spec, (d, &n)| spec.with_dim(d.name, fact(d.whole, n)))
+    def.dims.iter().zip(dims).fold(class, |spec, (d, &n)| spec.with_dim(d.name, DimFact::of(d.whole, n)))
 }
 
 fn of_type(def: &KernelDef, dtype: DType) -> Specialization {

@@ -6,7 +6,7 @@
 use atlas::prelude::*;
 use atlas_cli::ptxas;
 use atlas_codegen::{Machine, compile};
-use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{KernelDef, Schedule, Specialization, parse_kernel, registry, verify};
 use atlas_ops::cases;
 use atlas_runtime::choose_for;
@@ -90,8 +90,7 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler:
             n = n.next_multiple_of(16);
         }
         sizes.push(n);
-        let fact = if dim.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) };
-        spec = spec.with_dim(dim.name, fact);
+        spec = spec.with_dim(dim.name, DimFact::of(dim.whole, n));
     }
     let selection = choose_for(def, &spec, &sizes, Some(machine));
     // As in a launch: configs that are refused later are skipped.

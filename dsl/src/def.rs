@@ -4,7 +4,7 @@ use crate::config::{Config, MOST_CONFIGS, Setting};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::ir::{Access, Kernel, Loc};
 use crate::require::Requirement;
-use crate::specialization::Specialization;
+use crate::specialization::{DimFact, Specialization};
 use crate::types::DType;
 use std::fmt;
 use std::panic::RefUnwindSafe;
@@ -175,6 +175,13 @@ impl fmt::Debug for KernelDef {
 }
 
 impl KernelDef {
+    /// What is known of a problem with all type parameters of one element type, these sizes in the order of `dims`, and contiguous
+    /// tensors.
+    pub fn specialization(&self, dtype: DType, dims: &[u64]) -> Specialization {
+        let typed = self.types.iter().fold(Specialization::default(), |spec, t| spec.with_type(t.name, dtype));
+        self.dims.iter().zip(dims).fold(typed, |spec, (d, &n)| spec.with_dim(d.name, DimFact::of(d.whole, n)))
+    }
+
     /// Why the kernel cannot be used, if so: its parts do not fit together, or its tune space is too large.
     pub fn refusal(&self) -> Option<Diagnostics> {
         if let Some(why) = self.refused {

@@ -43,6 +43,13 @@ pub enum DimFact {
     Dynamic(u32),
 }
 
+impl DimFact {
+    /// What a kernel that uses the dim whole, or not, is compiled for where the dim has this size.
+    pub fn of(whole: bool, size: u64) -> DimFact {
+        if whole { DimFact::Const(size) } else { DimFact::Dynamic(largest_class(size)) }
+    }
+}
+
 impl From<DimFact> for DimSize {
     fn from(fact: DimFact) -> DimSize {
         match fact {

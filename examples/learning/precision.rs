@@ -131,7 +131,7 @@ fn tokens_of(s: &Sizes) -> [Range<usize>; 3] {
     CHUNKS.map(|chunks| chunks.start * s.chunk..chunks.end * s.chunk)
 }
 
-/// Relative errors of each part, of rows of so many elements.
+/// The relative error of each part of the table; a row has `columns` elements.
 fn errors(y: &[f64], wanted: &[f64], s: &Sizes, columns: usize) -> Vec<f64> {
     let of = |part: Range<usize>| {
         let part = part.start * columns..part.end * columns;

@@ -1,20 +1,12 @@
 //! The cost model's choices on an H200, against what was measured there.
 
-use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{DType, Specialization};
 use atlas_ops::{Problem, cases};
 use atlas_runtime::records::Records;
 use atlas_runtime::{ConfigSource, Selection, choose_for, choose_with};
 
 fn spec(p: &Problem) -> Specialization {
-    let mut spec = Specialization::default();
-    for t in p.kernel.types {
-        spec = spec.with_type(t.name, p.dtype);
-    }
-    for (d, &n) in p.kernel.dims.iter().zip(&p.dims) {
-        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
-    }
-    spec
+    p.kernel.specialization(p.dtype, &p.dims)
 }
 
 fn select(p: &Problem) -> Selection {

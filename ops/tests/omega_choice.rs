@@ -1,7 +1,6 @@
 //! Which chain takes which rule: each that is chosen runs on every GPU, also with long windows, and what runs on none is refused at once.
 
-use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{DType, KernelDef, Specialization};
+use atlas_dsl::{DType, KernelDef};
 use atlas_ops::omega::{Chunking, MemoryForm, OMEGA_MLP, OmegaPacked, OmegaRule, OmegaStream, StreamSizes};
 use atlas_runtime::{Chain, Device, choose_for};
 
@@ -22,13 +21,7 @@ fn is_legal(kernel: &'static KernelDef, dtype: DType, arch: &str, [chunk, keys, 
         _ => 8 * chunk as u64,
     };
     let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
-    let mut spec = Specialization::default();
-    for of in kernel.types {
-        spec = spec.with_type(of.name, dtype);
-    }
-    for (d, &n) in kernel.dims.iter().zip(&dims) {
-        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
-    }
+    let spec = kernel.specialization(dtype, &dims);
     choose_for(kernel, &spec, &dims, arch.parse().ok()).chosen().is_some()
 }
 

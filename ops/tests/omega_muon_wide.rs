@@ -2,7 +2,6 @@
 //! the same, where GPUs have a config, and mistakes that must show.
 
 use atlas_dsl::DType;
-use atlas_dsl::specialization::{DimFact, largest_class};
 use atlas_dsl::{KernelDef, Specialization};
 use atlas_ops::Comparison;
 use atlas_ops::omega::check::{Case, CaseInputs};
@@ -146,14 +145,7 @@ fn mistakes_show() {
 fn specialized(kernel: &KernelDef, dtype: DType, sizes: &[(&str, u64)]) -> (Specialization, Vec<u64>) {
     let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
     let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
-    let mut spec = Specialization::default();
-    for t in kernel.types {
-        spec = spec.with_type(t.name, dtype);
-    }
-    for (d, &n) in kernel.dims.iter().zip(&dims) {
-        spec = spec.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
-    }
-    (spec, dims)
+    (kernel.specialization(dtype, &dims), dims)
 }
 
 /// Heads of 128 elements, with chunks and windows as models have them: an L4 has the least shared memory, and Hopper other products.

@@ -56,10 +56,7 @@ impl Placed {
 
     /// The facts of a specialization about the strides.
     pub(super) fn facts(&self, recipe: &Recipe, dims: &[usize]) -> Vec<Stride> {
-        let fact = |&d: &usize| {
-            let n = recipe.size(d);
-            if recipe.dims[d].whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) }
-        };
+        let fact = |&d: &usize| DimFact::of(recipe.dims[d].whole, recipe.size(d));
         let expected = Specialization::contiguous_strides(&dims.iter().map(fact).collect::<Vec<_>>());
         let of_axis = |axis: usize| match Stride::from(expected[axis]) {
             expected if self.dims[axis] <= 1 => expected,

@@ -1,8 +1,7 @@
 //! Whether a GPU has room for the keys of a chunk: a chain holds all of them at once, so windows and chunks may be too long for it.
 
 use super::{Chunking, OmegaRule, Step, StreamSizes};
-use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{KernelDef, Specialization};
+use atlas_dsl::KernelDef;
 use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, choose_for};
 
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
@@ -64,13 +63,6 @@ fn is_legal(kernel: &'static KernelDef, machine: Machine, sizes: &StreamSizes, [
         _ => chunk.max(16).next_multiple_of(16),
     };
     let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name).max(1) as u64).collect();
-    let mut spec = Specialization::default();
-    for of in kernel.types {
-        spec = spec.with_type(of.name, sizes.dtype);
-    }
-    for (dim, &size) in kernel.dims.iter().zip(&dims) {
-        let fact = if dim.whole { DimFact::Const(size) } else { DimFact::Dynamic(largest_class(size)) };
-        spec = spec.with_dim(dim.name, fact);
-    }
+    let spec = kernel.specialization(sizes.dtype, &dims);
     choose_for(kernel, &spec, &dims, Some(machine)).chosen().is_some()
 }

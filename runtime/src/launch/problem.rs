@@ -64,7 +64,7 @@ pub fn specialize(bound: &BoundLaunch) -> Specialization {
         spec = spec.with_type(parameter.name, dtype);
     }
     for (dim, &size) in def.dims.iter().zip(bound.dims()) {
-        spec = spec.with_dim(dim.name, dim_fact(dim.whole, size));
+        spec = spec.with_dim(dim.name, DimFact::of(dim.whole, size));
     }
     for (param, arg) in def.params.iter().zip(bound.args()) {
         if let (ParamDef::Tensor { name, dims, .. }, BoundArg::Tensor { tensor, .. }) = (param, arg) {
@@ -74,12 +74,8 @@ pub fn specialize(bound: &BoundLaunch) -> Specialization {
     spec
 }
 
-fn dim_fact(whole: bool, size: u64) -> DimFact {
-    if whole { DimFact::Const(size) } else { DimFact::Dynamic(largest_class(size)) }
-}
-
 fn tensor_facts(def: &KernelDef, sizes: &[u64], dims: &[usize], tensor: &Tensor) -> TensorFacts {
-    let facts: Vec<DimFact> = dims.iter().map(|&d| dim_fact(def.dims[d].whole, sizes[d])).collect();
+    let facts: Vec<DimFact> = dims.iter().map(|&d| DimFact::of(def.dims[d].whole, sizes[d])).collect();
     let expected = Specialization::contiguous_strides(&facts);
     let strides = expected
         .into_iter()

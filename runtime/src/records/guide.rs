@@ -7,7 +7,7 @@ use crate::compile::build_kernel;
 use crate::compile::specialization_class::{class_text, parse_class};
 use crate::cost::MODEL;
 use atlas_dsl::def::ParamDef;
-use atlas_dsl::specialization::{DimFact, largest_class};
+use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -179,8 +179,7 @@ fn outdated(
             };
             let mut then = Specialization { types: types.types.clone(), ..class };
             for (d, n) in def.dims.iter().zip(place_of(def, size)?.dims) {
-                then =
-                    then.with_dim(d.name, if d.whole { DimFact::Const(n) } else { DimFact::Dynamic(largest_class(n)) });
+                then = then.with_dim(d.name, DimFact::of(d.whole, n));
             }
             then
         }
