@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from baselines import omega, oracle
-from baselines.work import DEVICE, RMS_EPS, Work, both, compiled, compiler, normal
+from baselines.work import DEVICE, RMS_EPS, Baseline, Work, both, compiled, compiler, normal
 
 CHUNK, MEMORY_WINDOW = 64, 16
 WINDOW, PREFIX = 512, 16
@@ -24,24 +24,33 @@ def combine(attended, memory, wa, wm):
             * torch.sigmoid(F.rms_norm(memory, (width,), None, RMS_EPS) * wm))
 
 
-def attention(q, k, v, pk, pv):
-    """A function of nothing that gives windowed attention with a prefix, by compiled FlexAttention."""
+def windowed(tokens):
+    """Attention over the prefix and the window, by FlexAttention, as a function of q, k, v and the prefix's keys and values."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    b, h, t, d = q.shape
 
     def seen(_b, _h, at, key):
         own = key - PREFIX
         return (key < PREFIX) | ((at >= own) & (at - own < WINDOW))
 
-    mask = create_block_mask(seen, None, None, t, t + PREFIX, device=DEVICE)
+    mask = create_block_mask(seen, None, None, tokens, tokens + PREFIX, device=DEVICE)
 
     def run(q, k, v, pk, pv):
-        ks = torch.cat((pk.expand(b, h, PREFIX, d), k), 2)
-        vs = torch.cat((pv.expand(b, h, PREFIX, d), v), 2)
-        return flex_attention(q, ks, vs, block_mask=mask, scale=d**-0.5)
+        ks = torch.cat((pk.expand(len(k), -1, -1, -1), k), 2)
+        vs = torch.cat((pv.expand(len(v), -1, -1, -1), v), 2)
+        return flex_attention(q, ks, vs, block_mask=mask, scale=q.shape[-1] ** -0.5)
 
-    return compiled(run, q, k, v, pk, pv)
+    return run
+
+
+def dense(q, k, v, pk, pv):
+    """The same by one softmax over all keys, so that it needs the square of the tokens."""
+    ks = torch.cat((pk.expand(len(k), -1, -1, -1), k), 2)
+    vs = torch.cat((pv.expand(len(v), -1, -1, -1), v), 2)
+    at = torch.arange(q.shape[2], device=DEVICE)
+    behind = at[:, None] - at
+    hidden = F.pad((behind < 0) | (behind >= WINDOW), (PREFIX, 0))
+    scores = (q @ ks.mT * q.shape[-1] ** -0.5).masked_fill(hidden, -math.inf)
+    return F.softmax(scores, -1) @ vs
 
 
 def layer(b, t, h, d, m, name):
@@ -51,11 +60,11 @@ def layer(b, t, h, d, m, name):
     wa, wm = normal(h, 1, d), normal(h, 1, d)
 
     def eager():
-        attend = attention(aq, ak, av, pk, pv)
+        attend = compiled(windowed(t), aq, ak, av, pk, pv)
         return lambda: combine(attend(), omega.omega(*args, CHUNK)[0].view(b, h, t, d), wa, wm)
 
     def by_compiled_parts():
-        attend = attention(aq, ak, av, pk, pv)
+        attend = compiled(windowed(t), aq, ak, av, pk, pv)
         parts = {"prepare": compiler(omega.prepare), "step": compiler(omega.step)}
         both_of = compiler(combine)
 
@@ -96,11 +105,67 @@ def layer(b, t, h, d, m, name):
     )
 
 
+def layer_step(b, t, h, d, m, name, attend=windowed):
+    """A training step: the layer's output y, and the gradients of <y, dy> by all that the layer is given."""
+    memory = omega.inputs(b * h, t, d, m, CHUNK, MEMORY_WINDOW)
+    heads = [normal(b, h, t, d) for _ in range(3)]
+    shared = [*(normal(1, h, PREFIX, d) for _ in range(2)), *(normal(h, 1, d) for _ in range(2))]
+    dy = normal(b, h, t, d)
+
+    def gradients(memory, heads, shared, dy, attend, prepare=omega.prepare, step=omega.advanced, combine=combine):
+        """Gradients by memory and heads begin with the axis of sequences; those by what sequences share, with an axis of 1."""
+        wanted = [x.detach().requires_grad_() for x in (*memory, *heads, *shared)]
+        of_memory, of_heads, of_shared = wanted[: len(memory)], wanted[len(memory) : -len(shared)], wanted[-len(shared) :]
+        with torch.enable_grad():
+            read = omega.outputs(*of_memory, CHUNK, prepare, step).view(dy.shape)
+            y = combine(attend(*of_heads, *of_shared[:2]), read, *of_shared[2:])
+        found = torch.autograd.grad(y, wanted, dy)
+        apart = [x.unflatten(0, (-1, h)) for x in found[: len(memory)]] + list(found[len(memory) : -len(shared)])
+        return (y.detach(), *apart, *(x[None] for x in found[-len(shared) :]))
+
+    @functools.cache
+    def expected():
+        each = []
+        for i in range(b):
+            args = [x[i * h : (i + 1) * h] for x in memory], [x[i : i + 1] for x in heads], shared, [dy[i : i + 1]]
+            memory_, heads_, shared_, (dy_,) = ([x.double() for x in part] for part in args)
+            each.append(gradients(memory_, heads_, shared_, dy_, dense))
+        outputs = list(zip(*each))
+        apart = len(outputs) - len(shared)
+        return (*(torch.cat(x) for x in outputs[:apart]), *(sum(x) for x in outputs[apart:]))
+
+    def eager():
+        attention = attend(t)
+        attention = attention if attention is dense else compiler(attention, None)
+        return lambda: gradients(memory, heads, shared, dy, attention)
+
+    def by_compiled_parts():
+        # Without a search for the fastest kernels, which takes minutes for the two passes of a chunk.
+        attention = attend(t)
+        parts = {"prepare": omega.prepare, "step": omega.advanced, "combine": combine}
+        parts = {part: compiler(fn, None) for part, fn in parts.items()}
+        attention = attention if attention is dense else compiler(attention, None)
+        return lambda: gradients(memory, heads, shared, dy, attention, **parts)
+
+    work = layer(b, t, h, d, m, name)
+    return Work(
+        name + "_step_plan", "layer_step", work.sizes, work.tolerance,
+        b * h * (32 * t * d + 8 * t * (3 + MEMORY_WINDOW) + 48 * d * m), 7 * work.flops // 2, b,
+        lambda part: tuple(x[part] for x in expected()),
+        [
+            Baseline("torch eager, compiled attention", lambda: omega.noted(eager()), compiles=True),
+            Baseline("torch.compile of a chunk and of the rest", lambda: omega.noted(by_compiled_parts()), compiles=True),
+        ],
+    )
+
+
 GROUPS = {
+    "layer_step": [lambda: layer_step(8, 2048, 16, 64, 256, "layer_340m")],
     "layer": [
         lambda: layer(8, 2048, 16, 64, 256, "layer_340m"),
         lambda: layer(8, 2048, 16, 48, 192, "layer_170m"),
         lambda: layer(8, 2048, 16, 96, 384, "layer_760m"),
+        lambda: layer(8, 2048, 8, 256, 1024, "layer_1300m"),
     ],
     "layer_long": [lambda: layer(1, 32768, 16, 64, 256, "layer_340m_long")],
 }

@@ -173,14 +173,31 @@ def gradients(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare=prepare,
 
 def differentiated(k, v, q, alpha, theta, eta, gamma, w1, w2, dy, b, prepare, step):
     wanted = [x.detach().requires_grad_() for x in (k, v, q, alpha, theta, eta, gamma, w1, w2)]
-    k, v, q, alpha, theta, eta, gamma, w1, w2 = wanted
+    y = outputs(*wanted, b, prepare, step)
+    return (y.detach(), *torch.autograd.grad(y, wanted, dy))
+
+
+def outputs(k, v, q, alpha, theta, eta, gamma, w1, w2, b, prepare=prepare, step=advanced):
+    """y of the chunk-parallel form, which autograd can differentiate. T is a multiple of b."""
     chunks, state = prepare(k, v, q, alpha, theta, eta, gamma, w1, w2, b)
     outs = []
     for chunk in zip(*(x.unbind(1) for x in chunks)):
         y, *state = step(*state, *chunk)
         outs.append(y.to(q.dtype))
-    y = torch.cat(outs, 1)
-    return (y.detach(), *torch.autograd.grad(y, wanted, dy))
+    return torch.cat(outs, 1)
+
+
+def noted(run):
+    """`run`, with a note of the memory that it takes besides its inputs."""
+    run()
+    if DEVICE == "cpu":
+        return run
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    torch.cuda.synchronize()
+    return run, f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f} MB besides the inputs"
 
 
 def omega_step(g, t, d, h, b, c, name):
@@ -191,17 +208,6 @@ def omega_step(g, t, d, h, b, c, name):
     @functools.cache
     def reference(first, last):
         return gradients(*(x[first:last].double() for x in args), b)
-
-    def noted(run):
-        run()
-        if DEVICE == "cpu":
-            return run
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        run()
-        torch.cuda.synchronize()
-        return run, f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f} MB besides the inputs"
 
     def by_compiled_parts():
         # Without a search for the fastest kernels, which takes minutes for the two passes of a chunk.

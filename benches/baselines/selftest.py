@@ -7,7 +7,7 @@ autograd, attention by blocks of queries against one softmax. Planted mistakes m
 import torch
 import torch.nn.functional as F
 
-from baselines import check, memory, omega, oracle, windows, works
+from baselines import check, layer, memory, omega, oracle, windows, works
 
 # An unfused bf16 chain may miss the bound of one rounding; see `BASELINE_SLACK`.
 SLACK = 4.0
@@ -18,6 +18,7 @@ SEEN = 1e-6
 # Small works, by the group whose baselines they check.
 SMALL = {
     "omega_step": [lambda: omega.omega_step(3, 32, 16, 24, 8, 4, "omega_mlp_step_plan")],
+    "layer_step": [lambda: layer.layer_step(2, 640, 2, 16, 24, "layer", lambda _: layer.dense)],
     "omega_mlp": [
         lambda: omega.omega_mlp(3, 256, 16, 64, 32, 16),
         lambda: omega.omega_mlp(3, 100, 16, 64, 32, 5),
