@@ -165,7 +165,7 @@ GROUPS = {
         lambda: layer(8, 2048, 16, 64, 256, "layer_340m"),
         lambda: layer(8, 2048, 16, 48, 192, "layer_170m"),
         lambda: layer(8, 2048, 16, 96, 384, "layer_760m"),
-        lambda: layer(8, 2048, 8, 256, 1024, "layer_1300m"),
     ],
+    "layer_1300m": [lambda: layer(8, 2048, 8, 256, 1024, "layer_1300m")],
     "layer_long": [lambda: layer(1, 32768, 16, 64, 256, "layer_340m_long")],
 }

@@ -114,8 +114,7 @@ pub(crate) const OMEGA_BACKWARD: Op = Op {
                 "omega_normed_train_backward",
                 &[8, 384, 16, 64, 400, 64, 6, 64, 80, 256, 4, 2],
             ),
-            // Matrices of up to 32 rows: the kernel holds whole ones.
-            Measured::f32("omega_step_backward", "omega_step_backward", &[8, 16, 32, 128, 1, 64, 1, 6, 4]),
+            Measured::f32("omega_step_backward", "omega_step_backward", &[8, 16, 64, 256, 1, 64, 1, 6, 4]),
             Measured::f32("omega_step_gate_backward", "omega_step_gate_backward", &[8, 16, 6, 2, 64]),
         ],
     })

@@ -15,9 +15,6 @@
 //!
 //! A matrix lies wide: one with more rows than columns is given transposed, for which the function is the same.
 //!
-//! On a GPU the smaller side of a matrix may have 32 elements: with more, rows of square matrices that products read from registers
-//! are too many, and a launch is refused (ATL302). The CPU takes any size.
-//!
 //! FLOPs: `60 R R Q + 40 R R R`.
 
 use crate::newton_schulz_small::{CLASSIC, EPS, LARGE};
@@ -35,15 +32,8 @@ const P: i32 = 2;
 const BY_GRAM: i32 = 3;
 
 atlas_kernel! {
-    /// Rows of `a + b A + c A A`, from these rows of `A` and the whole of it; `on_diagonal` says where the first term stands.
-    tile fn polynomial(rows, gram, on_diagonal) {
-        let p = A1 * rows + A2 * dot(rows, gram).precision(tf32x3);
-        select(on_diagonal, p + A0, p)
-    }
-
     /// Adds to `ds` the gradient by the momentum `s` after a chunk, from the one by the weights after it. `dstep` is the gradient by
-    /// the length of the step. `iterates`, the gradients `by` them, and `squares` are a workspace: of squares in registers there would
-    /// be too many.
+    /// the length of the step. `iterates`, the gradients `by` them, and `squares` are a workspace.
     pub kernel omega_step_backward(
         s: &Tensor<f32, [B, H, R, Q]>,
         dw: &Tensor<f32, [B, H, R, Q]>,
@@ -54,90 +44,143 @@ atlas_kernel! {
         by: &mut Tensor<f32, [B, H, I, R, Q]>,
         squares: &mut Tensor<f32, [B, H, F, R, R]>,
     )
-    tune { BR: [16], BQ: [32, 16], warps: [4, 8] }
+    tune { BR: [32, 16], BQ: [32, 16], warps: [4, 8] }
     require { C == 1, X == 1, I == 6, F == 4 }
     {
         for (b, h) in grid(B, H) {
-            let mut greatest = zeros::<f32>([R, BQ]);
-            for q in tiles(Q, BQ) {
-                greatest = max(greatest, abs(load(s[b, h, .., q])).or(0.0));
+            let mut greatest = zeros::<f32>([BR, BQ]);
+            for r in tiles(R, BR) {
+                for q in tiles(Q, BQ) {
+                    greatest = max(greatest, abs(load(s[b, h, r, q])).or(0.0));
+                }
             }
             let unit = min(LARGE / max(greatest), 1.0);
-            let mut total = zeros::<f32>([R, BQ]);
-            for q in tiles(Q, BQ) {
-                let scaled = load(s[b, h, .., q]) * unit;
-                total += (scaled * scaled).or(0.0);
+            let mut total = zeros::<f32>([BR, BQ]);
+            for r in tiles(R, BR) {
+                for q in tiles(Q, BQ) {
+                    let scaled = load(s[b, h, r, q]) * unit;
+                    total += (scaled * scaled).or(0.0);
+                }
             }
             let length = sqrt(sum(total));
             let norm = length + EPS * unit;
-            for q in tiles(Q, BQ) {
-                store(iterates[b, h, 0, .., q], load(s[b, h, .., q]) * unit / norm);
+            for r in tiles(R, BR) {
+                for q in tiles(Q, BQ) {
+                    store(iterates[b, h, 0, r, q], load(s[b, h, r, q]) * unit / norm);
+                }
             }
             for i in 0..5 {
                 for r in tiles(R, BR) {
-                    let mut gram = zeros::<f32>([BR, R]);
-                    for q in tiles(Q, BQ) {
-                        gram += dot(load(iterates[b, h, i, r, q]), load(iterates[b, h, i, .., q]).t()).precision(tf32x3);
+                    for c in tiles(R, BR) {
+                        let mut gram = zeros::<f32>([BR, BR]);
+                        for q in tiles(Q, BQ) {
+                            let x = load(iterates[b, h, i, c, q]);
+                            gram += dot(load(iterates[b, h, i, r, q]), x.t()).precision(tf32x3);
+                        }
+                        store(squares[b, h, GRAM, r, c], gram);
                     }
-                    store(squares[b, h, GRAM, r, ..], gram);
                 }
                 for r in tiles(R, BR) {
-                    let on_diagonal = r * BR + iota([BR, R], 0) == iota([BR, R], 1);
-                    let p = polynomial(load(squares[b, h, GRAM, r, ..]), load(squares[b, h, GRAM, .., ..]), on_diagonal);
+                    for c in tiles(R, BR) {
+                        let mut squared = zeros::<f32>([BR, BR]);
+                        for k in tiles(R, BR) {
+                            let column = load(squares[b, h, GRAM, k, c]);
+                            squared += dot(load(squares[b, h, GRAM, r, k]), column).precision(tf32x3);
+                        }
+                        let p = A1 * load(squares[b, h, GRAM, r, c]) + A2 * squared;
+                        let on_diagonal = r * BR + iota([BR, BR], 0) == c * BR + iota([BR, BR], 1);
+                        store(squares[b, h, P, r, c], select(on_diagonal, p + A0, p));
+                    }
+                }
+                for r in tiles(R, BR) {
                     for q in tiles(Q, BQ) {
-                        let next = dot(p, load(iterates[b, h, i, .., q])).precision(tf32x3);
+                        let mut next = zeros::<f32>([BR, BQ]);
+                        for k in tiles(R, BR) {
+                            let x = load(iterates[b, h, i, k, q]);
+                            next += dot(load(squares[b, h, P, r, k]), x).precision(tf32x3);
+                        }
                         store(iterates[b, h, i + 1, r, q], next);
                     }
                 }
             }
             let step = load(steps[b, h, 0, size(L) - 1]);
-            let mut along = zeros::<f32>([R, BQ]);
-            for q in tiles(Q, BQ) {
-                let dwq = load(dw[b, h, .., q]);
-                along += (dwq * load(iterates[b, h, 5, .., q])).or(0.0);
-                store(by[b, h, 5, .., q], -step * dwq);
+            let mut along = zeros::<f32>([BR, BQ]);
+            for r in tiles(R, BR) {
+                for q in tiles(Q, BQ) {
+                    let dwq = load(dw[b, h, r, q]);
+                    along += (dwq * load(iterates[b, h, 5, r, q])).or(0.0);
+                    store(by[b, h, 5, r, q], -step * dwq);
+                }
             }
             store(dstep[b, h, 0, 0], -sum(along));
             for j in 0..5 {
                 let i = 4 - j;
                 for r in tiles(R, BR) {
-                    let mut gram = zeros::<f32>([BR, R]);
-                    let mut by_p = zeros::<f32>([BR, R]);
-                    for q in tiles(Q, BQ) {
-                        let x = load(iterates[b, h, i, .., q]);
-                        gram += dot(load(iterates[b, h, i, r, q]), x.t()).precision(tf32x3);
-                        by_p += dot(load(by[b, h, i + 1, r, q]), x.t()).precision(tf32x3);
+                    for c in tiles(R, BR) {
+                        let mut gram = zeros::<f32>([BR, BR]);
+                        let mut by_p = zeros::<f32>([BR, BR]);
+                        for q in tiles(Q, BQ) {
+                            let x = load(iterates[b, h, i, c, q]).t();
+                            gram += dot(load(iterates[b, h, i, r, q]), x).precision(tf32x3);
+                            by_p += dot(load(by[b, h, i + 1, r, q]), x).precision(tf32x3);
+                        }
+                        store(squares[b, h, GRAM, r, c], gram);
+                        store(squares[b, h, BY_P, r, c], by_p);
                     }
-                    store(squares[b, h, GRAM, r, ..], gram);
-                    store(squares[b, h, BY_P, r, ..], by_p);
                 }
                 for r in tiles(R, BR) {
-                    let on_diagonal = r * BR + iota([BR, R], 0) == iota([BR, R], 1);
-                    let rows = load(squares[b, h, GRAM, r, ..]);
-                    store(squares[b, h, P, r, ..], polynomial(rows, load(squares[b, h, GRAM, .., ..]), on_diagonal));
-                    let by_rows = load(squares[b, h, BY_P, r, ..]);
-                    let left = dot(by_rows, load(squares[b, h, GRAM, .., ..])).precision(tf32x3);
-                    let right = dot(rows, load(squares[b, h, BY_P, .., ..])).precision(tf32x3);
-                    store(squares[b, h, BY_GRAM, r, ..], A1 * by_rows + A2 * (left + right));
+                    for c in tiles(R, BR) {
+                        let mut squared = zeros::<f32>([BR, BR]);
+                        for k in tiles(R, BR) {
+                            let column = load(squares[b, h, GRAM, k, c]);
+                            squared += dot(load(squares[b, h, GRAM, r, k]), column).precision(tf32x3);
+                        }
+                        let p = A1 * load(squares[b, h, GRAM, r, c]) + A2 * squared;
+                        let on_diagonal = r * BR + iota([BR, BR], 0) == c * BR + iota([BR, BR], 1);
+                        store(squares[b, h, P, r, c], select(on_diagonal, p + A0, p));
+                    }
                 }
                 for r in tiles(R, BR) {
-                    let both = load(squares[b, h, BY_GRAM, r, ..]) + load(squares[b, h, BY_GRAM, .., r]).t();
-                    let p = load(squares[b, h, P, r, ..]);
+                    for c in tiles(R, BR) {
+                        let mut twice = zeros::<f32>([BR, BR]);
+                        for k in tiles(R, BR) {
+                            let column = load(squares[b, h, GRAM, k, c]);
+                            twice += dot(load(squares[b, h, BY_P, r, k]), column).precision(tf32x3);
+                        }
+                        for k in tiles(R, BR) {
+                            let column = load(squares[b, h, BY_P, k, c]);
+                            twice += dot(load(squares[b, h, GRAM, r, k]), column).precision(tf32x3);
+                        }
+                        store(squares[b, h, BY_GRAM, r, c], A1 * load(squares[b, h, BY_P, r, c]) + A2 * twice);
+                    }
+                }
+                for r in tiles(R, BR) {
                     for q in tiles(Q, BQ) {
-                        let through = dot(p, load(by[b, h, i + 1, .., q])).precision(tf32x3);
-                        let bent = dot(both, load(iterates[b, h, i, .., q])).precision(tf32x3);
-                        store(by[b, h, i, r, q], through + bent);
+                        let mut through = zeros::<f32>([BR, BQ]);
+                        for k in tiles(R, BR) {
+                            let p = load(squares[b, h, P, r, k]);
+                            through += dot(p, load(by[b, h, i + 1, k, q])).precision(tf32x3);
+                        }
+                        for k in tiles(R, BR) {
+                            let both = load(squares[b, h, BY_GRAM, r, k]) + load(squares[b, h, BY_GRAM, k, r]).t();
+                            through += dot(both, load(iterates[b, h, i, k, q])).precision(tf32x3);
+                        }
+                        store(by[b, h, i, r, q], through);
                     }
                 }
             }
-            let mut met = zeros::<f32>([R, BQ]);
-            for q in tiles(Q, BQ) {
-                met += (load(by[b, h, 0, .., q]) * load(iterates[b, h, 0, .., q])).or(0.0);
+            let mut met = zeros::<f32>([BR, BQ]);
+            for r in tiles(R, BR) {
+                for q in tiles(Q, BQ) {
+                    met += (load(by[b, h, 0, r, q]) * load(iterates[b, h, 0, r, q])).or(0.0);
+                }
             }
             let radial = select(length > 0.0, sum(met) * norm / length, 0.0);
-            for q in tiles(Q, BQ) {
-                let across = load(by[b, h, 0, .., q]) - radial * load(iterates[b, h, 0, .., q]);
-                store(ds[b, h, .., q], load(ds[b, h, .., q]) + across * (unit / norm));
+            for r in tiles(R, BR) {
+                for q in tiles(Q, BQ) {
+                    let across = load(by[b, h, 0, r, q]) - radial * load(iterates[b, h, 0, r, q]);
+                    store(ds[b, h, r, q], load(ds[b, h, r, q]) + across * (unit / norm));
+                }
             }
         }
     }
