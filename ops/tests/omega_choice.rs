@@ -34,7 +34,7 @@ fn rule(memory: MemoryForm, chunk: usize, window: usize) -> OmegaRule {
 }
 
 /// Tokens of a chunk, and elements of a key and of a value.
-const GRID: [[usize; 2]; 16] = [
+const GRID: [[usize; 2]; 24] = [
     [1, 16],
     [1, 128],
     [16, 32],
@@ -51,6 +51,15 @@ const GRID: [[usize; 2]; 16] = [
     [64, 96],
     [64, 112],
     [128, 16],
+    // Widths and chunks that are no multiples of tiles.
+    [1, 241],
+    [16, 25],
+    [16, 129],
+    [16, 225],
+    [16, 256],
+    [33, 168],
+    [64, 177],
+    [65, 64],
 ];
 
 /// The chains of a form that are illegal on some GPU: with the longest window whose rows are held whole, and with the next one. Besides,

@@ -9,9 +9,9 @@ use atlas_ops::omega::reference::SequenceSizes;
 use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED_WIDE,
     OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE,
-    OMEGA_MUON_WIDE, OmegaRule, Read, Step,
+    OMEGA_MUON_WIDE, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens,
 };
-use atlas_runtime::{Chain, Device, choose_for};
+use atlas_runtime::{Chain, Device, Tensor, choose_for};
 
 const NORMED: MemoryForm = MemoryForm::Normed { eps: 0.01 };
 const WIDE: [(MemoryForm, Step, &Chain); 8] = [
@@ -92,6 +92,79 @@ fn heads_of_large_models_are_as_defined() {
         let found = case.check(&Device::cpu()).unwrap();
         assert!(found.passes(1e-5), "{form:?} {step:?}: {found:?}");
     }
+}
+
+/// A hidden layer may be wide where rows are not: matrices that are held whole would have no config on any GPU.
+#[test]
+fn wide_hidden_layers_have_a_config() {
+    let of = |chain: &'static Chain, dtype: DType, [width, hidden]: [u64; 2]| {
+        let kernel = chain.kernels[chain.kernels.len() - 1].declared();
+        let rows = [("D", width), ("E", width), ("M", hidden), ("N", 64), ("P", 64)];
+        let chunks = [("C", 1), ("L", 64), ("K", 80), ("W", 16), ("B", 1), ("H", 1)];
+        let (spec, dims) = specialized(kernel, dtype, &[&rows[..], &chunks[..]].concat());
+        choose_for(kernel, &spec, &dims, "sm_89".parse().ok()).chosen().is_some()
+    };
+    for (memory, step, chain) in WIDE.into_iter().filter(|(form, ..)| *form != MemoryForm::Linear) {
+        let rule = OmegaRule { memory, step, ..OmegaRule::omega_net(Chunking::new(64, 16)) };
+        for dtype in [DType::Bf16, DType::F32] {
+            for ([width, hidden], is_whole) in
+                [([64, 256], true), ([32, 512], true), ([64, 257], false), ([32, 513], false), ([8, 2048], false)]
+            {
+                let chosen = rule.chain_for_hidden(width, width, hidden, dtype);
+                assert_eq!(std::ptr::eq(chosen, chain), !is_whole, "{rule:?} {width} {hidden}");
+                assert!(of(chosen, dtype, [width as u64, hidden as u64]), "{} {dtype} {width} {hidden}", chosen.name);
+            }
+            assert!(!of(rule.chain(), dtype, [8, 2048]), "{} {dtype}", rule.chain().name);
+        }
+    }
+}
+
+/// A stream takes the chain of the memory that it is given, and another one of another memory.
+#[test]
+fn streams_take_memories_with_wide_hidden_layers() {
+    let cpu = Device::cpu();
+    // Whether the chains round differently, so that taking the other one would show.
+    let mut is_seen = false;
+    for (form, step, chain) in WIDE.into_iter().filter(|(form, ..)| *form != MemoryForm::Linear) {
+        let rule = OmegaRule { memory: form, step, read: Read::Before, ..OmegaRule::omega_net(Chunking::new(2, 2)) };
+        let sizes = StreamSizes { sequences: 2, heads: 2, key: 8, value: 8, piece: 4, dtype: DType::F32 };
+        let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
+        for hidden in [24, 520, 24] {
+            let case = Case { rule, ..case((form, step), 4, [8, 8, hidden], rule.chunking) };
+            let x = case.inputs();
+            let tensor = |values: &[f32], shape: &[usize]| cpu.tensor_from(values, shape).unwrap();
+            let tokens = |values: &[f32], width: usize| tensor(values, &[2, 4, 2, width]);
+            let [q, k, v] = [&x.q, &x.k, &x.v].map(|values| tokens(values, 8));
+            let [rq, rk, gamma] = [(&x.rq, 8), (&x.rk, 8), (&x.gamma, 2)].map(|(values, width)| tokens(values, width));
+            let [alpha, theta, eta] = [&x.alpha, &x.theta, &x.eta].map(|values| tensor(values, &[2, 4, 2]));
+            let given = Tokens {
+                q: &q,
+                k: &k,
+                v: &v,
+                rq: &rq,
+                rk: &rk,
+                alpha: &alpha,
+                theta: &theta,
+                eta: &eta,
+                gamma: &gamma,
+            };
+            let shapes = form.matrices(8, 8, hidden).into_iter().cycle();
+            let matrix = |(values, [rows, cols]): (&Vec<f32>, [usize; 2])| tensor(values, &[2, 2, rows, cols]);
+            let mut memory: Vec<Tensor> = x.w.iter().chain(&x.s).zip(shapes).map(matrix).collect();
+            if form == NORMED {
+                stream = stream.with_norm(tensor(&x.norm, &[2, 8]));
+            }
+            stream.restart();
+            let mut y = Tensor::zeros(&cpu, DType::F32, [2, 4, 2, 8]).unwrap();
+            stream.push(&given, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y).unwrap();
+            let found: Vec<Vec<f64>> = std::iter::once(&y).chain(&memory).map(|t| t.to_f64_vec().unwrap()).collect();
+            let of = |chain: &'static Chain| Case { chain: Some(chain), ..case.clone() }.run(&cpu, &x).unwrap();
+            let (walked, whole) = (of(chain), of(rule.chain()));
+            assert!(found == if hidden == 520 { &walked } else { &whole }[..], "{form:?} {step:?} {hidden}");
+            is_seen |= hidden == 520 && walked != whole;
+        }
+    }
+    assert!(is_seen, "both chains round alike");
 }
 
 #[test]

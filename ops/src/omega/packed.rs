@@ -198,7 +198,10 @@ impl OmegaPacked {
         memory: &mut [&mut Tensor],
         y: &mut Tensor,
     ) -> Result<()> {
-        let chain = self.chain;
+        let chain = room::chain_with(self.chain, &self.rule, &self.sizes, memory);
+        if !std::ptr::eq(chain, self.chain) {
+            (self.chain, self.workspace) = (chain, None);
+        }
         let documents = self.y.shape()[0];
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
         tokens.q.slice(1, 0..0)?;

@@ -2,15 +2,15 @@
 
 use super::{Chunking, OmegaRule, Step, StreamSizes};
 use atlas_dsl::KernelDef;
-use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, choose_for};
+use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, Tensor, choose_for};
 
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
 const ALWAYS: [usize; 2] = [64, 128];
 
 /// The chain that computes the rule on a device: that of [`OmegaRule::chain_for`], which fits the smallest GPU, or where its windows are too
-/// long, the one with whole rows, if the device has room for these.
+/// long, the other one, if the device has room for that.
 ///
-/// Kernels of Muon hold whole matrices of the memory, whose size is not known here: launches refuse these.
+/// Kernels of Muon hold whole matrices of the memory, whose size is not known here: [`chain_with`] takes it into account.
 ///
 /// # Errors
 /// [`LaunchError::Choice`] where the device has room for neither. It names the longest window that fits.
@@ -22,7 +22,7 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
     let fits = |chain: &Chain, keys: usize| {
         keys <= MOST_KEYS && chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]))
     };
-    if let Some(fitting) = [chain, rule.chain()].into_iter().find(|chain| fits(chain, keys)) {
+    if let Some(fitting) = [chain, rule.wide_chain(), rule.chain()].into_iter().find(|chain| fits(chain, keys)) {
         return Ok(fitting);
     }
     // The longest in halves: more keys take more room.
@@ -43,6 +43,20 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
         ),
     };
     Err(LaunchError::Choice { op: chain.name, found, mend }.into())
+}
+
+/// The chain for a memory of the caller's, where `chain` is that of [`chain_on`]: with Muon, the width of its hidden layer matters, too.
+pub(super) fn chain_with(
+    chain: &'static Chain,
+    rule: &OmegaRule,
+    sizes: &StreamSizes,
+    memory: &[&mut Tensor],
+) -> &'static Chain {
+    if rule.step == Step::Descent {
+        return chain;
+    }
+    let hidden = memory.first().and_then(|w| w.shape().get(3).copied()).unwrap_or(0);
+    rule.chain_for_hidden(sizes.key, sizes.value, hidden, sizes.dtype)
 }
 
 /// More keys than any GPU has room for.

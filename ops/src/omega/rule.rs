@@ -138,14 +138,14 @@ impl OmegaRule {
     /// By [`Step::Descent`], the kernels of the first hold whole rows of a chunk's keys and values in shared memory and registers.
     /// Those of the second stream rows in tiles, and take any width. With chunks of 64 tokens and windows of 16, the first takes rows of
     /// up to 96 elements of 16 bits: of 64 for a memory with a norm inside, and of 256 for a linear one. In f32 these are rows of up
-    /// to 22 elements, and of 92 for a linear memory. Long windows make more keys of a chunk, and rows are streamed sooner.
+    /// to 22 elements, and of 64 for a linear memory. Long windows make more keys of a chunk, and rows are streamed sooner.
     ///
     /// With Muon, the kernels of the first hold whole matrices. They take rows of up to 64 elements where the hidden layer has
-    /// at most four times as many; of a linear memory, up to 96 times 96 elements of 16 bits, or 96 times 64 of f32. Those of the
-    /// second walk over their matrices in global memory, and hold a Gram matrix of the smaller side. The hidden layer may have
-    /// any width, and so may the keys of a linear memory. Values, and the keys of other memories, have at most 128 elements: wider
-    /// ones have no legal config on a GPU. Nor have chunks of 96 tokens and more, with values of 128 elements, of a memory with a norm
-    /// inside.
+    /// at most four times as many, which is assumed here: [`chain_for_hidden`](OmegaRule::chain_for_hidden) takes others. Of a linear
+    /// memory they take up to 96 times 96 elements of 16 bits, or 96 times 64 of f32. Those of the second walk over their matrices in
+    /// global memory, and hold a Gram matrix of the smaller side. The hidden layer may have any width, and so may the keys of a linear
+    /// memory. Values, and the keys of other memories, have at most 128 elements: wider ones have no legal config on a GPU. A memory
+    /// with a norm inside may have none either where values have 128 elements and a chunk sees more than 96 keys.
     ///
     /// All chains hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU. By descent,
     /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) refuse it when they are made, and say how long it
@@ -153,6 +153,15 @@ impl OmegaRule {
     pub fn chain_for(&self, key: usize, value: usize, dtype: DType) -> &'static Chain {
         let holds = if self.step == Step::Descent { Self::holds_whole_rows } else { Self::holds_whole_matrices };
         if holds(self, key, value, dtype) { self.chain() } else { self.wide_chain() }
+    }
+
+    /// The same for a memory with `hidden` hidden elements. With Muon, matrices with more than 256 hidden elements, or with more than
+    /// 512 where rows have at most 32, are too large to be held whole. By descent, the hidden layer is streamed anyway.
+    /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) take this chain.
+    pub fn chain_for_hidden(&self, key: usize, value: usize, hidden: usize, dtype: DType) -> &'static Chain {
+        let most = if key.max(value) <= 32 { 512 } else { 256 };
+        let has_hidden = self.memory != MemoryForm::Linear && self.step != Step::Descent;
+        if has_hidden && hidden > most { self.wide_chain() } else { self.chain_for(key, value, dtype) }
     }
 
     /// Whether the matrices of a memory, with four times as many hidden elements as its rows are wide, fit registers and shared memory
@@ -174,8 +183,10 @@ impl OmegaRule {
     /// Of `L` tokens and `K` keys, each in the next multiple of 16 as tensor cores take them, shared memory holds the products of queries
     /// with keys `[L, K]` and rows of keys and queries. For a memory of two layers it also holds errors three times, once by each of
     /// their weights, 16 rows of four matrices, and where windows are long, above all tiles of 16 hidden elements of each key. For a
-    /// linear memory it holds one tile of values. Registers bound the width, `K` and `L K`. Within these bounds every chain has a legal
-    /// config on sm_80, sm_89 and sm_90a: a test goes over a grid of sizes.
+    /// linear memory it holds one tile of values or two of weights, and rows of keys take about the room of the next multiple of 32.
+    /// Registers bound the width, `K` and `L K`; more tightly where rows of keys do not begin at multiples of 4 bytes, because these go
+    /// through registers. Within these bounds every chain has a legal config on sm_80, sm_89 and sm_90a: a test goes over a grid of
+    /// sizes.
     fn holds_whole_rows(&self, key: usize, value: usize, dtype: DType) -> bool {
         let padded = |count: usize| count.checked_next_multiple_of(16).unwrap_or(usize::MAX);
         let (tokens, keys) = (padded(self.chunking.chunk.max(1)), padded(self.chunking.keys()));
@@ -184,11 +195,16 @@ impl OmegaRule {
         let fits = |elements: usize, room: usize| elements.saturating_mul(bytes) <= room;
         let is_short = bytes <= 2;
         if is_linear {
+            let is_odd = key.saturating_mul(bytes) % 4 != 0;
+            let key = key.checked_next_multiple_of(32).unwrap_or(usize::MAX);
             let held = keys.saturating_add(tokens).saturating_mul(key).saturating_add(met);
-            let tile = keys.saturating_mul(32);
+            let [tile, weights] = [keys, key].map(|rows| rows.saturating_mul(32));
             let room = if is_short { 84 << 10 } else { 72 << 10 };
-            let has_registers = keys <= 512 && (tokens <= 64 || met <= 128 * 144);
-            return key <= 256 && has_registers && fits(held, room) && fits(held.saturating_add(tile), 99 << 10);
+            let has_registers = keys <= 256
+                && (tokens <= 64 || (tokens <= 128 && keys <= 144))
+                && (!is_odd || keys.saturating_mul(key) <= 96 * 256);
+            let has_room = fits(held.saturating_add(tile), 99 << 10) && fits(held.saturating_add(weights), 98 << 10);
+            return key <= 256 && has_registers && fits(held, room) && has_room;
         }
         let width = key.max(value);
         let has_norm = matches!(self.memory, MemoryForm::Normed { .. });
@@ -224,7 +240,7 @@ impl OmegaRule {
     }
 
     /// The chain of kernels for rows or, with Muon, matrices that are too wide for [`chain`](OmegaRule::chain).
-    fn wide_chain(&self) -> &'static Chain {
+    pub(super) fn wide_chain(&self) -> &'static Chain {
         match (self.memory, self.step) {
             (MemoryForm::Linear, Step::Descent) => &OMEGA_LINEAR_WIDE,
             (MemoryForm::Mlp, Step::Descent) => &OMEGA_MLP_WIDE,

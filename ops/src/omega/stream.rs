@@ -235,6 +235,10 @@ impl OmegaStream {
     /// Allocates what depends on the memory, unless a push of a memory of these sizes has done so: the workspace for as many chunks as
     /// may be computed at once, and what the chunk that is not full needs besides.
     pub(crate) fn reserve(&mut self, memory: &[&mut Tensor]) -> Result<()> {
+        let chain = room::chain_with(self.chain, &self.rule, &self.sizes, memory);
+        if !std::ptr::eq(chain, self.chain) {
+            (self.chain, self.workspace) = (chain, None);
+        }
         if self.keeps_open_chunks() {
             self.open.reserve(&self.device, memory)?;
         }
