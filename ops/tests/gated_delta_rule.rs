@@ -56,6 +56,43 @@ fn decays_from_none_to_all() {
     }));
 }
 
+/// A token clears the memory, those behind it let grow what is left, which is nothing.
+#[test]
+fn growth_brings_nothing_back() {
+    let case = edited(|x| {
+        x.g.fill(0.0);
+        x.g[2 * 40..2 * 42].fill(f32::NEG_INFINITY);
+        x.g[2 * 42..2 * 62].fill(4.0);
+        x.beta.fill(0.0);
+    });
+    for chain in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
+        let [_, after] = case.run(chain, &Device::cpu(), &case.inputs()).unwrap();
+        assert!(after.iter().all(|s| *s == 0.0), "{}", chain.name);
+    }
+}
+
+/// The step of a chunk of one token is rounded to the nearest number of 16 bits: with values and keys of whole powers of two,
+/// nothing else is rounded.
+#[test]
+fn the_step_of_one_token_is_the_nearest_number() {
+    for (dtype, digits) in [(DType::F16, 11), (DType::Bf16, 8)] {
+        for beta in [0.1_f32, 0.3, 0.501, 0.7, 0.999, 1.001, 1.9] {
+            let case = DeltaCase { dtype, ..DeltaCase::new([1, 1, 1], 1, [16, 16], 64) };
+            let mut x = case.inputs();
+            x.s.fill(0.0);
+            x.k.fill(0.25);
+            x.v.fill(1.0);
+            x.beta.fill(beta);
+            let step = 2.0_f64.powi(f64::from(beta).log2().floor() as i32 + 1 - digits);
+            for chain in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
+                let [_, after] = case.run(chain, &Device::cpu(), &x).unwrap();
+                let off = after.iter().map(|s| (4.0 * s - f64::from(beta)).abs()).fold(0.0, f64::max);
+                assert!(off <= 0.5 * step, "{} of {beta} in {dtype}: {off} of {step}", chain.name);
+            }
+        }
+    }
+}
+
 #[test]
 fn steps_from_none_to_whole() {
     holds(&edited(|x| x.beta.fill(0.0)));

@@ -2,7 +2,7 @@
 
 use atlas_dsl::DType;
 use atlas_ops::omega::check::{Case, CaseInputs};
-use atlas_ops::omega::{Chunking, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens};
 use atlas_runtime::{Device, Tensor};
 
 const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-5 };
@@ -17,6 +17,9 @@ const MEMORIES: [(MemoryForm, [usize; 3]); 7] = [
     (NORMED, [16, 16, 32]),
     (NORMED, [24, 16, 40]),
 ];
+
+/// What is done to the inputs of a case.
+type InputEdit = fn(&mut CaseInputs);
 
 #[track_caller]
 fn holds(case: &Case, bound: f64) {
@@ -101,7 +104,6 @@ fn set(x: &mut [f32], at: impl Fn(usize) -> bool, to: f32) {
 
 #[test]
 fn gates_at_their_ends() {
-    type InputEdit = fn(&mut CaseInputs);
     let edits: [(&str, InputEdit); 8] = [
         ("the memory is cleared inside a chunk", |x| set(&mut x.alpha, |i| i / 2 % 23 == 11, 0.0)),
         ("nothing is forgotten", |x| x.alpha.fill(1.0)),
@@ -140,6 +142,35 @@ fn what_has_no_weight_may_be_anything() {
             }
         };
         holds(&case, 1e-5);
+    }
+}
+
+/// Token 11 is inside a chunk, and the first one of a window's weights is that of token 7.
+#[test]
+fn a_gate_that_is_no_number_leaves_earlier_tokens_alone() {
+    let edits: [(&str, InputEdit); 4] = [
+        ("alpha", |x| set(&mut x.alpha, |i| i == 2 * 11, f32::NAN)),
+        ("theta", |x| set(&mut x.theta, |i| i == 2 * 11, f32::NAN)),
+        ("eta", |x| set(&mut x.eta, |i| i == 2 * 11, f32::NAN)),
+        ("gamma", |x| set(&mut x.gamma, |i| i == 2 * 11 * 5, f32::NAN)),
+    ];
+    for memory in MEMORIES {
+        for step in [Step::Descent, Step::MuonByToken] {
+            let mut clean = case(23, memory, 8, 5);
+            clean.rule.step = step;
+            let wanted = clean.run(&Device::cpu(), &clean.inputs()).unwrap();
+            for (gate, edit) in edits {
+                let lost = Case { edit, ..clean.clone() };
+                let found = lost.run(&Device::cpu(), &lost.inputs()).unwrap();
+                let rows = found[0].chunks(memory.1[1]).zip(wanted[0].chunks(memory.1[1]));
+                for (row, (found, wanted)) in rows.enumerate() {
+                    // Of the first head of the first sequence, the tokens from that one on.
+                    let is_lost = (22..46).contains(&row) && row % 2 == 0;
+                    assert!(!is_lost || found.iter().all(|v| v.is_nan()), "{gate} {memory:?} {step:?}: row {row}");
+                    assert!(is_lost || found == wanted, "{gate} {memory:?} {step:?}: row {row}");
+                }
+            }
+        }
     }
 }
 

@@ -20,7 +20,8 @@ atlas_kernel! {
     tune { BN: [1024, 4096], warps: [4] }
     {
         for x in grid(X) {
-            let all = (size(N) + BN - 1) / BN;
+            // Of no element there is one tile, of nothing. Adding `BN` first would leave the range of numbers near its end.
+            let all = (size(N) - 1) / BN + 1;
             let each = (all + size(X) - 1) / size(X);
             let mut acc = zeros::<f32>([BN]);
             for n in pipeline(x * each..min((x + 1) * each, all)) {

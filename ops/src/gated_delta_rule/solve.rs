@@ -2,8 +2,8 @@
 
 use atlas_macros::atlas_kernel;
 
-/// A decay of this exponent is 0 in f32, so that a smaller one, minus infinity too, is as good.
-const LEAST: f32 = -104.0;
+/// Decays of this exponent are 0 in f32, also after as much growth as f32 holds, so that a smaller one, minus infinity too, is as good.
+const LEAST: f32 = -208.0;
 
 /// Exponents are split at multiples of the inverse of this number, sums of 64 of which f32 holds without rounding.
 const UNIT: f32 = 1024.0;
@@ -51,9 +51,11 @@ atlas_kernel! {
 
     /// Rounds to the element type of `like`, up or down by the place of an element, as often up as it is near the upper neighbour. With
     /// keys that repeat, `t` has equal numbers along its diagonals, and the memory loses the sum of them all: to the nearest they would
-    /// all be rounded the same way.
+    /// all be rounded the same way. Numbers below the least normal one of that type, which count for little in a sum, are rounded to
+    /// the nearest.
     tile fn dithered(x, row, column, like) {
-        let place = ROWS * row.cast::<f32>() + COLUMNS * column.cast::<f32>();
+        // From a half on: the first element of a chunk, which is all of one with one token, is rounded to the nearest.
+        let place = 0.5 + (ROWS * row.cast::<f32>() + COLUMNS * column.cast::<f32>());
         let near = x.cast_like(like).cast::<f32>();
         let rest = x - near;
         // A third is rounded by a third of the step from number to number there. This is half the step at a power of two, and a bit.

@@ -63,6 +63,8 @@ fn verification_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(0, &[1, 64, 3, 16, 2, 32, 48]),
             on(0, &[1, 5, 1, 1, 5, 1, 1]).note("chunks of one token"),
             on(0, &[1, 9, 1, 16, 1, 16, 16]).note("a window longer than the sequence"),
+            on(0, &[2, 23, 2, 5, 3, 8, 16]).fill("theta", Fill::TokenIs(11, f32::NAN)).note("a gate is no number"),
+            on(0, &[2, 23, 2, 5, 3, 8, 16]).fill("gamma", Fill::TokenIs(11, f32::NAN)).note("weights are no numbers"),
             on(3, &[2, 70, 3, 5]).note("ragged"),
             on(3, &[1, 3, 2, 8]).note("a window longer than the sequence"),
             on(4, &[2, 70, 3, 5]).note("ragged"),

@@ -79,7 +79,8 @@ atlas_kernel! {
             }
             store(psi_end[b, h, c, ..], select(committed, psi_n, 0.0));
             store(phi_end[b, h, c, ..], select(committed, phi_n, 0.0));
-            store(live[b, h, c, ..], weighted);
+            // A gate that is no number weighs, too: earlier tokens see the keys that it weighs.
+            store(live[b, h, c, ..], select(weighted >= 0.0, weighted, 1.0));
             store(lam_end[b, h, c], select(committed, lam_n, 1.0));
             store(old_end[b, h, c], select(committed, old_n, 0.0));
             store(beta_end[b, h, c], select(committed, beta_n, 1.0));

@@ -14,7 +14,8 @@
 //! Titans (arXiv 2501.00663). `theta = 0` is the rule without momentum.
 //!
 //! The tokens of a chunk are mixed by products with zeros for those that a token does not see. A key, value or error that is
-//! infinite or no number, as an error beyond 65504 is in f16, therefore reaches earlier tokens of its chunk, too.
+//! infinite or no number, as an error beyond 65504 is in f16, therefore reaches earlier tokens of its chunk, too. A gate that is no
+//! number reaches the tokens from its own on.
 //!
 //! Momenta are f32, but the products with queries read them in the element type of tokens. So in f16 a momentum of 65520 or more is
 //! infinite there, and what its head reads is infinite or NaN, also at tokens whose gates leave the momentum out (`0 * inf`). Memory and

@@ -62,7 +62,7 @@ atlas_kernel! {
                 for t in first..end {
                     weight = max(weight, abs(load(gamma[b, t, h, span(shift - t, K)]).or(0.0)));
                 }
-                let alive = weight.t() > 0.0;
+                let alive = weight.t() != 0.0;
                 for m in tiles(M, BM) {
                     let mut z = zeros::<f32>([K, BM]);
                     let mut u = zeros::<f32>([K, BM]);

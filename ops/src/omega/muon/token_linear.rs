@@ -46,7 +46,7 @@ atlas_kernel! {
                 for t in first..end {
                     weight = max(weight, abs(load(gamma[b, t, h, span(shift - t, K)]).or(0.0)));
                 }
-                let alive = weight.t() > 0.0;
+                let alive = weight.t() != 0.0;
                 let x = select(alive, load(k[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let skipped = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let read = skipped.cast::<f32>() + dot(x, load(w[b, h, .., ..]).cast::<T>().t());

@@ -50,7 +50,7 @@ atlas_kernel! {
                 for n in first..end {
                     weight = max(weight, abs(load(gamma[b, n, h, span(shift - n, K)]).or(0.0)));
                 }
-                let alive = weight.t() > 0.0;
+                let alive = weight.t() != 0.0;
                 for e in tiles(E, BE) {
                     let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
                     for d in tiles(D, BD) {

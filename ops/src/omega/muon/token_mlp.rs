@@ -51,7 +51,7 @@ atlas_kernel! {
                 for t in first..end {
                     weight = max(weight, abs(load(gamma[b, t, h, span(shift - t, K)]).or(0.0)));
                 }
-                let alive = weight.t() > 0.0;
+                let alive = weight.t() != 0.0;
                 let x = select(alive, load(k[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let skipped = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
                 let mut read = skipped.cast::<f32>();

@@ -15,7 +15,7 @@ pub struct Mixed {
     pub psi_end: Vec<f64>,
     /// `[C, K]`.
     pub phi_end: Vec<f64>,
-    /// `[C, K]`: above 0 for a token that something weighs.
+    /// `[C, K]`: above 0 for a token that something weighs, and 1 if a weight is no number.
     pub live: Vec<f64>,
     /// `[C]`.
     pub lam_end: Vec<f64>,
@@ -66,7 +66,11 @@ pub fn mix(s: &SequenceSizes, g: &Gates, before: bool, commit: usize) -> Mixed {
         let (psi, lam, old) = if c < commit { &rows[last] } else { &nothing };
         m.psi_end.extend(psi);
         m.phi_end.extend((0..s.k).map(|i| if c < commit { phi[last][i] } else { 0.0 }));
-        m.live.extend((0..s.k).map(|i| (0..s.l).map(|n| phi[n][i].abs().max(rows[n].0[i].abs())).fold(0.0, f64::max)));
+        let live = |i: usize| {
+            let mut of = (0..s.l).flat_map(|n| [phi[n][i], rows[n].0[i]]);
+            if of.clone().any(f64::is_nan) { 1.0 } else { of.by_ref().map(f64::abs).fold(0.0, f64::max) }
+        };
+        m.live.extend((0..s.k).map(live));
         m.lam_end.push(*lam);
         m.old_end.push(*old);
         let step = |n: usize| {
