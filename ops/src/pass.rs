@@ -88,13 +88,17 @@ pub(crate) fn check_tokens(
         .into())
 }
 
-/// Fails unless a tensor has this element type, and these sizes of dims that are written as `[B, T, H]`.
+/// Fails unless a tensor is on this device, and has this element type and these sizes of dims that are written as `[B, T, H]`.
 pub(crate) fn check_tensor(
     kernel: &'static str,
     (param, tensor): (&'static str, &Tensor),
-    dtype: DType,
+    (device, dtype): (&Device, DType),
     (dims, wanted): (&'static str, &[usize]),
 ) -> Result<()> {
+    if tensor.device() != device {
+        let (found, wanted) = tensor.device().beside(device);
+        return Err(LaunchError::WrongDevice { kernel, param, found, wanted }.into());
+    }
     let shape = tensor.shape().to_vec();
     if shape.len() != wanted.len() {
         return Err(LaunchError::WrongRank { kernel, param, shape, dims: dims.to_owned() }.into());
@@ -125,7 +129,9 @@ pub(crate) fn check_apart(
     (output, written): (&'static str, &Tensor),
     (other, tensor): (&'static str, &Tensor),
 ) -> Result<()> {
-    if written.shares_memory_with(tensor) {
+    // Most tensors are far apart, so the check costs two comparisons.
+    let (range, beside) = (written.address_range(), tensor.address_range());
+    if range.start < beside.end && beside.start < range.end && written.shares_memory_with(tensor) {
         return Err(LaunchError::Overlap { kernel, output, other }.into());
     }
     Ok(())

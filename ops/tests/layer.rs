@@ -187,6 +187,25 @@ fn every_memory_takes_every_map() {
     }
 }
 
+/// Of up to 4 numbers there are so few monomials that the next multiple of 8 would be more than the kernels fill.
+#[test]
+fn monomials_of_narrow_heads() {
+    for degree in [2, 3] {
+        for width in 1..=6 {
+            let s = LayerSizes { width, hidden: 4, ..sizes() };
+            let features = FeatureMap::ExpTaylor { degree };
+            let rule = LayerRule { features, residual: Residual::None, ..rule(Combine::Gate) };
+            holds(s, &rule);
+            // Of one degree less, in as many columns, it is another map.
+            let x = host(&s, &rule);
+            let (found, mut a) = (run(s, &rule, &x, &[TOKENS]), vec![1.0; degree + 1]);
+            a[degree] = 0.0;
+            let other = LayerRule { features: FeatureMap::Polynomial(a), ..rule };
+            assert!(!Comparison::of_all([(&found[..], &reference(&s, &other, &x)[..])]).passes(1e-4), "{width}");
+        }
+    }
+}
+
 /// Heads of the paper's largest model with the steps that it takes: matrices that a kernel walks over. A few tokens show it.
 #[test]
 fn heads_of_large_models_with_muon() {
@@ -331,6 +350,17 @@ fn what_a_push_writes_shares_no_memory_with_weights_and_with_what_was_read() {
     assert_eq!(refused(&mut layer, &token, &apart), "");
     let read = layer.last_read(TOKENS).unwrap();
     assert_eq!(refused(&mut layer, &read, &apart), "ATL609");
+    assert_eq!(refused(&mut layer, &token, &read), "ATL609");
+    // Tokens that the layer would train.
+    let trained = layer.memory()[0].reshape([b * h * d * 32]).unwrap();
+    let trained = trained.slice(0, 0..b * h * d).unwrap().reshape([b, 1, h, d]).unwrap();
+    let [one, gate, gamma] = [&apart, &gate, &gamma].map(|t| t.slice(1, 0..1).unwrap());
+    let mut refused_of = |memory: [&Tensor; 3]| {
+        let tokens = LayerTokens { memory, attention: [&one; 3], gates: [&gate; 3], gamma: &gamma };
+        let made = layer.push(&tokens, &mut Tensor::zeros(&cpu, DType::F32, [b, 1, h, d]).unwrap());
+        made.err().map(|e| e.code().to_string()).unwrap_or_default()
+    };
+    assert_eq!([refused_of([&one; 3]), refused_of([&one, &trained, &one])], ["", "ATL609"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use atlas_ops::layer::reference::{HostLayer, reference};
 use atlas_ops::layer::{
     AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights,
 };
-use atlas_ops::omega::{Chunking, OmegaRule};
+use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule};
 use atlas_runtime::{Device, Tensor};
 use half::{bf16, f16};
 
@@ -60,6 +60,22 @@ fn a_context_holds_in_16_bits() {
         let rule = LayerRule { features, ..rule };
         let c = compared(LayerSizes { dtype, ..sizes() }, &rule, &rule);
         assert!(c.passes(bound), "{dtype} {rule:?}: {c:?}");
+    }
+}
+
+/// Features whose rows are too wide for a kernel that recalls by whole rows: 561 monomials of heads of 32 elements.
+#[test]
+fn a_context_recalls_by_wide_features() {
+    for form in [MemoryForm::Linear, MemoryForm::Mlp, MemoryForm::Gated, MemoryForm::Normed { eps: 1e-3 }] {
+        let hidden = if form == MemoryForm::Linear { 0 } else { 8 };
+        let s = LayerSizes { sequences: 1, heads: 1, width: 32, hidden, ..sizes() };
+        let plain = rule(CONTEXT);
+        let memory = OmegaRule { memory: form, ..plain.memory };
+        let rule = LayerRule { memory, features: FeatureMap::ExpTaylor { degree: 2 }, ..plain };
+        let c = compared(s, &rule, &rule);
+        assert!(c.passes(1e-5), "{rule:?}: {c:?}");
+        let other = LayerRule { features: FeatureMap::Polynomial(vec![1.0, 1.0, 0.4]), ..rule.clone() };
+        assert!(!compared(s, &rule, &other).passes(1e-4), "{rule:?}");
     }
 }
 

@@ -190,6 +190,10 @@ fn sizes_of_nothing_are_refused() {
     let s = sizes();
     let refused = |s: LayerSizes, combine: Combine| made(&s, &rule(combine)).err().map(|e| e.to_string());
     for combine in [Combine::Alone, Combine::Gate, Combine::Sequence, CONTEXT] {
+        for s in [LayerSizes { heads: 0, ..s }, LayerSizes { width: 0, ..s }] {
+            let error = refused(s, combine).unwrap();
+            assert!(error.contains("ATL651") && error.contains("`LayerSizes::width`"), "{error}");
+        }
         let error = refused(LayerSizes { piece: 0, ..s }, combine).unwrap();
         assert!(error.contains("ATL651") && error.contains("`LayerSizes::piece`"), "{error}");
         let error = refused(LayerSizes { window: 0, ..s }, combine);
@@ -243,4 +247,50 @@ fn feature_maps_say_what_they_take() {
     assert!(names(&error, "ATL604", "projections"), "{error}");
     let error = refused(FeatureMap::Favor { projections: zeros(DType::Bf16, &[24, s.width]) });
     assert!(names(&error, "ATL605", "projections"), "{error}");
+}
+
+#[test]
+fn tensors_of_another_device_are_told_by_the_names_of_their_fields() {
+    let (sim, s, rule) = (Device::sim("sm_90a").unwrap(), sizes(), rule(Combine::Gate));
+    let elsewhere = |t: &Tensor| Tensor::zeros(&sim, t.dtype(), t.shape()).unwrap();
+    let mut layer = made(&s, &rule).unwrap();
+    for (at, field) in FIELDS.into_iter().enumerate() {
+        let mut x = piece(&s, &rule);
+        x[at] = elsewhere(&x[at]);
+        let error = push(&mut layer, &x).unwrap_err().to_string();
+        assert!(names(&error, "ATL611", field), "{error}");
+    }
+    let refused = |weights: LayerWeights, memory: &[Tensor]| {
+        AtlasLayer::new(&Device::cpu(), s, rule.clone(), weights, memory).err().unwrap().to_string()
+    };
+    let own = weights(&s, &rule);
+    let error =
+        refused(LayerWeights { prefix_values: elsewhere(&own.prefix_values), ..own.clone() }, &memory(&s, &rule));
+    assert!(names(&error, "ATL611", "prefix_values"), "{error}");
+    let mut other = memory(&s, &rule);
+    other[1] = elsewhere(&other[1]);
+    let error = refused(own, &other);
+    assert!(names(&error, "ATL611", "memory[1]"), "{error}");
+}
+
+/// A window that nothing looks through takes no room, and a feature map of too many columns is refused like any other.
+#[test]
+fn sizes_that_no_device_has_room_for() {
+    let s = sizes();
+    for combine in [Combine::Alone, CONTEXT] {
+        let of = |window: usize| made(&LayerSizes { window, ..s }, &rule(combine)).map(|layer| layer.bytes()).unwrap();
+        assert_eq!([of(0), of(usize::MAX)], [of(1); 2], "{combine:?}");
+    }
+    let refused = |s: LayerSizes, rule: LayerRule| made(&s, &rule).err().map(|e| e.to_string()).unwrap_or_default();
+    for combine in [Combine::Gate, Combine::Sequence] {
+        let error = refused(LayerSizes { window: usize::MAX, ..s }, rule(combine));
+        assert!(error.contains("ATL637"), "{error}");
+    }
+    let features = FeatureMap::ExpTaylor { degree: 3 };
+    assert_eq!(features.features(1 << 22), usize::MAX);
+    let rule = LayerRule { features, residual: Residual::None, ..rule(Combine::Alone) };
+    let none: [Tensor; 0] = [];
+    let s = LayerSizes { width: 1 << 22, ..s };
+    let error = AtlasLayer::new(&Device::cpu(), s, rule.clone(), weights(&sizes(), &rule), &none).err().unwrap();
+    assert!(error.to_string().contains("a memory of 0 matrices"), "{error}");
 }

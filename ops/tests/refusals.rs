@@ -105,9 +105,40 @@ fn packed_documents_are_of_one_sequence() {
     let mut memory = memory(2);
     let before = all(&memory);
     let refused = launch_packed(&x, &mut memory, &mut of(&[2, T, 1, D], 30)).unwrap_err().to_string();
-    assert!(refused.contains("Z == 1"), "{refused}");
+    let says = format!("`q` of `omega_mlp` has shape [2, {T}, 1, {D}], but [B, T, H, D] is [1, {T}, 1, {D}] here");
+    assert!(refused.contains(&says), "{refused}");
     let refused = launch_packed(&sequence(T), &mut memory, &mut of(&[2, T, 1, D], 30)).unwrap_err().to_string();
     assert!(refused.contains("ATL6"), "{refused}");
+    assert_eq!(all(&memory), before);
+}
+
+#[test]
+fn packed_tokens_are_told_by_the_names_of_their_fields() {
+    let fields = ["q", "k", "v", "rq", "rk", "alpha", "theta", "eta", "gamma"];
+    let mut memory = memory(2);
+    let before = all(&memory);
+    for (at, field) in fields.into_iter().enumerate() {
+        let mut x = sequence(T);
+        let mut shape = x[at].shape().to_vec();
+        *shape.last_mut().unwrap() += 1;
+        x[at] = of(&shape, at);
+        let refused = launch_packed(&x, &mut memory, &mut of(&[1, T, 1, D], 30)).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("error[ATL604]: `{field}` of `omega_mlp` has shape")), "{refused}");
+    }
+    // Boundaries of more and of fewer documents than there are memories.
+    let on = Stream::default_of(&Device::cpu());
+    for count in [2, 4] {
+        let mut packed = OmegaPacked::new(&on, rule(Chunking::new(2, W)), stream_sizes(2, 8)).unwrap();
+        let starts = Device::cpu().tensor_from(&[0, 4, 7, T as i32][4 - count..], [count]).unwrap();
+        let mut y = of(&[1, T, 1, D], 30);
+        let x = sequence(T);
+        let refused = packed.launch(&on, &tokens(&x), &starts, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y);
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("`starts` of `omega_mlp` has shape [{count}], but [B + 1] is [3]")),
+            "{refused}"
+        );
+    }
     assert_eq!(all(&memory), before);
 }
 

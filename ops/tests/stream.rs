@@ -207,6 +207,41 @@ fn a_norm_without_eps_is_of_tokens_alone() {
     }
 }
 
+/// Rows that are copied in several launches, of keys and of the copy that a chunk which is not full is trained on.
+#[test]
+fn pieces_of_rows_that_one_launch_does_not_copy() {
+    let cpu = Device::cpu();
+    let (tokens, key, value) = (5, (1 << 13) + 3, 2);
+    let rule = OmegaRule { memory: MemoryForm::Linear, ..OmegaRule::atlas(Chunking::new(4, 2)) };
+    let sizes = StreamSizes { sequences: 1, heads: 1, key, value, piece: 8, dtype: DType::F32 };
+    let of = |salt: usize, shape: &[usize], middle: f32, width: f32| {
+        let values = (0..shape.iter().product()).map(|i: usize| middle + width * noise(i + salt)).collect::<Vec<f32>>();
+        cpu.tensor_from(&values, shape).unwrap()
+    };
+    let (q, k, v) = (
+        of(1, &[1, tokens, 1, key], 0.0, 0.02),
+        of(2, &[1, tokens, 1, key], 0.0, 0.02),
+        of(3, &[1, tokens, 1, value], 0.0, 0.5),
+    );
+    let (gate, gamma) = (of(4, &[1, tokens, 1], 0.5, 0.3), of(5, &[1, tokens, 1, 2], 0.3, 0.2));
+    let pushed = |length: usize| {
+        let mut memory = [of(6, &[1, 1, value, key], 0.0, 0.1), of(7, &[1, 1, value, key], 0.0, 0.1)];
+        let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
+        let y = Tensor::zeros(&cpu, DType::F32, [1, tokens, 1, value]).unwrap();
+        for from in (0..tokens).step_by(length) {
+            let part = |t: &Tensor| t.slice(1, from..tokens.min(from + length)).unwrap();
+            let [q, k, v, gate, gamma] = [&q, &k, &v, &gate, &gamma].map(part);
+            let (rq, rk, alpha, theta, eta) = (&v, &v, &gate, &gate, &gate);
+            let piece = Tokens { q: &q, k: &k, v: &v, rq, rk, alpha, theta, eta, gamma: &gamma };
+            stream.push(&piece, &mut memory.each_mut(), &mut part(&y)).unwrap();
+        }
+        std::iter::once(&y).chain(&memory).map(|t| t.to_vec::<f32>().unwrap()).collect::<Vec<_>>()
+    };
+    let whole = pushed(tokens);
+    assert!(whole.iter().flatten().all(|v| v.is_finite()) && whole[0].iter().any(|v| *v != 0.0));
+    assert!(same(&whole, &pushed(1)) && same(&whole, &pushed(3)));
+}
+
 /// However the lengths of pieces vary, a stream allocates at its first push alone.
 #[test]
 fn a_stream_allocates_once() {

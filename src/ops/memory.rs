@@ -99,7 +99,8 @@ pub use atlas_ops::gated_memory::{MEMORY_GATED_GRAD, memory_read_gated, memory_r
 pub use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
 pub use atlas_ops::memory_read::memory_read;
 pub use atlas_ops::memory_recall::{
-    memory_recall_gated, memory_recall_linear, memory_recall_mlp, memory_recall_normed,
+    memory_recall_gated, memory_recall_gated_wide, memory_recall_linear, memory_recall_linear_wide, memory_recall_mlp,
+    memory_recall_mlp_wide, memory_recall_normed, memory_recall_normed_wide,
 };
 pub use atlas_ops::omega::{fused_descent, fused_optimization};
 pub use atlas_ops::window_sums::WINDOW_LOSS;

@@ -8,11 +8,14 @@
 
 use super::{LAYER, LayerRule, LayerSizes, LayerWeights, layer_norm, part_of};
 use crate::batched_matmul::batched_matmul;
-use crate::memory_recall::{memory_recall_gated, memory_recall_linear, memory_recall_mlp, memory_recall_normed};
+use crate::memory_recall::{
+    memory_recall_gated, memory_recall_gated_wide, memory_recall_linear, memory_recall_linear_wide, memory_recall_mlp,
+    memory_recall_mlp_wide, memory_recall_normed, memory_recall_normed_wide,
+};
 use crate::omega::{MemoryForm, copy_tokens};
 use crate::pass::Pass;
 use crate::windowed_attention::windowed_attention;
-use atlas_dsl::DType;
+use atlas_dsl::{DType, KernelDef};
 use atlas_runtime::{Device, LaunchError, Result, Tensor, args};
 
 /// Projections between memory and attention, in the element type of tokens. Each takes all heads of a token as one row and is
@@ -39,6 +42,10 @@ impl ContextWeights {
         recalled.chain(names.zip(&self.memory)).chain(norms)
     }
 }
+
+/// Bytes of the longest row of features that kernels hold whole when they recall. 64 of these fit the shared memory of every GPU with
+/// weights beside them.
+const WHOLE_ROW: usize = 1 << 10;
 
 /// The segment that is not full, and the memory before it.
 pub(super) struct Context {
@@ -81,7 +88,7 @@ impl Context {
         let inner_norm = weights.inner_norm.clone();
         let weights = weights.context.clone().ok_or(LaunchError::MissingTensor { kernel: LAYER, param: "context" })?;
         let like = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
-        let row = heads * width;
+        let (row, both) = (heads * width, piece.saturating_mul(2));
         let zeros = |dtype, shape: &[usize]| Tensor::zeros(device, dtype, shape);
         let pairs = |tokens: usize| zeros(dtype, &[sequences, tokens, 2 * row]);
         let room = || zeros(dtype, &[sequences, piece, row]);
@@ -97,8 +104,8 @@ impl Context {
             pairs: [pairs(segment)?, pairs(segment)?],
             queries: pairs(piece)?,
             attended: pairs(piece)?,
-            lse: zeros(DType::F32, &[sequences, heads, 2 * piece])?,
-            documents: zeros(DType::I32, &[sequences, 2 * piece])?,
+            lse: zeros(DType::F32, &[sequences, heads, both])?,
+            documents: zeros(DType::I32, &[sequences, both])?,
             rooms: [room()?, room()?, room()?, room()?],
             seen: 0,
         })
@@ -157,14 +164,20 @@ impl Context {
     /// y = what the memory before the segment makes of queries.
     fn read_before(&self, pass: Pass, [x, r]: [&Tensor; 2], y: &mut Tensor) -> Result<()> {
         let (device, w) = (&self.device, &self.before);
+        let is_wide = x.shape()[3] * x.dtype().bytes() as usize > WHOLE_ROW;
+        let of = |whole: &'static KernelDef, wide: &'static KernelDef| if is_wide { wide } else { whole };
+        let linear = of(&memory_recall_linear, &memory_recall_linear_wide);
+        let mlp = of(&memory_recall_mlp, &memory_recall_mlp_wide);
+        let gated = of(&memory_recall_gated, &memory_recall_gated_wide);
+        let normed = of(&memory_recall_normed, &memory_recall_normed_wide);
         match self.form {
-            MemoryForm::Linear => pass.launch(&memory_recall_linear, device, args!(x, w[0], r, &mut *y)),
-            MemoryForm::Mlp => pass.launch(&memory_recall_mlp, device, args!(x, w[0], w[1], r, &mut *y)),
-            MemoryForm::Gated => pass.launch(&memory_recall_gated, device, args!(x, w[0], w[1], w[2], r, &mut *y)),
+            MemoryForm::Linear => pass.launch(linear, device, args!(x, w[0], r, &mut *y)),
+            MemoryForm::Mlp => pass.launch(mlp, device, args!(x, w[0], w[1], r, &mut *y)),
+            MemoryForm::Gated => pass.launch(gated, device, args!(x, w[0], w[1], w[2], r, &mut *y)),
             MemoryForm::Normed { eps } => {
-                let (kernel, param) = ("memory_recall_normed", "norm");
+                let (kernel, param) = (normed.name, "norm");
                 let norm = self.inner_norm.as_ref().ok_or(LaunchError::MissingTensor { kernel, param })?;
-                pass.launch(&memory_recall_normed, device, args!(x, w[0], w[1], norm, r, eps, &mut *y))
+                pass.launch(normed, device, args!(x, w[0], w[1], norm, r, eps, &mut *y))
             }
         }
     }

@@ -18,7 +18,8 @@ pub enum FeatureMap {
     Elementwise([f32; 3]),
     /// All monomials up to degree 2 or 3: `phi(q) . phi(k) = sum over j of a_j (q . k)^j` (ATLAS Eq. 22), for three or four
     /// coefficients `a_j`, from `a_0` on. Both sides have the factor `sqrt |a_j|`, and keys the sign of `a_j`. `D` is the number
-    /// of monomials, `C(d + p, p)`, in the next multiple of 8; the columns behind them are 0.
+    /// of monomials, `C(d + p, p)`, in the next multiple of 8; the columns behind them are 0. Heads of up to 4 elements have as many
+    /// columns as monomials where the multiple would add `d` columns or more.
     Polynomial(Vec<f32>),
     /// [`Polynomial`](FeatureMap::Polynomial) with `a_j = 1/j!`: `phi(q) . phi(k)` is the Taylor series of `exp(q . k)` up to
     /// degree 2 or 3 (ATLAS Eq. 5).
@@ -47,8 +48,8 @@ impl FeatureMap {
         match self {
             FeatureMap::None | FeatureMap::Elementwise(_) => d,
             FeatureMap::Favor { projections } => projections.shape().first().copied().unwrap_or(0),
-            FeatureMap::Polynomial(a) => count(d, a.len().saturating_sub(1)).next_multiple_of(8),
-            FeatureMap::ExpTaylor { degree } => count(d, *degree).next_multiple_of(8),
+            FeatureMap::Polynomial(a) => columns(d, a.len().saturating_sub(1)),
+            FeatureMap::ExpTaylor { degree } => columns(d, *degree),
         }
     }
 
@@ -67,7 +68,7 @@ impl FeatureMap {
     }
 
     /// Fails for a polynomial of another degree than there are kernels for, and for projections that do not take rows of `width` numbers.
-    pub(super) fn check(&self, width: usize, dtype: DType) -> Result<()> {
+    pub(super) fn check(&self, device: &Device, width: usize, dtype: DType) -> Result<()> {
         match self {
             FeatureMap::Polynomial(a) if !(3..=4).contains(&a.len()) => Err(wrong_degree(a.len())),
             FeatureMap::ExpTaylor { degree } if !(2..=3).contains(degree) => {
@@ -76,7 +77,7 @@ impl FeatureMap {
             }
             FeatureMap::Favor { projections } => {
                 let features = projections.shape().first().copied().unwrap_or(0);
-                check_tensor(LAYER, ("projections", projections), dtype, ("[D, d]", &[features, width]))
+                check_tensor(LAYER, ("projections", projections), (device, dtype), ("[D, d]", &[features, width]))
             }
             _ => Ok(()),
         }
@@ -120,6 +121,12 @@ impl FeatureMap {
     }
 }
 
+/// Columns for the monomials of `d` numbers: the next multiple of 8, if the kernels reach it, which write up to `d - 1` zeros.
+fn columns(d: usize, degree: usize) -> usize {
+    let count = count(d, degree);
+    count.checked_next_multiple_of(8).filter(|columns| columns - count < d).unwrap_or(count)
+}
+
 fn wrong_degree(coefficients: usize) -> RuntimeError {
     let found = format!("`FeatureMap::Polynomial` of {coefficients} coefficients");
     LaunchError::Choice { op: LAYER, found, mend: "give three or four, for degree 2 or 3" }.into()
@@ -139,8 +146,9 @@ impl Features {
     pub(super) fn new(device: &Device, map: &FeatureMap, dtype: DType, rows: usize, width: usize) -> Result<Features> {
         let features = map.features(width);
         let has_rows = !matches!(map, FeatureMap::None | FeatureMap::Elementwise(_));
-        let of =
-            |is_needed: bool, width: usize| Tensor::zeros(device, dtype, [if is_needed { rows * width } else { 0 }]);
+        let of = |is_needed: bool, width: usize| {
+            Tensor::zeros(device, dtype, [if is_needed { rows.saturating_mul(width) } else { 0 }])
+        };
         let has_features = !matches!(map, FeatureMap::None);
         let (rows, wide) = (of(has_rows, width)?, of(has_features, features)?);
         Ok(Features { rows, wide, features: has_features.then_some(features) })

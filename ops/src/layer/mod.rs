@@ -14,6 +14,10 @@
 //! Sources: ATLAS (arXiv 2505.23735) for the memory; Titans (arXiv 2501.00663) Eq. 21 to 25, 28, 30 and 31 for the ways to combine
 //! it. `norm` is an RMS norm of a head's row. The state of a layer does not grow: weights and momenta of its memory, the tokens of a
 //! chunk, and the keys of a window or of a segment.
+//!
+//! What a layer gives does not depend on how its sequences are cut, as long as all numbers are finite. One that is infinite or NaN
+//! also reaches tokens before it that are computed with it, of its chunk or of a tile of
+//! [`windowed_attention`](crate::windowed_attention), but no other sequence.
 
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
@@ -97,9 +101,9 @@ pub enum Residual {
 pub struct LayerSizes {
     /// Sequences that are read at once.
     pub sequences: usize,
-    /// Heads.
+    /// Heads: 1 or more.
     pub heads: usize,
-    /// Elements of a head.
+    /// Elements of a head: 1 or more.
     pub width: usize,
     /// Hidden elements of a memory; a linear one has none.
     pub hidden: usize,

@@ -64,17 +64,17 @@ impl AtlasLayer {
             _ => (None, usize::MAX),
         };
         check_sizes(&sizes, &rule)?;
-        let sizes = LayerSizes { window: sizes.window.max(1), piece: sizes.piece.min(most), ..sizes };
+        let sizes = LayerSizes { piece: sizes.piece.min(most), ..sizes };
         let LayerSizes { sequences, heads, width, hidden, piece, dtype, .. } = sizes;
-        rule.features.check(width, dtype)?;
+        rule.features.check(device, width, dtype)?;
         let key = rule.features.features(width);
         if rule.residual == Residual::Features && key != width {
             let found = format!("{key} features as the residual of {width} numbers");
             return Err(LaunchError::Choice { op: LAYER, found, mend: "use Residual::Raw or Residual::None" }.into());
         }
         let shapes = rule.memory.memory.matrices(key, width, hidden);
-        check_memory(&sizes, &shapes, memory)?;
-        check_weights(&sizes, &rule, &weights)?;
+        check_memory(device, &sizes, &shapes, memory)?;
+        check_weights(device, &sizes, &rule, &weights)?;
         let tokens = || Tensor::zeros(device, dtype, [sequences, piece, heads, width]);
         let momentum = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let own = |w: &Tensor| -> Result<Tensor> {
@@ -85,7 +85,8 @@ impl AtlasLayer {
         let copies: Vec<Tensor> = memory.iter().map(own).collect::<Result<_>>()?;
         let momenta: Vec<Tensor> = memory.iter().map(momentum).collect::<Result<_>>()?;
         let of = StreamSizes { sequences, heads, key, value: width, piece, dtype };
-        let features = || Features::new(device, &rule.features, dtype, sequences * piece * heads, width);
+        let rows = sequences.saturating_mul(piece).saturating_mul(heads);
+        let features = || Features::new(device, &rule.features, dtype, rows, width);
         let stream = OmegaStream::new(device, rule.memory, of)?;
         let context = |segment| Context::new(device, (sizes, segment), &rule, &weights, memory);
         let context = segment.map(context).transpose()?;
@@ -93,8 +94,9 @@ impl AtlasLayer {
             Some(norm) => stream.with_norm(norm.clone()),
             None => stream,
         };
-        // A context keeps its own keys.
-        let past = if segment.is_some() { LayerSizes { window: 1, piece: 0, ..sizes } } else { sizes };
+        // A context keeps its own keys, and a memory alone has none.
+        let has_window = matches!(rule.combine, Combine::Gate | Combine::Sequence);
+        let past = if has_window { sizes } else { LayerSizes { window: 1, piece: 0, ..sizes } };
         Ok(AtlasLayer {
             device: device.clone(),
             sizes,
@@ -143,7 +145,7 @@ impl AtlasLayer {
     /// [`LaunchError::WrongDType`] of `y` and of a field of [`LayerTokens`] that the layer reads. The layer and `y` are as they were
     /// then.
     pub fn push(&mut self, tokens: &LayerTokens<'_>, y: &mut Tensor) -> Result<()> {
-        let count = check_piece(&self.sizes, &self.rule, tokens, y)?;
+        let count = check_piece(&self.device, (&self.sizes, &self.rule), tokens, y)?;
         self.check_apart(tokens, y)?;
         let parts = self.parts(count);
         let memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
@@ -181,9 +183,14 @@ impl AtlasLayer {
     /// Fails if tensors share memory where launches that write and read them lie apart.
     fn check_apart(&self, tokens: &LayerTokens<'_>, y: &Tensor) -> Result<()> {
         let given = read_of(self.rule.combine, tokens);
-        // `last_read` gives a view of what the next push writes first.
-        for (of, written) in given.iter().flat_map(|&of| self.room.iter().map(move |room| (of, room))) {
-            check_apart(LAYER, ("the layer's own tensors", written), of)?;
+        // `last_read` gives a view of what the next push writes first, and `memory` what it trains.
+        for own in self.room.iter().chain(&self.memory) {
+            for of in given.iter().copied() {
+                check_apart(LAYER, ("the layer's own tensors", own), of)?;
+            }
+        }
+        for own in &self.room {
+            check_apart(LAYER, ("y", y), ("the layer's own tensors", own))?;
         }
         for of in self.weights.named() {
             check_apart(LAYER, ("y", y), of)?;

@@ -4,14 +4,19 @@ use super::{Combine, ContextWeights, LAYER, LayerRule, LayerSizes, LayerTokens, 
 use crate::omega::MemoryForm;
 use crate::pass::{check_tensor, tokens_of};
 use atlas_dsl::DType;
-use atlas_runtime::{LaunchError, Result, Tensor};
+use atlas_runtime::{Device, LaunchError, Result, Tensor};
 
 /// Names of the matrices of a memory.
 const MEMORY: [&str; 3] = ["memory[0]", "memory[1]", "memory[2]"];
 
-/// Fails for sizes of which a layer has none: a window, a piece or a segment of no tokens, and segments that are not whole chunks.
+/// Fails for sizes of which a layer has none: no heads or heads of no elements, a window, a piece or a segment of no tokens, and
+/// segments that are not whole chunks.
 pub(super) fn check_sizes(sizes: &LayerSizes, rule: &LayerRule) -> Result<()> {
     let refuse = |found: String, mend: &'static str| Err(LaunchError::Choice { op: LAYER, found, mend }.into());
+    if sizes.heads == 0 || sizes.width == 0 {
+        let found = format!("{} heads of {} elements", sizes.heads, sizes.width);
+        return refuse(found, "give `LayerSizes::heads` and `LayerSizes::width` 1 or more");
+    }
     if sizes.piece == 0 {
         return refuse("pieces of 0 tokens".to_owned(), "give `LayerSizes::piece` 1 token or more");
     }
@@ -32,29 +37,34 @@ pub(super) fn check_sizes(sizes: &LayerSizes, rule: &LayerRule) -> Result<()> {
 }
 
 /// Fails unless the weights that the layer reads fit it, and those are given, and no others, that its rule has.
-pub(super) fn check_weights(sizes: &LayerSizes, rule: &LayerRule, weights: &LayerWeights) -> Result<()> {
-    let (heads, width, dtype) = (sizes.heads, sizes.width, sizes.dtype);
+pub(super) fn check_weights(
+    device: &Device,
+    sizes: &LayerSizes,
+    rule: &LayerRule,
+    weights: &LayerWeights,
+) -> Result<()> {
+    let (heads, width, of) = (sizes.heads, sizes.width, (device, sizes.dtype));
     let needs_context = matches!(rule.combine, Combine::Context { .. });
     check_given("context", needs_context, weights.context.is_some())?;
     check_given("inner_norm", matches!(rule.memory.memory, MemoryForm::Normed { .. }), weights.inner_norm.is_some())?;
-    let norm = |name, w: &Tensor| check_tensor(LAYER, (name, w), dtype, ("[H, D]", &[heads, width]));
+    let norm = |name, w: &Tensor| check_tensor(LAYER, (name, w), of, ("[H, D]", &[heads, width]));
     norm("memory_norm", &weights.memory_norm)?;
     weights.inner_norm.iter().try_for_each(|w| norm("inner_norm", w))?;
     if rule.combine != Combine::Alone {
         // There may be any number of keys that every query sees.
         let keys = weights.prefix_keys.shape().get(1).copied().unwrap_or(0);
         for (name, w) in [("prefix_keys", &weights.prefix_keys), ("prefix_values", &weights.prefix_values)] {
-            check_tensor(LAYER, (name, w), dtype, ("[H, S, D]", &[heads, keys, width]))?;
+            check_tensor(LAYER, (name, w), of, ("[H, S, D]", &[heads, keys, width]))?;
         }
     }
     if matches!(rule.combine, Combine::Gate | Combine::Context { .. }) {
         norm("attention_norm", &weights.attention_norm)?;
     }
-    let row = heads * width;
+    let row = heads.saturating_mul(width);
     for (name, w) in weights.context.iter().flat_map(ContextWeights::named) {
         match name {
             "context.norms[0]" | "context.norms[1]" => norm(name, w)?,
-            _ => check_tensor(LAYER, (name, w), dtype, ("[H D, H D]", &[row, row]))?,
+            _ => check_tensor(LAYER, (name, w), of, ("[H D, H D]", &[row, row]))?,
         }
     }
     Ok(())
@@ -70,7 +80,12 @@ fn check_given(param: &'static str, is_needed: bool, is_given: bool) -> Result<(
 }
 
 /// Fails unless a memory has the matrices of its form, for all sequences and heads.
-pub(super) fn check_memory(sizes: &LayerSizes, shapes: &[[usize; 2]], memory: &[Tensor]) -> Result<()> {
+pub(super) fn check_memory(
+    device: &Device,
+    sizes: &LayerSizes,
+    shapes: &[[usize; 2]],
+    memory: &[Tensor],
+) -> Result<()> {
     if memory.len() != shapes.len() {
         let found = format!("a memory of {} matrices, where the rule has {}", memory.len(), shapes.len());
         let mend = "give the matrices of `MemoryForm::matrices`";
@@ -78,7 +93,8 @@ pub(super) fn check_memory(sizes: &LayerSizes, shapes: &[[usize; 2]], memory: &[
     }
     for ((name, w), [rows, columns]) in MEMORY.into_iter().zip(memory).zip(shapes) {
         let wanted = [sizes.sequences, sizes.heads, *rows, *columns];
-        check_tensor(LAYER, (name, w), DType::F32, ("[B, H, ..] of `MemoryForm::matrices`", &wanted))?;
+        let dims = "[B, H, ..] of `MemoryForm::matrices`";
+        check_tensor(LAYER, (name, w), (device, DType::F32), (dims, &wanted))?;
     }
     Ok(())
 }
@@ -97,18 +113,24 @@ pub(super) fn read_of<'t>(combine: Combine, tokens: &LayerTokens<'t>) -> Vec<(&'
 }
 
 /// The number of tokens of a piece. Fails unless all that the layer reads of it, and `y`, fit the layer.
-pub(super) fn check_piece(sizes: &LayerSizes, rule: &LayerRule, tokens: &LayerTokens<'_>, y: &Tensor) -> Result<usize> {
+pub(super) fn check_piece(
+    device: &Device,
+    (sizes, rule): (&LayerSizes, &LayerRule),
+    tokens: &LayerTokens<'_>,
+    y: &Tensor,
+) -> Result<usize> {
     let LayerSizes { sequences, heads, width, dtype, .. } = *sizes;
+    let (of, of_gates) = ((device, dtype), (device, DType::F32));
     let count = tokens_of(LAYER, (MEMORY[0], tokens.memory[0]))?;
     let window = rule.memory.chunking.window.max(1);
     for given in read_of(rule.combine, tokens).into_iter().chain([("y", y)]) {
         let wide = |width: usize| [sequences, count, heads, width];
         match given.0 {
-            "gamma" => check_tensor(LAYER, given, DType::F32, ("[B, T, H, W]", &wide(window)))?,
+            "gamma" => check_tensor(LAYER, given, of_gates, ("[B, T, H, W]", &wide(window)))?,
             name if name.starts_with("gates") => {
-                check_tensor(LAYER, given, DType::F32, ("[B, T, H]", &[sequences, count, heads]))?;
+                check_tensor(LAYER, given, of_gates, ("[B, T, H]", &[sequences, count, heads]))?;
             }
-            _ => check_tensor(LAYER, given, dtype, ("[B, T, H, D]", &wide(width)))?,
+            _ => check_tensor(LAYER, given, of, ("[B, T, H, D]", &wide(width)))?,
         }
     }
     Ok(count)

@@ -21,6 +21,10 @@ pub(crate) const OP: Op = Op {
                 &super::memory_recall_mlp,
                 &super::memory_recall_gated,
                 &super::memory_recall_normed,
+                &super::memory_recall_linear_wide,
+                &super::memory_recall_mlp_wide,
+                &super::memory_recall_gated_wide,
+                &super::memory_recall_normed_wide,
             ]
         },
         class: ToleranceClass::Mlp,
@@ -28,7 +32,7 @@ pub(crate) const OP: Op = Op {
         reference: super::reference::checked,
         flops: |p| {
             let (rows, [d, e]) = (2.0 * product(p, &["B", "N", "H"]), ["D", "E"].map(|dim| p.dim(dim) as f64));
-            match p.kernel.name {
+            match p.kernel.name.trim_end_matches("_wide") {
                 "memory_recall_linear" => rows * d * e,
                 "memory_recall_gated" => rows * product(p, &["M"]) * (2.0 * d + e),
                 _ => rows * product(p, &["M"]) * (d + e),
@@ -41,13 +45,17 @@ pub(crate) const OP: Op = Op {
             Measured::bf16("memory_recall_mlp", "memory_recall_mlp", &[8, 256, 16, 64, 64, 256]),
             Measured::bf16("memory_recall_gated", "memory_recall_gated", &[8, 256, 16, 64, 64, 256]),
             Measured::bf16("memory_recall_normed", "memory_recall_normed", &[8, 256, 16, 64, 64, 256]),
+            Measured::bf16("memory_recall_linear_wide", "memory_recall_linear_wide", &[1, 256, 16, 2152, 64]),
+            Measured::bf16("memory_recall_mlp_wide", "memory_recall_mlp_wide", &[1, 256, 16, 2152, 64, 256]),
+            Measured::bf16("memory_recall_gated_wide", "memory_recall_gated_wide", &[1, 256, 16, 2152, 64, 256]),
+            Measured::bf16("memory_recall_normed_wide", "memory_recall_normed_wide", &[1, 256, 16, 2152, 64, 256]),
         ],
     })
 };
 
 /// A problem of dims B N H D E and, of memories with a hidden layer, M.
 fn on(op: &'static Op, kernel: usize, dtype: DType, dims: [u64; 6]) -> Problem {
-    Problem::new(op, op.kernel(kernel), dtype, &dims[..6 - usize::from(kernel == 0)])
+    Problem::new(op, op.kernel(kernel), dtype, &dims[..6 - usize::from(kernel.is_multiple_of(4))])
 }
 
 fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
@@ -63,7 +71,8 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p([2, 9, 2, 16, 16, 32]).fill("x", Fill::NanAt(1)).note("NaN in one sequence"),
         ]
     };
-    (0..4).flat_map(all).collect()
+    let monomials = |k| on(op, k, dtype, [1, 9, 1, 2152, 64, 48]).note("all monomials of 64 numbers");
+    (0..8).flat_map(all).chain((4..8).map(monomials)).collect()
 }
 
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
@@ -75,10 +84,14 @@ fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
             p([1, 1, 2, 48, 48, 32]).note("one token"),
         ]
     };
-    (0..4).flat_map(all).collect()
+    let several = |k| on(op, k, dtype, [1, 5, 1, 200, 16, 32]).note("rows of several tiles");
+    (0..8).flat_map(all).chain((4..8).map(several)).collect()
 }
 
 fn far_from_one(op: &'static Op, dtype: DType) -> Vec<Problem> {
-    let p = on(op, 3, dtype, [1, 9, 2, 16, 16, 40]);
-    vec![long_rows(p.clone()).fill("w1", Fill::Normal(0.1)), short_rows(p)]
+    let of = |k| {
+        let p = on(op, k, dtype, [1, 9, 2, 16, 16, 40]);
+        [long_rows(p.clone()).fill("w1", Fill::Normal(0.1)), short_rows(p)]
+    };
+    [3, 7].into_iter().flat_map(of).collect()
 }

@@ -12,6 +12,8 @@
 //! [`memory_read_gated`](crate::gated_memory) are the same functions of weights in the type of tokens, group by group. The norm is a
 //! layer norm without a bias, with the domain and the epsilon of `memory_read_normed`.
 //!
+//! These hold whole rows of tokens in shared memory. Those with `_wide` in their names read rows in tiles, and take any `D`.
+//!
 //! Source: Titans (arXiv 2501.00663) Eq. 21, what a memory recalls for the queries of a segment. FLOPs: `2 B N H M (D + E)`, half as
 //! much again of the gated one, and `2 B N H D E` of the linear one.
 
@@ -19,6 +21,11 @@
 pub(crate) mod cases;
 #[cfg(feature = "verify")]
 mod reference;
+mod wide;
+
+pub use wide::{
+    memory_recall_gated_wide, memory_recall_linear_wide, memory_recall_mlp_wide, memory_recall_normed_wide,
+};
 
 use atlas_macros::atlas_kernel;
 

@@ -15,7 +15,8 @@ fn times(w: &[f64], x: &[f64]) -> Vec<f64> {
 /// The reference of a problem.
 pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
     let [n, h, d, e] = ["N", "H", "D", "E"].map(|dim| p.dim(dim));
-    let is_linear = p.kernel.name == "memory_recall_linear";
+    let name = p.kernel.name.trim_end_matches("_wide");
+    let is_linear = name == "memory_recall_linear";
     let m = if is_linear { 0 } else { p.dim("M") };
     let [x, r, w, w1, w2, w3, norm] = ["x", "r", "w", "w1", "w2", "w3", "norm"].map(|name| i.get(name));
     let part = |w: &[f64], of: usize, len: usize| w.get(of * len..(of + 1) * len).unwrap_or_default().to_vec();
@@ -26,12 +27,12 @@ pub(crate) fn checked(p: &Problem, i: &Inputs) -> Vec<Vec<f64>> {
             times(&part(&w, memory, e * d), x)
         } else {
             let mut hidden: Vec<f64> = times(&part(&w2, memory, m * d), x).into_iter().map(gelu).collect();
-            if p.kernel.name == "memory_recall_gated" {
+            if name == "memory_recall_gated" {
                 hidden.iter_mut().zip(times(&part(&w3, memory, m * d), x)).for_each(|(a, u)| *a *= u);
             }
             times(&part(&w1, memory, e * m), &hidden)
         };
-        if p.kernel.name == "memory_recall_normed" {
+        if name == "memory_recall_normed" {
             let mean = read.iter().sum::<f64>() / e as f64;
             let variance = read.iter().map(|y| (y - mean).powi(2)).sum::<f64>() / e as f64;
             let deviation = (variance + f64::from(p.scalar("eps"))).sqrt();

@@ -131,9 +131,10 @@ const SQRT_3: f32 = 1.732_050_8;
 
 const SQRT_6: f32 = 2.449_489_7;
 
-/// Monomials of `d` numbers up to a degree: `C(d + degree, degree)`.
+/// Monomials of `d` numbers up to a degree: `C(d + degree, degree)`, or the largest number where these are more.
 pub fn count(d: usize, degree: usize) -> usize {
-    (1..=degree).fold(1, |all, i| all * (d + i) / i)
+    let with = |all: usize, i: usize| Some(all.checked_mul(d.checked_add(i)?)? / i);
+    (1..=degree).try_fold(1, with).unwrap_or(usize::MAX)
 }
 
 crate::records::shipped! { "nvidia-h100-80gb-hbm3": "monomials2" "monomials3" "powers2" "powers3" }

@@ -13,10 +13,10 @@
 //!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
-use super::stream::{arguments, check_causal, check_memory};
+use super::stream::{arguments, check_causal, check_given, check_memory};
 use super::{OmegaRule, Step, StreamSizes, Tokens};
 use super::{open_chunk, room};
-use crate::pass::{Pass, check_tokens};
+use crate::pass::{Pass, check_tensor, tokens_of};
 #[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
@@ -183,7 +183,7 @@ impl OmegaPacked {
 
     /// Reads and trains a memory on each document, and writes what is read to `y`. `tokens` and `y` are of one sequence `[1, P, ..]`,
     /// the documents one after the other; document `b` is `starts[b]..starts[b + 1]`, of i32, ascending. `memory` are weights,
-    /// then momenta, `[B, H, ..]`: one for each document. What is in no document, and one that is longer than there is room for:
+    /// then momenta, `[B, H, ..]`: one for each document. `starts` has `B + 1` of them. What is in no document, and one that is longer than there is room for:
     /// see [`packed`](self). Queues launches alone, but for what the first one allocates ([`OmegaPacked::new`]): a graph captures them.
     ///
     /// # Errors
@@ -202,13 +202,12 @@ impl OmegaPacked {
         if !std::ptr::eq(chain, self.chain) {
             (self.chain, self.workspace) = (chain, None);
         }
-        let documents = self.y.shape()[0];
+        let (documents, device) = (self.y.shape()[0], stream.device());
+        // What is given is one sequence.
+        let counts = [1, tokens_of(chain.name, ("q", tokens.q))?];
+        check_given((chain, device), (&self.sizes, &self.rule), counts, (tokens, y))?;
+        check_tensor(chain.name, ("starts", starts), (device, DType::I32), ("[B + 1]", &[documents + 1]))?;
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
-        tokens.q.slice(1, 0..0)?;
-        let count = tokens.q.shape()[1];
-        for given in tokens.named().into_iter().chain([("y", &*y)]) {
-            check_tokens(chain.name, ("q", count), given)?;
-        }
         check_memory(chain, tokens, self.rows.get("norm"), memory, y)?;
         let hidden = open_chunk::hidden(chain, memory);
         let (_, workspace) = match &mut self.workspace {
@@ -216,7 +215,7 @@ impl OmegaPacked {
             other => {
                 let StreamSizes { sequences, heads, key, value, piece, dtype } = self.sizes;
                 let sizes = [sequences, heads, key, value, hidden, piece];
-                let made = open_chunk::workspace(chain, &self.rule.chunking, stream.device(), dtype, sizes)?;
+                let made = open_chunk::workspace(chain, &self.rule.chunking, device, dtype, sizes)?;
                 other.insert((hidden, made))
             }
         };

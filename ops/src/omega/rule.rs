@@ -23,7 +23,7 @@ pub enum MemoryForm {
     /// `r + norm(W1 gelu(W2 x)) (*) w`, with the matrices of [`Mlp`](MemoryForm::Mlp). `norm` is a layer norm over `E`
     /// elements, and `w` its weight, `[H, E]`, which the memory does not train (TTT, arXiv 2407.04620).
     Normed {
-        /// Added to the variance before its root; above 0, because tokens before the first one of a sequence are rows of zeros.
+        /// Added to the variance before its root. With 0, a row whose elements are all alike has no norm: NaN is read.
         eps: f32,
     },
 }

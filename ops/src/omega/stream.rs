@@ -3,7 +3,8 @@
 //! Between pieces it keeps, besides the memory itself, the tokens of the chunk that is not full yet and those before it that
 //! its windows reach: `K - 1` tokens at most. Gradients of a chunk are taken at the memory before it, so a chunk that is not
 //! full is computed again with each piece, and committed with the one that fills it. What is read does not depend on how the
-//! sequence was cut.
+//! sequence was cut, as long as all numbers are finite: one that is not also reaches the tokens before it that are computed with it,
+//! of its chunk, but no other sequence.
 //!
 //! A chunk that is computed again costs little where it is one product of matrices more, and nothing is orthogonalised for a chunk
 //! that is not committed. With a step for each token ([`Step::MuonByToken`]) it costs a step for each of its tokens, and a copy of
@@ -191,7 +192,8 @@ impl OmegaStream {
     /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
         let count = tokens_of(self.chain.name, ("q", tokens.q))?;
-        self.check_tokens(tokens, count, y)?;
+        let counts = [self.sizes.sequences, count];
+        check_given((self.chain, &self.device), (&self.sizes, &self.rule), counts, (tokens, y))?;
         check_memory(self.chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
         let start = self.place;
@@ -199,24 +201,6 @@ impl OmegaStream {
         self.go_back(start);
         prepared?;
         self.pass(Pass::Run, tokens, memory, y)
-    }
-
-    /// Fails unless tokens and `y` have the shapes and element types of the stream.
-    fn check_tokens(&self, tokens: &Tokens<'_>, count: usize, y: &Tensor) -> Result<()> {
-        let StreamSizes { sequences, heads, key, value, dtype, .. } = self.sizes;
-        let window = self.rule.chunking.window;
-        for given in tokens.named().into_iter().chain([("y", y)]) {
-            let row = [sequences, count, heads];
-            let wide = |width: usize| [sequences, count, heads, width];
-            let op = self.chain.name;
-            match given.0 {
-                "q" | "k" => check_tensor(op, given, dtype, ("[B, T, H, D]", &wide(key)))?,
-                "alpha" | "theta" | "eta" => check_tensor(op, given, DType::F32, ("[B, T, H]", &row))?,
-                "gamma" => check_tensor(op, given, DType::F32, ("[B, T, H, W]", &wide(window)))?,
-                _ => check_tensor(op, given, dtype, ("[B, T, H, E]", &wide(value)))?,
-            }
-        }
-        Ok(())
     }
 
     /// Where the stream is, to go back to after a pass that only prepares.
@@ -344,7 +328,10 @@ impl OmegaStream {
         let mut y = self.y.slice(1, tokens.clone())?;
         let full = tokens.len() / self.rule.chunking.chunk;
         let args = arguments(self.chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
-        let Some((_, workspace)) = &mut self.workspace else { return Ok(()) };
+        let Some((_, workspace)) = &mut self.workspace else {
+            let name = self.chain.workspace.join(", ");
+            return Err(LaunchError::NoWorkspace { chain: self.chain.name, name }.into());
+        };
         open_chunk::resize(self.chain, workspace, self.rule.chunking.chunks(tokens.len()))?;
         pass.chain(self.chain, &self.device, args, workspace)
     }
@@ -373,6 +360,28 @@ impl OmegaStream {
 pub(super) fn check_causal(rule: &OmegaRule) -> Result<()> {
     if (rule.step, rule.read) == (Step::MuonByChunk, Read::After) && rule.chunking.chunk > 1 {
         return Err(LaunchError::NotCausal { kernel: rule.chain().name, chunk: rule.chunking.chunk }.into());
+    }
+    Ok(())
+}
+
+/// Fails unless tokens and `y` are on the device, with the shapes and element types of so many sequences of so many tokens.
+pub(super) fn check_given(
+    (chain, device): (&'static Chain, &Device),
+    (sizes, rule): (&StreamSizes, &OmegaRule),
+    [sequences, count]: [usize; 2],
+    (tokens, y): (&Tokens<'_>, &Tensor),
+) -> Result<()> {
+    let StreamSizes { heads, key, value, dtype, .. } = *sizes;
+    let (op, of, of_gates) = (chain.name, (device, dtype), (device, DType::F32));
+    for given in tokens.named().into_iter().chain([("y", y)]) {
+        let row = [sequences, count, heads];
+        let wide = |width: usize| [sequences, count, heads, width];
+        match given.0 {
+            "q" | "k" => check_tensor(op, given, of, ("[B, T, H, D]", &wide(key)))?,
+            "alpha" | "theta" | "eta" => check_tensor(op, given, of_gates, ("[B, T, H]", &row))?,
+            "gamma" => check_tensor(op, given, of_gates, ("[B, T, H, W]", &wide(rule.chunking.window)))?,
+            _ => check_tensor(op, given, of, ("[B, T, H, E]", &wide(value)))?,
+        }
     }
     Ok(())
 }
@@ -452,9 +461,22 @@ pub(super) fn arguments<'a>(
     args
 }
 
-/// y = x of tokens `[B, N, H, D]`.
+/// Elements of a row that one launch copies. A program holds whole rows in registers, and rows of all monomials of degree 3, such as
+/// the 47905 of 64 numbers, have more than fit there in f32.
+const PART: usize = 1 << 13;
+
+/// y = x of tokens or matrices `[B, N, H, D]`.
 pub(crate) fn copy_tokens(pass: Pass, device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
-    pass.launch(&omega_copy_tokens, device, args!(x, &mut *y))
+    let width = x.shape().last().copied().unwrap_or(0);
+    if width <= PART || x.shape() != y.shape() {
+        return pass.launch(&omega_copy_tokens, device, args!(x, &mut *y));
+    }
+    let axis = x.rank() - 1;
+    (0..width).step_by(PART).try_for_each(|from| {
+        let part = from..width.min(from + PART);
+        let (x, mut y) = (x.slice(axis, part.clone())?, y.slice(axis, part)?);
+        pass.launch(&omega_copy_tokens, device, args!(x, &mut y))
+    })
 }
 
 /// y = x, of tokens or of gates.

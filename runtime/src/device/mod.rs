@@ -324,7 +324,7 @@ impl fmt::Debug for Device {
 
 impl Device {
     /// The texts for this device and another one that tell them apart.
-    pub(crate) fn beside(&self, other: &Device) -> (String, String) {
+    pub fn beside(&self, other: &Device) -> (String, String) {
         let (one, two) = (self.inner.id.to_string(), other.inner.id.to_string());
         let two = if one == two { "another device of that name".to_owned() } else { two };
         (one, two)
