@@ -71,23 +71,6 @@ impl Pass {
     }
 }
 
-/// Fails unless a tensor has so many tokens on its second axis, as `first` has.
-pub(crate) fn check_tokens(
-    kernel: &'static str,
-    (first, count): (&'static str, usize),
-    (name, tensor): (&'static str, &Tensor),
-) -> Result<()> {
-    // An axis that it does not have is an error of the slice.
-    tensor.slice(1, 0..0)?;
-    let found = tensor.shape()[1];
-    if found == count {
-        return Ok(());
-    }
-    let (dim, first_size, second, second_size) = ("T", count, name, found);
-    Err(LaunchError::DimConflict { kernel, dim, first, first_axis: 1, first_size, second, second_axis: 1, second_size }
-        .into())
-}
-
 /// Fails unless a tensor is on this device, and has this element type and these sizes of dims that are written as `[B, T, H]`.
 pub(crate) fn check_tensor(
     kernel: &'static str,

@@ -66,16 +66,16 @@ fn push(layer: &mut AtlasLayer, x: &[Tensor]) -> Result<()> {
 }
 
 const FIELDS: [&str; 11] = [
-    "memory[0]",
-    "memory[1]",
-    "memory[2]",
-    "attention[0]",
-    "attention[1]",
-    "attention[2]",
-    "gates[0]",
-    "gates[1]",
-    "gates[2]",
-    "gamma",
+    "tokens.memory[0]",
+    "tokens.memory[1]",
+    "tokens.memory[2]",
+    "tokens.attention[0]",
+    "tokens.attention[1]",
+    "tokens.attention[2]",
+    "tokens.gates[0]",
+    "tokens.gates[1]",
+    "tokens.gates[2]",
+    "tokens.gamma",
     "y",
 ];
 

@@ -303,8 +303,12 @@ fn forward_is_the_chain() {
         let short = q.slice(1, 0..38).unwrap();
         let mut list: Vec<&mut Tensor> = state.iter_mut().collect();
         let wrong = Tokens { q: &short, ..tokens };
-        assert!(training.forward(&stream, &wrong, &mut list, &mut y, &mut kept).is_err());
+        let refused = training.forward(&stream, &wrong, &mut list, &mut y, &mut kept).unwrap_err().to_string();
+        assert!(refused.contains("ATL604") && refused.contains("`q`"), "{refused}");
         let mut gradients = training.gradients().unwrap();
+        let nothing_kept = training.kept().unwrap();
+        let refused = training.backward(&stream, &tokens, &nothing_kept, &y, None, &mut gradients);
+        assert!(refused.unwrap_err().to_string().contains("run the forward pass before it"));
         let own = gradients.v();
         assert!(training.backward(&stream, &tokens, &kept, &own, None, &mut gradients).is_err());
         assert!(training.backward(&stream, &tokens, &kept, &y, Some(&[&y]), &mut gradients).is_err());

@@ -109,6 +109,14 @@ fn packed_documents_are_of_one_sequence() {
     assert!(refused.contains(&says), "{refused}");
     let refused = launch_packed(&sequence(T), &mut memory, &mut of(&[2, T, 1, D], 30)).unwrap_err().to_string();
     assert!(refused.contains("ATL6"), "{refused}");
+    // One document too few: its end is missing.
+    let on = Stream::default_of(&Device::cpu());
+    let mut packed = OmegaPacked::new(&on, rule(Chunking::new(2, W)), stream_sizes(2, 8)).unwrap();
+    let starts = Device::cpu().tensor_from(&[0, T as i32], [2]).unwrap();
+    let (x, mut y) = (sequence(T), of(&[1, T, 1, D], 30));
+    let mut state: Vec<&mut Tensor> = memory.iter_mut().collect();
+    let refused = packed.launch(&on, &tokens(&x), &starts, &mut state, &mut y).unwrap_err().to_string();
+    assert!(refused.contains("ATL604") && refused.contains("`starts`"), "{refused}");
     assert_eq!(all(&memory), before);
 }
 

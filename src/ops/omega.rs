@@ -5,7 +5,9 @@
 //! sequence, preceded by any that windows of the first chunk reach. [`Chunking::dims`] gives the dims of the workspace.
 //! The workspaces of [`OMEGA_MUON_TOKENS`] and its kin need other dims: `B`, `H`, `K` and `E` and, unless the memory is linear, `M`
 //! and the element type `T`. Those of [`OMEGA_MLP_WIDE`], [`OMEGA_GATED_WIDE`] and [`OMEGA_NORMED_WIDE`] need `E`, `M` and `T` besides.
-//! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides.
+//! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides. `K` is [`Chunking::keys`] of the chunk and
+//! window that a launch is given. `chunk` of [`OMEGA_MUON_TOKENS`] and its kin is a number, so a launch cannot compare it with `K`: a
+//! workspace of fewer keys gives other numbers, and no error. [`OmegaStream`] and [`OmegaPacked`] allocate what they need.
 //! [`OmegaRule::chain_for`] says which chain takes rows, and with Muon matrices, of which width.
 //!
 //! [`OmegaTraining`] is for layers that are trained: its forward pass keeps the state of the memory here and there, and

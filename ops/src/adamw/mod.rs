@@ -31,7 +31,10 @@ atlas_kernel! {
         p * (1.0 - rate * decay) - rate / bias1 * (m / (sqrt(v) / sqrt(bias2) + eps))
     }
 
-    /// p, m and v after a step.
+    /// p, m and v after a step: p = p (1 - rate decay) - rate / bias1 * m / (sqrt(v) / sqrt(bias2) + eps), as `torch.optim.AdamW`.
+    ///
+    /// m and v are the means of `factor g` and of its square. `factor`, of one element, is 1 or what `clip_factor` wrote. `bias1` and
+    /// `bias2` are `bias_correction(beta1, step)` and `bias_correction(beta2, step)`.
     pub kernel adamw<G: Float>(
         p: &mut Tensor<f32, [N]>,
         m: &mut Tensor<f32, [N]>,

@@ -23,7 +23,10 @@ use atlas_macros::atlas_kernel;
 atlas_kernel! {
     use crate::online_softmax::greatest;
 
-    /// The loss of each row, and its gradient.
+    /// The loss of each row, `log sum exp(z) - z[target]`, and its gradient, `scale (softmax(z) - onehot(target))`.
+    ///
+    /// `scale` is one over the number of rows for the mean of a batch. A row whose target is below 0 or not below `V` has loss and
+    /// gradient 0.
     pub kernel cross_entropy<T: Float>(
         logits: &Tensor<T, [N, V]>,
         target: &Tensor<i32, [N]>,

@@ -9,6 +9,12 @@ use atlas_runtime::{Device, LaunchError, Result, Tensor};
 /// Names of the matrices of a memory.
 const MEMORY: [&str; 3] = ["memory[0]", "memory[1]", "memory[2]"];
 
+/// Names of fields of a piece: a matrix of the memory has the number of a query, key or value, too.
+const TOKENS: [&str; 3] = ["tokens.memory[0]", "tokens.memory[1]", "tokens.memory[2]"];
+const GATES: [&str; 3] = ["tokens.gates[0]", "tokens.gates[1]", "tokens.gates[2]"];
+const ATTENTION: [&str; 3] = ["tokens.attention[0]", "tokens.attention[1]", "tokens.attention[2]"];
+const GAMMA: &str = "tokens.gamma";
+
 /// Fails for sizes of which a layer has none: no heads or heads of no elements, a window, a piece or a segment of no tokens, and
 /// segments that are not whole chunks.
 pub(super) fn check_sizes(sizes: &LayerSizes, rule: &LayerRule) -> Result<()> {
@@ -103,11 +109,11 @@ pub(super) fn check_memory(
 pub(super) fn read_of<'t>(combine: Combine, tokens: &LayerTokens<'t>) -> Vec<(&'static str, &'t Tensor)> {
     // A context makes keys and values of its own.
     let own = if matches!(combine, Combine::Context { .. }) { 1 } else { 3 };
-    let mut read: Vec<_> = MEMORY.into_iter().zip(tokens.memory).take(own).collect();
-    read.extend(["gates[0]", "gates[1]", "gates[2]"].into_iter().zip(tokens.gates));
-    read.push(("gamma", tokens.gamma));
+    let mut read: Vec<_> = TOKENS.into_iter().zip(tokens.memory).take(own).collect();
+    read.extend(GATES.into_iter().zip(tokens.gates));
+    read.push((GAMMA, tokens.gamma));
     if matches!(combine, Combine::Gate | Combine::Context { .. }) {
-        read.extend(["attention[0]", "attention[1]", "attention[2]"].into_iter().zip(tokens.attention));
+        read.extend(ATTENTION.into_iter().zip(tokens.attention));
     }
     read
 }
@@ -121,13 +127,13 @@ pub(super) fn check_piece(
 ) -> Result<usize> {
     let LayerSizes { sequences, heads, width, dtype, .. } = *sizes;
     let (of, of_gates) = ((device, dtype), (device, DType::F32));
-    let count = tokens_of(LAYER, (MEMORY[0], tokens.memory[0]))?;
+    let count = tokens_of(LAYER, (TOKENS[0], tokens.memory[0]))?;
     let window = rule.memory.chunking.window.max(1);
     for given in read_of(rule.combine, tokens).into_iter().chain([("y", y)]) {
         let wide = |width: usize| [sequences, count, heads, width];
         match given.0 {
-            "gamma" => check_tensor(LAYER, given, of_gates, ("[B, T, H, W]", &wide(window)))?,
-            name if name.starts_with("gates") => {
+            GAMMA => check_tensor(LAYER, given, of_gates, ("[B, T, H, W]", &wide(window)))?,
+            name if GATES.contains(&name) => {
                 check_tensor(LAYER, given, of_gates, ("[B, T, H]", &[sequences, count, heads]))?;
             }
             _ => check_tensor(LAYER, given, of, ("[B, T, H, D]", &wide(width)))?,

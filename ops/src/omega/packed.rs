@@ -13,7 +13,7 @@
 //!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
-use super::stream::{arguments, check_causal, check_given, check_memory};
+use super::stream::{arguments, check_causal, check_memory, check_tokens};
 use super::{OmegaRule, Step, StreamSizes, Tokens};
 use super::{open_chunk, room};
 use crate::pass::{Pass, check_tensor, tokens_of};
@@ -183,8 +183,11 @@ impl OmegaPacked {
 
     /// Reads and trains a memory on each document, and writes what is read to `y`. `tokens` and `y` are of one sequence `[1, P, ..]`,
     /// the documents one after the other; document `b` is `starts[b]..starts[b + 1]`, of i32, ascending. `memory` are weights,
-    /// then momenta, `[B, H, ..]`: one for each document. `starts` has `B + 1` of them. What is in no document, and one that is longer than there is room for:
-    /// see [`packed`](self). Queues launches alone, but for what the first one allocates ([`OmegaPacked::new`]): a graph captures them.
+    /// then momenta, `[B, H, ..]`: one for each document, and `starts` has `B + 1` numbers.
+    ///
+    /// A document may be empty. Tokens before the first document and behind the last one are in none: they train no memory, and what
+    /// is read at them is 0. A start below 0 counts as 0, and one behind the last token as the end. Queues launches alone, but for
+    /// what the first one allocates ([`OmegaPacked::new`]): a graph captures them.
     ///
     /// # Errors
     /// As [`OmegaStream::push`](super::OmegaStream::push); memory and `y` are as they were then. A document of more tokens than
@@ -205,7 +208,7 @@ impl OmegaPacked {
         let (documents, device) = (self.y.shape()[0], stream.device());
         // What is given is one sequence.
         let counts = [1, tokens_of(chain.name, ("q", tokens.q))?];
-        check_given((chain, device), (&self.sizes, &self.rule), counts, (tokens, y))?;
+        check_tokens((chain.name, device), tokens, ("y", y), (&self.sizes, self.rule.chunking.window), counts)?;
         check_tensor(chain.name, ("starts", starts), (device, DType::I32), ("[B + 1]", &[documents + 1]))?;
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
         check_memory(chain, tokens, self.rows.get("norm"), memory, y)?;

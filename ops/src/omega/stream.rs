@@ -192,8 +192,8 @@ impl OmegaStream {
     /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
         let count = tokens_of(self.chain.name, ("q", tokens.q))?;
-        let counts = [self.sizes.sequences, count];
-        check_given((self.chain, &self.device), (&self.sizes, &self.rule), counts, (tokens, y))?;
+        let batch = [self.sizes.sequences, count];
+        check_tokens((self.chain.name, &self.device), tokens, ("y", y), (&self.sizes, self.rule.chunking.window), batch)?;
         check_memory(self.chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
         let start = self.place;
@@ -364,22 +364,25 @@ pub(super) fn check_causal(rule: &OmegaRule) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless tokens and `y` are on the device, with the shapes and element types of so many sequences of so many tokens.
-pub(super) fn check_given(
-    (chain, device): (&'static Chain, &Device),
-    (sizes, rule): (&StreamSizes, &OmegaRule),
+/// Fails unless tokens, and what is read of them or its gradient, are on the device, and have the shapes and element types of a rule with these sizes and
+/// this window. `batch` is the number of sequences and of tokens of each.
+pub(crate) fn check_tokens(
+    (op, device): (&'static str, &Device),
+    tokens: &Tokens<'_>,
+    read: (&'static str, &Tensor),
+    (sizes, window): (&StreamSizes, usize),
     [sequences, count]: [usize; 2],
-    (tokens, y): (&Tokens<'_>, &Tensor),
 ) -> Result<()> {
     let StreamSizes { heads, key, value, dtype, .. } = *sizes;
-    let (op, of, of_gates) = (chain.name, (device, dtype), (device, DType::F32));
-    for given in tokens.named().into_iter().chain([("y", y)]) {
-        let row = [sequences, count, heads];
-        let wide = |width: usize| [sequences, count, heads, width];
+    let (of, of_gates) = ((device, dtype), (device, DType::F32));
+    let wide = |width: usize| [sequences, count, heads, width];
+    for given in tokens.named().into_iter().chain([read]) {
         match given.0 {
             "q" | "k" => check_tensor(op, given, of, ("[B, T, H, D]", &wide(key)))?,
-            "alpha" | "theta" | "eta" => check_tensor(op, given, of_gates, ("[B, T, H]", &row))?,
-            "gamma" => check_tensor(op, given, of_gates, ("[B, T, H, W]", &wide(rule.chunking.window)))?,
+            "alpha" | "theta" | "eta" => {
+                check_tensor(op, given, of_gates, ("[B, T, H]", &[sequences, count, heads]))?;
+            }
+            "gamma" => check_tensor(op, given, of_gates, ("[B, T, H, W]", &wide(window)))?,
             _ => check_tensor(op, given, of, ("[B, T, H, E]", &wide(value)))?,
         }
     }

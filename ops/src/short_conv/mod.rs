@@ -18,7 +18,10 @@ mod reference;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    /// y = w * x, along the tokens.
+    /// y[t, c] = sum over j of w[c, j] x[t - (W - 1 - j), c], with zeros before the first token.
+    ///
+    /// `w[c, W - 1]` is the token's own weight, as in `torch.nn.Conv1d`. `x` has the tokens of `y`, and before them any that came
+    /// earlier in the sequence: the last `N` of its `P` tokens are those of `y`.
     pub kernel short_conv<T: Float>(
         x: &Tensor<T, [B, P, C]>,
         w: &Tensor<T, [C, W]>,

@@ -33,7 +33,8 @@ atlas_kernel! {
     /// o = softmax over the window, the prefix and the document (scale · q kᵀ) v, and its log-sum-exp.
     ///
     /// `scale` is the factor of the logits, `1/sqrt(D)` as a rule. It is finite, and may be 0 or negative.
-    /// `window` counts the query's own key, and the last query stands at the last key.
+    /// `window` counts the query's own key, and the last query stands at the last key. `first` is the first key that a query may see:
+    /// 0, or where its document begins. The prefix `pk`, `pv` is seen by every query; `S` may be 0. A query that sees no key gets 0.
     pub kernel windowed_attention<T: Float>(
         q: &Tensor<T, [B, M, H, D]>,
         k: &Tensor<T, [B, N, J, D]>,

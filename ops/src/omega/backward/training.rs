@@ -13,9 +13,9 @@ use super::by_chunk::{ByChunk, Over};
 use super::segment::{Segments, Views, Workspace};
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
-use crate::omega::stream::{check_memory, check_norm, omega_copy_tokens};
-use crate::omega::{OmegaRule, Step, Tokens};
-use crate::pass::{Pass, check_apart, check_tokens};
+use crate::omega::stream::{check_memory, check_norm, check_tokens, omega_copy_tokens};
+use crate::omega::{OmegaRule, Step, StreamSizes, Tokens};
+use crate::pass::{Pass, check_apart};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
 
@@ -42,6 +42,8 @@ pub struct TrainingSizes {
 #[derive(Debug)]
 pub struct OmegaKept {
     states: Vec<Vec<Tensor>>,
+    /// Whether a forward pass has written them.
+    is_filled: bool,
 }
 
 impl OmegaKept {
@@ -196,7 +198,7 @@ impl OmegaTraining {
     /// Those of [`Tensor::zeros`].
     pub fn kept(&self) -> Result<OmegaKept> {
         let states = self.segments.all().map(|_| self.state());
-        Ok(OmegaKept { states: states.collect::<Result<_>>()? })
+        Ok(OmegaKept { states: states.collect::<Result<_>>()?, is_filled: false })
     }
 
     /// Room for gradients.
@@ -246,8 +248,9 @@ impl OmegaTraining {
     /// All launches are made ready before the first one runs.
     ///
     /// # Errors
-    /// As [`Launch::launch`](atlas_runtime::Launch::launch), and [`LaunchError::DimConflict`] if some tensor has another number of
-    /// tokens; [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of the norm of
+    /// As [`Launch::launch`](atlas_runtime::Launch::launch); [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and
+    /// [`LaunchError::WrongDType`] of `y` and of a field of [`Tokens`]; [`LaunchError::Choice`] for what another training keeps;
+    /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of the norm of
     /// [`set_norm`](OmegaTraining::set_norm). Memory and `y` are as they were then.
     pub fn forward(
         &mut self,
@@ -260,7 +263,7 @@ impl OmegaTraining {
         let rule = self.trained;
         self.check(tokens, ("y", y))?;
         check_memory(rule.forward, tokens, self.norm.as_ref(), memory, y)?;
-        self.check_count(kept.states.len(), self.segments.all().len(), "a state before each segment")?;
+        self.check_kept(kept)?;
         for pass in Pass::BOTH {
             for (segment, kept) in self.segments.all().zip(&mut kept.states) {
                 for (from, to) in memory.iter().zip(kept) {
@@ -280,6 +283,7 @@ impl OmegaTraining {
                 }
             }
         }
+        kept.is_filled = true;
         Ok(())
     }
 
@@ -292,8 +296,10 @@ impl OmegaTraining {
     /// All launches are made ready before the first one runs.
     ///
     /// # Errors
-    /// As [`Launch::launch`](atlas_runtime::Launch::launch); [`LaunchError::DimConflict`] if some tensor has another number of
-    /// tokens; [`LaunchError::Overlap`] if gradients share memory with what is given. The gradients are as they were then.
+    /// As [`Launch::launch`](atlas_runtime::Launch::launch); [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and
+    /// [`LaunchError::WrongDType`] of `dy` and of a field of [`Tokens`]; [`LaunchError::Choice`] for gradients of another training, for
+    /// what another one keeps, and for a `kept` without a forward pass; [`LaunchError::Overlap`] if gradients share memory with what is
+    /// given. The gradients are as they were then.
     pub fn backward(
         &mut self,
         stream: &Stream,
@@ -305,7 +311,11 @@ impl OmegaTraining {
     ) -> Result<()> {
         let rule = self.trained;
         self.check(tokens, ("dy", dy))?;
-        self.check_count(kept.states.len(), self.segments.all().len(), "a state before each segment")?;
+        self.check_kept(kept)?;
+        if !kept.is_filled {
+            let (found, mend) = ("a backward pass with nothing kept".to_owned(), "run the forward pass before it");
+            return Err(LaunchError::Choice { op: "omega_training", found, mend }.into());
+        }
         if let Some(given) = final_memory {
             self.check_count(given.len(), rule.state.len(), &rule.state.join(", "))?;
         }
@@ -376,6 +386,16 @@ impl OmegaTraining {
         Ok(())
     }
 
+    /// Fails for what a training of another number of tokens keeps.
+    fn check_kept(&self, kept: &OmegaKept) -> Result<()> {
+        let (found, wanted) = (kept.states.len(), self.segments.all().len());
+        if found == wanted {
+            return Ok(());
+        }
+        let found = format!("kept are the states before {found} segments, where this training has {wanted}");
+        Err(LaunchError::Choice { op: "omega_training", found, mend: "make them by its `kept`" }.into())
+    }
+
     /// Fails if there are more or fewer tensors than these.
     fn check_count(&self, found: usize, wanted: usize, names: &str) -> Result<()> {
         if found == wanted {
@@ -385,10 +405,12 @@ impl OmegaTraining {
         Err(LaunchError::WrongArgumentCount { kernel, found, wanted, names }.into())
     }
 
-    /// Fails if some tensor has another number of tokens.
+    /// Fails unless tokens, and what is read of them or its gradient, have the shapes and element types of the training.
     fn check(&self, tokens: &Tokens<'_>, more: (&'static str, &Tensor)) -> Result<()> {
         let name = self.trained.forward.name;
-        tokens.named().into_iter().chain([more]).try_for_each(|of| check_tokens(name, ("T", self.sizes.tokens), of))
+        let TrainingSizes { sequences, tokens: count, heads, key, value, dtype, .. } = self.sizes;
+        let sizes = StreamSizes { sequences, heads, key, value, piece: count, dtype };
+        check_tokens((name, &self.device), tokens, more, (&sizes, self.rule.chunking.window), [sequences, count])
     }
 
     /// Tensors of a state.
