@@ -193,7 +193,13 @@ impl OmegaStream {
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
         let count = tokens_of(self.chain.name, ("q", tokens.q))?;
         let batch = [self.sizes.sequences, count];
-        check_tokens((self.chain.name, &self.device), tokens, ("y", y), (&self.sizes, self.rule.chunking.window), batch)?;
+        check_tokens(
+            (self.chain.name, &self.device),
+            tokens,
+            ("y", y),
+            (&self.sizes, self.rule.chunking.window),
+            batch,
+        )?;
         check_memory(self.chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
         let start = self.place;
