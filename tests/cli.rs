@@ -15,8 +15,9 @@ const KERNELS: &str = "\
     linear_gelu_train linear_relu_residual linear_residual linear_row_scale linear_silu_residual linear_square_sums \
     log_sum_exp mag_forward matmul matmul_add matmul_bf16x3 matmul_tf32 matmul_tf32x3 memory_errors \
     memory_gated_errors memory_gated_grads memory_input_grad memory_read memory_read_gated memory_read_normed \
-    memory_recall_gated memory_recall_linear memory_recall_mlp memory_recall_normed memory_weight_grads monomials2 \
-    monomials3 muon_apply muon_momentum newton_schulz_small ns_apply ns_gram ns_normalise ns_product ns_squares \
+    memory_recall_gated memory_recall_gated_wide memory_recall_linear memory_recall_linear_wide memory_recall_mlp \
+    memory_recall_mlp_wide memory_recall_normed memory_recall_normed_wide memory_weight_grads monomials2 monomials3 \
+    muon_apply muon_momentum newton_schulz_small ns_apply ns_gram ns_normalise ns_product ns_squares \
     omega_copy_gates omega_copy_tokens omega_decay_gates omega_gated omega_gated_query_backward \
     omega_gated_read_backward omega_gated_states omega_gated_train_backward omega_gated_wide omega_key_backward \
     omega_linear omega_linear_read_backward omega_linear_states omega_linear_train_backward omega_linear_wide \

@@ -20,9 +20,6 @@ const WIDTH: usize = 4;
 /// Each is `scale * sigmoid(z + bias)`, where the bias is learned and begins as given here.
 const GATES: [(&str, f32); 4] = [("alpha", 8.0), ("theta", -3.0), ("eta", 0.0), ("gamma", 0.0)];
 
-/// The longest step.
-pub(crate) const STEP: f32 = 0.07;
-
 /// A memory, and all that its forward pass leaves for its backward pass.
 pub(crate) struct Memory {
     stream: Stream,
@@ -124,12 +121,12 @@ impl Memory {
     /// The part of gate `i` in rows of projections, `[B, T, H, W]`, and in the biases, `[H, W]`; and the gate's scale. `W` is 1, but
     /// for weights of windows.
     fn gate(&self, i: usize, z: &Tensor) -> atlas::Result<(Tensor, Tensor, f32)> {
-        let Sizes { tokens, heads: h, width, reach, .. } = self.sizes;
+        let Sizes { tokens, heads: h, width, reach, longest_step, .. } = self.sizes;
         let each = if i == 3 { reach } else { 1 };
         let columns = i * h..i * h + h * each;
         let bias = self.bias.value.slice(0, columns.clone())?.reshape([h, each])?;
         let z = z.slice(1, 3 * width + columns.start..3 * width + columns.end)?.split(1, each)?.split(0, tokens)?;
-        let scale = [1.0, 1.0, STEP, 1.0 / reach as f32][i];
+        let scale = [1.0, 1.0, longest_step, 1.0 / reach as f32][i];
         Ok((z, bias, scale))
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Sizes {
     pub(crate) reach: usize,
     /// Whether a memory's keys begin as the token before, and are projected as its queries are.
     pub(crate) keys_before: bool,
+    /// The longest step that a memory takes for a token.
+    pub(crate) longest_step: f32,
 }
 
 impl Sizes {

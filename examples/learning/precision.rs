@@ -8,7 +8,7 @@ use super::numbers::Numbers;
 use super::reference::HostModel;
 use super::tasks::Text;
 use super::text::learned;
-use super::training::STEPS;
+use super::training::TEXT_STEPS;
 use atlas::ops::layer::{AtlasLayer, Combine, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual};
 use atlas::ops::omega::{Chunking, OmegaRule};
 use atlas::prelude::*;
@@ -36,7 +36,7 @@ const PRECISIONS: [Precision; 3] = [
 /// # Errors
 /// If the f32 model of the lesson is further from the one in f64 than rounding explains.
 pub(crate) fn precision(device: &Device, steps: Option<usize>, seed: u64) -> Result<(), Box<dyn Error>> {
-    let steps = steps.unwrap_or(STEPS);
+    let steps = steps.unwrap_or(TEXT_STEPS);
     let text = Text::of_repository()?;
     println!("\nprecision: a model with a memory after {steps} steps on text, against the same model in f64");
     let (model, _) = learned(device, &text, steps, 1, seed)?;

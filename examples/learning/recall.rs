@@ -3,7 +3,7 @@
 use super::model::{Model, Sizes};
 use super::numbers::Numbers;
 use super::report::Run;
-use super::training::{MODELS, RECALL, RECALL_RATE, RECALL_SIZES, STEPS, train};
+use super::training::{MODELS, RECALL, RECALL_RATE, RECALL_SIZES, RECALL_STEPS, train};
 use atlas::prelude::*;
 use std::error::Error;
 use std::time::Instant;
@@ -21,7 +21,7 @@ const BATCH: usize = 32;
 
 /// Trains both models with each seed. Prints recall by distance.
 pub(crate) fn recall(device: &Device, steps: Option<usize>, seeds: &[u64]) -> Result<Vec<Run>, Box<dyn Error>> {
-    let steps = steps.unwrap_or(STEPS);
+    let steps = steps.unwrap_or(RECALL_STEPS);
     println!("\nneedle: {} pairs, {steps} steps, chance {:.3}", RECALL.pairs, 1.0 / RECALL.keys as f64);
     println!("recall by the distance in windows of {} tokens", RECALL_SIZES.window);
     println!("{:14} seed weights   loss    s {}", "model", DISTANCES.map(|d| format!("{d:>6.1}")).join(""));

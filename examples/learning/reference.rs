@@ -132,7 +132,7 @@ impl HostModel {
             let gates = (0..tokens).flat_map(columns_of);
             gates.map(|(t, c)| scale / (1.0 + (-z[t * columns + 3 * width + c] - biases[c]).exp())).collect()
         };
-        let step = f64::from(super::memory::STEP);
+        let step = f64::from(self.sizes.longest_step);
         HostLayer {
             memory: [part(0), part(1), part(2)],
             gates: [gate(0, heads, 1.0), gate(1, heads, 1.0), gate(2, heads, step)],

@@ -4,18 +4,18 @@ use super::model::{Model, Sizes};
 use super::numbers::Numbers;
 use super::report::Run;
 use super::tasks::Text;
-use super::training::{MODELS, STEPS, TEXT_RATE, TEXT_SIZES, train};
+use super::training::{MODELS, TEXT_RATE, TEXT_SIZES, TEXT_STEPS, train};
 use atlas::prelude::*;
 use std::error::Error;
 use std::time::Instant;
 
 /// Batches of text by which a trained model is measured.
-const PIECES: u32 = 40;
+const PIECES: u32 = 100;
 
 /// Trains both models with each seed, on the same pieces of text in the same order. Prints losses side by side, and what the last model
 /// with a memory writes.
 pub(crate) fn text(device: &Device, steps: Option<usize>, seeds: &[u64]) -> Result<Vec<Run>, Box<dyn Error>> {
-    let steps = steps.unwrap_or(STEPS);
+    let steps = steps.unwrap_or(TEXT_STEPS);
     let text = Text::of_repository()?;
     println!("\nbytes: {} kB of this repository's text, {steps} steps, losses in nats a byte", text.len() / 1000);
     println!("{:14} seed weights   loss  unseen    s", "model");

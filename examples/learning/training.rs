@@ -9,7 +9,8 @@ pub(crate) const TEXT_RATE: f32 = 1e-2;
 const WARM_UP: usize = 20;
 
 /// Steps of a training, without `--steps`.
-pub(crate) const STEPS: usize = 300;
+pub(crate) const RECALL_STEPS: usize = 300;
+pub(crate) const TEXT_STEPS: usize = 1000;
 
 /// Both models: a name, the blocks, and the elements of hidden layers. The model without a memory has wider hidden layers, so that both
 /// have about as many weights.
@@ -33,11 +34,13 @@ pub(crate) const RECALL_SIZES: Sizes = Sizes {
     chunk: 16,
     reach: 2,
     keys_before: true,
+    longest_step: 0.07,
 };
 
-/// The sizes of a model for `bytes`.
+/// The sizes of a model for `bytes`. Steps are shorter: in text, keys of one chunk are alike, and their steps add up, because all of
+/// them are taken at the memory before the chunk.
 pub(crate) const TEXT_SIZES: Sizes =
-    Sizes { tokens: 64, vocabulary: 256, window: 8, keys_before: false, ..RECALL_SIZES };
+    Sizes { tokens: 256, vocabulary: 256, heads: 2, window: 8, longest_step: 0.01, ..RECALL_SIZES };
 
 /// Learns, at a rate that rises for a while and then falls to a tenth. Returns the mean loss of every so many steps, as points of a
 /// curve.
