@@ -5,7 +5,7 @@ use atlas_dsl::DType;
 use atlas_ops::log_sum_exp::log_sum_exp;
 use atlas_runtime::{Device, DeviceMemory, Event, Launch, LaunchGraph, Tensor, args};
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The bytes that are overwritten before each run; more than any L2 cache has.
 const FLUSH_BYTES: usize = 256 << 20;
@@ -13,8 +13,10 @@ const FLUSH_BYTES: usize = 256 << 20;
 const READ_ROW: usize = 1 << 15;
 /// The number of runs before the first one that counts.
 const WARM_UP: usize = 5;
-/// The number of launches that are timed on the host.
+/// The number of launches that are timed on the host; fewer, but some, of work that takes longer than this altogether.
 const LAUNCHES: usize = 200;
+const LAUNCHES_AT_LEAST: usize = 5;
+const LAUNCHES_TAKE: Duration = Duration::from_secs(2);
 
 /// Times of one piece of work.
 #[derive(Clone, Copy, Debug)]
@@ -102,13 +104,13 @@ pub(super) fn of_graph(device: &Device, graph: &mut LaunchGraph<'_>, count: usiz
 
 /// Median host time of one warm call of `work`, in microseconds.
 pub(super) fn on_host(device: &Device, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut times = Vec::new();
-    for _ in 0..LAUNCHES {
+    let (mut times, begin) = (Vec::new(), Instant::now());
+    while times.len() < LAUNCHES_AT_LEAST || times.len() < LAUNCHES && begin.elapsed() < LAUNCHES_TAKE {
         let start = Instant::now();
         work()?;
         times.push(start.elapsed().as_secs_f64() * 1e6);
         // The queue is kept short, so that a launch never waits for room in it.
-        if times.len() % 50 == 0 {
+        if times.len() % 50 == 0 || start.elapsed() > LAUNCHES_TAKE / LAUNCHES as u32 {
             device.synchronize()?;
         }
     }
