@@ -80,7 +80,7 @@ fn rounded(device: &Device, dtype: DType, shape: &[usize], values: &[f64]) -> (T
 /// The forward pass and all launches of the gradient with a window and a scale; and the reference with the case's own.
 fn gradients(case: Case, dtype: DType, window: i64, scale: f64) -> [[Vec<f64>; 5]; 2] {
     const SCALE: f64 = 0.4;
-    let device = Device::cpu();
+    let device = crate::device();
     let (s, right, ..) = case;
     let (queries, keys, prefix) = ([s.b, s.m, s.h, s.d], [s.b, s.n, s.j, s.d], [s.j, s.s, s.d]);
     let shapes: [&[usize]; 5] = [&queries, &keys, &keys, &prefix, &prefix];

@@ -4,10 +4,10 @@ use atlas_dsl::DType;
 use atlas_ops::monomials::monomials3;
 use atlas_ops::run::Expected;
 use atlas_ops::{OPS, Problem, cases};
-use atlas_runtime::{Device, Launch, Tensor, args};
+use atlas_runtime::{Launch, Tensor, args};
 
 fn check(op: &str) {
-    let device = Device::cpu();
+    let device = crate::device();
     let mut problems = cases::verification();
     problems.retain(|p| p.op.name == op);
     assert!(!problems.is_empty());
@@ -55,7 +55,7 @@ fn an_output_without_a_reference_does_not_pass() {
 
 #[test]
 fn products_of_monomials_are_polynomials_of_the_product() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (n, d) = (6, 8);
     let e = atlas_ops::monomials::count(d, 3);
     let row = |i: usize| ((i * 37 % 23) as f32 - 11.0) / 16.0;
@@ -98,7 +98,7 @@ fn every_op_is_verified_and_simulated_in_every_dtype_and_measured() {
 
 #[test]
 fn every_config_gives_a_good_result() {
-    let device = Device::cpu();
+    let device = crate::device();
     for (kernel, dims) in [
         ("memory_read", &[2, 37, 48, 192][..]),
         ("newton_schulz_small", &[2, 48, 192]),
@@ -122,7 +122,7 @@ fn a_sample_of_the_result_is_checked_against_the_same_reference() {
     for (kernel, dims) in [("memory_read", &[5, 16, 16, 32][..]), ("transpose", &[20, 33])] {
         let Some(p) = cases::problem(kernel, DType::F32, dims) else { panic!("no kernel") };
         let inputs = p.inputs();
-        let outcome = p.prepare(&Device::cpu(), &inputs).and_then(|mut prepared| {
+        let outcome = p.prepare(&crate::device(), &inputs).and_then(|mut prepared| {
             prepared.launch(None)?;
             prepared.check_sample(&prepared.sample(&inputs, 3))
         });

@@ -112,7 +112,7 @@ fn args<'a>(params: &[&ParamDef], of: &'a mut BTreeMap<&'static str, Tensor>) ->
 
 #[test]
 fn chains_are_their_kernels_one_after_the_other() {
-    let device = Device::cpu();
+    let device = crate::device();
     for (chain, sizes) in CHAINS {
         let mut by_kernel = tensors(&device, chain, sizes);
         for kernel in chain.kernels {

@@ -3,7 +3,6 @@
 use atlas_dsl::{DType, KernelDef};
 use atlas_macros::atlas_kernel;
 use atlas_ops::{Comparison, Fill, Problem, cases};
-use atlas_runtime::Device;
 
 const CLASSIC: [[f32; 3]; 5] = [[3.4445, -4.7750, 2.0315]; 5];
 
@@ -168,7 +167,7 @@ fn problem(kernel: &str, dtype: DType, dims: &[u64]) -> Problem {
 pub(crate) fn compare(right: &Problem, kernel: &'static KernelDef, dims: &[u64]) -> Comparison {
     let inputs = right.inputs();
     let wrong = Problem { kernel, dims: dims.to_vec(), ..right.clone() };
-    let result = wrong.prepare(&Device::cpu(), &inputs).and_then(|mut prepared| {
+    let result = wrong.prepare(&crate::device(), &inputs).and_then(|mut prepared| {
         prepared.launch(None)?;
         prepared.compare(&right.expected(&inputs))
     });

@@ -13,12 +13,12 @@ use atlas_ops::rbf_features::rbf_features;
 use atlas_ops::transpose::transpose;
 use atlas_ops::windowed_attention::windowed_attention;
 use atlas_ops::{OPS, Problem};
-use atlas_runtime::{Arg, Device, Launch, Tensor, args};
+use atlas_runtime::{Arg, Launch, Tensor, args};
 use half::{bf16, f16};
 
 fn of(dtype: DType, shape: &[usize], f: impl Fn(usize) -> f64) -> Tensor {
     let values: Vec<f64> = (0..shape.iter().product()).map(f).collect();
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     match dtype {
         DType::F16 => cpu.tensor_from(&values.iter().map(|&v| f16::from_f64(v)).collect::<Vec<_>>(), shape),
         DType::Bf16 => cpu.tensor_from(&values.iter().map(|&v| bf16::from_f64(v)).collect::<Vec<_>>(), shape),
@@ -44,7 +44,7 @@ fn near(found: &[f64], wanted: &[f64], bound: f64) {
 }
 
 fn launch<'a>(kernel: &'static KernelDef, args: impl AsRef<[Arg<'a>]>) {
-    kernel.launch(&Device::cpu(), args).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+    kernel.launch(&crate::device(), args).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
 }
 
 /// The inverse and the status of one matrix.
@@ -113,7 +113,7 @@ fn blocks_of_attention_are_of_64_keys() {
     let (mut o, mut lse) = (f32s(&[1, 4, 1, 1], &[0.0]), f32s(&[1, 1, 4], &[0.0]));
     let mut with = |config: &str| {
         let args = args!(&q, &k, &v, &blocks, &counts, 0, 1.0, &mut o, &mut lse);
-        let launched = block_attention.launch_with(&Device::cpu(), &config.parse().unwrap(), args);
+        let launched = block_attention.launch_with(&crate::device(), &config.parse().unwrap(), args);
         launched.map(|()| all(&o)).map_err(|e| e.to_string())
     };
     assert_eq!(with("warps=4"), Ok(vec![95.5; 4]));
@@ -127,7 +127,7 @@ fn pairs_are_two() {
     let (x, w) = (f32s(&[5, 2], &[0.5]), f32s(&[3, 2], &[0.5]));
     for p in [0, 1, 3] {
         let mut y = f32s(&[5, p, 3], &[0.0]);
-        let refused = fourier_pairs.launch(&Device::cpu(), args!(&x, &w, &mut y)).unwrap_err().to_string();
+        let refused = fourier_pairs.launch(&crate::device(), args!(&x, &w, &mut y)).unwrap_err().to_string();
         assert!(refused.contains("requires P == 2"), "{refused}");
     }
 }
@@ -203,9 +203,9 @@ fn attentions(dtype: DType, value: impl Fn(usize) -> f64, n: usize, z: f64) -> (
     let of_blocks = all(&lse)[0];
     let tokens = of(DType::I32, &[1], |_| 1000.0);
     let dims = [("S", 1), ("J", 1), ("X", 2), ("R", 1), ("D", 1)];
-    let mut space = ATTENTION_DECODE.workspace(&Device::cpu(), &[], &dims).unwrap();
+    let mut space = ATTENTION_DECODE.workspace(&crate::device(), &[], &dims).unwrap();
     let args = args!(&q, &k, &v, &tokens, scale, &mut o, &mut lse);
-    ATTENTION_DECODE.launch(&Device::cpu(), args, &mut space).unwrap();
+    ATTENTION_DECODE.launch(&crate::device(), args, &mut space).unwrap();
     found[3] = all(&o)[0];
     (found, [of_window, of_blocks])
 }
@@ -259,7 +259,7 @@ fn logarithms_of_rounded_weights_are_off_by_as_much_as_their_documentation_says(
 #[test]
 fn a_transpose_moves_bits_but_those_of_signalling_nans() {
     let bits = [0x7e01, 0xfc00, 0x8000, 0x0001, 0x3c00, 0x7c01];
-    let x = Device::cpu().tensor_from(&bits.map(f16::from_bits), [2, 3]).unwrap();
+    let x = crate::device().tensor_from(&bits.map(f16::from_bits), [2, 3]).unwrap();
     let mut y = of(DType::F16, &[3, 2], |_| 7.0);
     launch(&transpose, args!(&x, &mut y));
     let found: Vec<u16> = y.to_vec::<f16>().unwrap().into_iter().map(f16::to_bits).collect();
@@ -318,6 +318,6 @@ fn products_over_nothing_are_zero_in_references_too() {
         let p = Problem::new(op, op.kernel(0), DType::F32, &[2, 0, 3]);
         let inputs = p.inputs();
         assert_eq!((op.reference)(&p, &inputs)[0].len(), 2 * p.dim("N"), "{name}");
-        p.check(&Device::cpu(), None).unwrap();
+        p.check(&crate::device(), None).unwrap();
     }
 }

@@ -4,7 +4,7 @@ use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
 use atlas_ops::gated_delta_rule::check::{DeltaCase, DeltaInputs};
 use atlas_ops::gated_delta_rule::{GATED_DELTA_RULE, GATED_DELTA_RULE_SPLIT, delta_blocks, delta_rule, delta_solve};
-use atlas_runtime::{Chain, Device};
+use atlas_runtime::Chain;
 
 const BOUNDS: [(DType, f64); 3] = [(DType::F32, 1e-5), (DType::F16, 2e-3), (DType::Bf16, 1e-2)];
 
@@ -19,7 +19,7 @@ fn holds_within(case: &DeltaCase, times: f64) {
     for (dtype, bound) in BOUNDS {
         let case = DeltaCase { dtype, ..case.clone() };
         let bound = if dtype == DType::F32 { bound } else { times * bound };
-        let found = case.check(&Device::cpu()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        let found = case.check(&crate::device()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
         assert!(found.passes(bound), "{case:?}: {found:?}");
     }
 }
@@ -66,7 +66,7 @@ fn growth_brings_nothing_back() {
         x.beta.fill(0.0);
     });
     for chain in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
-        let [_, after] = case.run(chain, &Device::cpu(), &case.inputs()).unwrap();
+        let [_, after] = case.run(chain, &crate::device(), &case.inputs()).unwrap();
         assert!(after.iter().all(|s| *s == 0.0), "{}", chain.name);
     }
 }
@@ -85,7 +85,7 @@ fn the_step_of_one_token_is_the_nearest_number() {
             x.beta.fill(beta);
             let step = 2.0_f64.powi(f64::from(beta).log2().floor() as i32 + 1 - digits);
             for chain in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
-                let [_, after] = case.run(chain, &Device::cpu(), &x).unwrap();
+                let [_, after] = case.run(chain, &crate::device(), &x).unwrap();
                 let off = after.iter().map(|s| (4.0 * s - f64::from(beta)).abs()).fold(0.0, f64::max);
                 assert!(off <= 0.5 * step, "{} of {beta} in {dtype}: {off} of {step}", chain.name);
             }
@@ -156,7 +156,7 @@ fn no_number_reaches_earlier_tokens() {
         for chunk in [64, 32, 16] {
             for (dtype, bound) in BOUNDS {
                 let case = DeltaCase { edit, dtype, ..DeltaCase::new([2, 75, 4], 2, [16, 24], chunk) };
-                let found = case.check_of(&GATED_DELTA_RULE_SPLIT, &Device::cpu()).unwrap();
+                let found = case.check_of(&GATED_DELTA_RULE_SPLIT, &crate::device()).unwrap();
                 assert!(found.non_finite[1] > 0, "{i}");
                 assert!(found.passes(bound), "{i}, chunks of {chunk} in {dtype}: {found:?}");
             }
@@ -168,7 +168,7 @@ fn no_number_reaches_earlier_tokens() {
 #[test]
 fn no_number_reaches_earlier_chunks() {
     let (chunk, plain) = (16, DeltaCase::new([2, 75, 4], 2, [16, 24], 16));
-    let run = |case: &DeltaCase| case.run(&GATED_DELTA_RULE, &Device::cpu(), &case.inputs()).unwrap().concat();
+    let run = |case: &DeltaCase| case.run(&GATED_DELTA_RULE, &crate::device(), &case.inputs()).unwrap().concat();
     let clean = run(&plain);
     for (i, edit) in LOSSES.into_iter().enumerate() {
         let case = DeltaCase { edit, ..plain.clone() };
@@ -191,7 +191,7 @@ fn no_number_reaches_earlier_chunks() {
 fn infinity_reaches_no_earlier_token() {
     let plain = DeltaCase::new([1, 40, 1], 1, [16, 24], 32);
     let infinite: [fn(&mut DeltaInputs); 2] = [|x| x.k[20 * 16] = f32::INFINITY, |x| x.v[20 * 24] = f32::INFINITY];
-    let run = |case: &DeltaCase| case.run(&GATED_DELTA_RULE_SPLIT, &Device::cpu(), &case.inputs()).unwrap();
+    let run = |case: &DeltaCase| case.run(&GATED_DELTA_RULE_SPLIT, &crate::device(), &case.inputs()).unwrap();
     for edit in infinite {
         let (found, wanted) = (run(&DeltaCase { edit, ..plain.clone() }), run(&plain));
         assert!(found[0][..20 * 24] == wanted[0][..20 * 24]);
@@ -204,14 +204,14 @@ fn a_sequence_may_be_given_in_parts() {
     let whole = DeltaCase::new([2, 75, 2], 1, [16, 24], 16);
     let inputs = whole.inputs();
     for chain in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT] {
-        let found = whole.run(chain, &Device::cpu(), &inputs).unwrap();
+        let found = whole.run(chain, &crate::device(), &inputs).unwrap();
         for parts in [vec![16, 59], vec![32, 16, 27], vec![3, 10, 1, 61], vec![1; 75]] {
             let case = DeltaCase { parts, ..whole.clone() };
             let ends_chunks = case.parts[..case.parts.len() - 1].iter().all(|part| part % 16 == 0);
-            let in_parts = case.run(chain, &Device::cpu(), &inputs).unwrap();
+            let in_parts = case.run(chain, &crate::device(), &inputs).unwrap();
             // Cut where chunks end, a sequence is computed by the same operations.
             assert!(!ends_chunks || in_parts == found, "{}: {:?}", chain.name, case.parts);
-            let compared = case.check_of(chain, &Device::cpu()).unwrap();
+            let compared = case.check_of(chain, &crate::device()).unwrap();
             assert!(compared.passes(1e-5), "{}: {:?}: {compared:?}", chain.name, case.parts);
         }
     }
@@ -222,7 +222,7 @@ fn both_chains_read_the_same() {
     let case = DeltaCase::new([1, 100, 2], 2, [48, 64], 32);
     let inputs = case.inputs();
     let [fused, split] =
-        [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT].map(|chain| case.run(chain, &Device::cpu(), &inputs).unwrap());
+        [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT].map(|chain| case.run(chain, &crate::device(), &inputs).unwrap());
     for (fused, split) in fused.iter().zip(&split) {
         assert!(atlas_ops::Comparison::new(fused, split).passes(1e-5));
     }
@@ -312,10 +312,10 @@ fn mistakes_are_found() {
         };
         let case = DeltaCase { dtype, edit, ..DeltaCase::new([1, 40, 2], 1, [32, 40], 16) };
         for right in [&GATED_DELTA_RULE, &GATED_DELTA_RULE_SPLIT, &AS_IT_IS] {
-            assert!(case.check_of(right, &Device::cpu()).unwrap().passes(bound));
+            assert!(case.check_of(right, &crate::device()).unwrap().passes(bound));
         }
         for wrong in [&DECAYS_TWICE, &FORGETS_CHUNKS, &TURNS_BETA] {
-            let found = case.check_of(wrong, &Device::cpu()).unwrap();
+            let found = case.check_of(wrong, &crate::device()).unwrap();
             assert!(!found.passes(bound), "{} went unnoticed in {dtype}: {found:?}", wrong.name);
         }
     }

@@ -7,7 +7,7 @@ use atlas_ops::layer::{
     AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual,
 };
 use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule, Read, Step};
-use atlas_runtime::{Device, Tensor};
+use atlas_runtime::Tensor;
 use half::{bf16, f16};
 
 pub(super) const TOKENS: usize = 45;
@@ -50,7 +50,7 @@ pub(super) fn rules() -> Vec<LayerRule> {
         OmegaRule::deep_linear_attention(8),
         OmegaRule { memory: MemoryForm::Normed { eps: 1e-5 }, ..OmegaRule::omega_net(chunking) },
     ];
-    let projections = Device::cpu().tensor_from(&(0..24 * 16).map(|i| noise(i) as f32).collect::<Vec<_>>(), [24, 16]);
+    let projections = crate::device().tensor_from(&(0..24 * 16).map(|i| noise(i) as f32).collect::<Vec<_>>(), [24, 16]);
     let maps = [
         (FeatureMap::None, Residual::Raw),
         (FeatureMap::Elementwise([1.0, 0.5, -0.25]), Residual::Features),
@@ -111,7 +111,7 @@ fn host_of(s: &LayerSizes, rule: &LayerRule, tokens: usize) -> HostLayer {
 
 /// What the layer gives in pieces of these lengths.
 pub(super) fn run(s: LayerSizes, rule: &LayerRule, x: &HostLayer, lengths: &[usize]) -> Vec<f64> {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let wide = |values: &[f64], shape: &[usize]| {
         cpu.tensor_from(&values.iter().map(|&v| v as f32).collect::<Vec<_>>(), shape).unwrap()
     };
@@ -300,12 +300,12 @@ fn weights(s: &LayerSizes) -> LayerWeights {
 
 fn tensor(shape: &[usize]) -> Tensor {
     let values: Vec<f32> = (0..shape.iter().product()).map(|i| noise(i) as f32).collect();
-    Device::cpu().tensor_from(&values, shape).unwrap()
+    crate::device().tensor_from(&values, shape).unwrap()
 }
 
 #[test]
 fn a_layer_trains_a_memory_of_its_own() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (s, rule) = (sizes(), rule(Combine::Gate));
     let (b, h, d) = (s.sequences, s.heads, s.width);
     let initial = [tensor(&[b, h, d, s.hidden]), tensor(&[b, h, s.hidden, d])];
@@ -327,7 +327,7 @@ fn a_layer_trains_a_memory_of_its_own() {
 
 #[test]
 fn what_a_push_writes_shares_no_memory_with_weights_and_with_what_was_read() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (s, rule) = (sizes(), rule(Combine::Gate));
     let (b, h, d) = (s.sequences, s.heads, s.width);
     let initial = [tensor(&[b, h, d, s.hidden]), tensor(&[b, h, s.hidden, d])];
@@ -372,7 +372,7 @@ fn the_norm_inside_a_memory_is_checked_when_a_layer_is_made() {
         let plain = rule(Combine::Gate);
         let rule = LayerRule { memory: OmegaRule { memory: memory_form, ..plain.memory }, ..plain };
         let weights = LayerWeights { inner_norm, ..weights(&s) };
-        AtlasLayer::new(&Device::cpu(), s, rule, weights, &memory).err().map(|e| e.code().to_string())
+        AtlasLayer::new(&crate::device(), s, rule, weights, &memory).err().map(|e| e.code().to_string())
     };
     let (normed, norm) = (MemoryForm::Normed { eps: 1e-6 }, tensor(&[h, d]));
     assert_eq!(made(normed, Some(norm.clone())), None);
@@ -387,7 +387,7 @@ fn what_a_layer_does_not_offer_is_refused() {
     let (b, h, d, m) = (s.sequences, s.heads, s.width, s.hidden);
     let memory = [tensor(&[b, h, d, m]), tensor(&[b, h, m, d])];
     let refused = |rule: LayerRule, memory: &[Tensor]| {
-        let made = AtlasLayer::new(&Device::cpu(), s, rule, weights(&s), memory);
+        let made = AtlasLayer::new(&crate::device(), s, rule, weights(&s), memory);
         made.err().map(|e| e.to_string()).unwrap_or_default()
     };
     assert_eq!(refused(rule(Combine::Gate), &memory), "");

@@ -8,7 +8,7 @@ use atlas_ops::layer::{
     AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights,
 };
 use atlas_ops::omega::{Chunking, MemoryForm, OmegaRule};
-use atlas_runtime::{Device, Tensor};
+use atlas_runtime::Tensor;
 use half::{bf16, f16};
 
 const CONTEXT: Combine = Combine::Context { segment: 16 };
@@ -80,7 +80,7 @@ fn a_context_recalls_by_wide_features() {
 }
 
 fn favor(projections: &Tensor, dtype: DType) -> FeatureMap {
-    let (cpu, values) = (Device::cpu(), projections.to_vec::<f32>().unwrap());
+    let (cpu, values) = (crate::device(), projections.to_vec::<f32>().unwrap());
     let made = match dtype {
         DType::F16 => cpu.tensor_from(&values.into_iter().map(f16::from_f32).collect::<Vec<_>>(), projections.shape()),
         _ => cpu.tensor_from(&values.into_iter().map(bf16::from_f32).collect::<Vec<_>>(), projections.shape()),
@@ -171,7 +171,7 @@ fn no_token_knows_of_a_later_one() {
 
 fn tensor(shape: &[usize]) -> Tensor {
     let values: Vec<f32> = (0..shape.iter().product()).map(|i| ((i * 37 % 41) as f32 - 20.0) / 60.0).collect();
-    Device::cpu().tensor_from(&values, shape).unwrap()
+    crate::device().tensor_from(&values, shape).unwrap()
 }
 
 fn weights(s: &LayerSizes, row: usize) -> LayerWeights {
@@ -201,7 +201,7 @@ fn what_a_context_does_not_offer_is_refused() {
     let s = sizes();
     let row = s.heads * s.width;
     let refused = |combine: Combine, weights: LayerWeights| {
-        let made = AtlasLayer::new(&Device::cpu(), s, rule(combine), weights, &memory(&s));
+        let made = AtlasLayer::new(&crate::device(), s, rule(combine), weights, &memory(&s));
         made.err().map(|e| e.to_string()).unwrap_or_default()
     };
     let none = || LayerWeights { context: None, ..weights(&s, row) };
@@ -220,7 +220,7 @@ fn what_a_context_does_not_offer_is_refused() {
 
 #[test]
 fn a_context_does_not_grow_and_is_as_it_was_after_a_refusal() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let s = sizes();
     let (b, h, d) = (s.sequences, s.heads, s.width);
     let make = || AtlasLayer::new(&cpu, s, rule(CONTEXT), weights(&s, h * d), &memory(&s)).unwrap();

@@ -12,7 +12,7 @@ const T: usize = 9;
 const CONTEXT: Combine = Combine::Context { segment: 16 };
 
 fn zeros(dtype: DType, shape: &[usize]) -> Tensor {
-    Tensor::zeros(&Device::cpu(), dtype, shape).unwrap()
+    Tensor::zeros(&crate::device(), dtype, shape).unwrap()
 }
 
 fn f32s(shape: &[usize]) -> Tensor {
@@ -42,7 +42,7 @@ fn memory(s: &LayerSizes, rule: &LayerRule) -> Vec<Tensor> {
 }
 
 fn made(s: &LayerSizes, rule: &LayerRule) -> Result<AtlasLayer> {
-    AtlasLayer::new(&Device::cpu(), *s, rule.clone(), weights(s, rule), &memory(s, rule))
+    AtlasLayer::new(&crate::device(), *s, rule.clone(), weights(s, rule), &memory(s, rule))
 }
 
 /// Tensors of a piece: those of the memory and of the attention, gates, gamma and `y`.
@@ -154,7 +154,7 @@ fn weights_are_told_by_the_names_of_their_fields() {
     let rule = LayerRule { memory: memory_rule, ..plain };
     made(&s, &rule).unwrap();
     let refused = |weights: LayerWeights, memory: &[Tensor]| {
-        AtlasLayer::new(&Device::cpu(), s, rule.clone(), weights, memory).err().unwrap().to_string()
+        AtlasLayer::new(&crate::device(), s, rule.clone(), weights, memory).err().unwrap().to_string()
     };
     for (name, field) in fields {
         let with = |other: Tensor| {
@@ -234,7 +234,7 @@ fn feature_maps_say_what_they_take() {
     let refused = |features: FeatureMap| {
         let rule = LayerRule { features, residual: Residual::None, ..rule(Combine::Alone) };
         let none: [Tensor; 0] = [];
-        AtlasLayer::new(&Device::cpu(), s, rule.clone(), weights(&s, &rule), &none).err().unwrap().to_string()
+        AtlasLayer::new(&crate::device(), s, rule.clone(), weights(&s, &rule), &none).err().unwrap().to_string()
     };
     for degree in [0, 1, 4, usize::MAX] {
         let error = refused(FeatureMap::ExpTaylor { degree });
@@ -261,7 +261,7 @@ fn tensors_of_another_device_are_told_by_the_names_of_their_fields() {
         assert!(names(&error, "ATL611", field), "{error}");
     }
     let refused = |weights: LayerWeights, memory: &[Tensor]| {
-        AtlasLayer::new(&Device::cpu(), s, rule.clone(), weights, memory).err().unwrap().to_string()
+        AtlasLayer::new(&crate::device(), s, rule.clone(), weights, memory).err().unwrap().to_string()
     };
     let own = weights(&s, &rule);
     let error =
@@ -291,6 +291,6 @@ fn sizes_that_no_device_has_room_for() {
     let rule = LayerRule { features, residual: Residual::None, ..rule(Combine::Alone) };
     let none: [Tensor; 0] = [];
     let s = LayerSizes { width: 1 << 22, ..s };
-    let error = AtlasLayer::new(&Device::cpu(), s, rule.clone(), weights(&sizes(), &rule), &none).err().unwrap();
+    let error = AtlasLayer::new(&crate::device(), s, rule.clone(), weights(&sizes(), &rule), &none).err().unwrap();
     assert!(error.to_string().contains("a memory of 0 matrices"), "{error}");
 }

@@ -27,7 +27,7 @@ pub(crate) fn tensor(device: &Device, dtype: DType, values: &[f64], shape: &[usi
 
 /// What the launches make of matrices of one shape, and of the numbers as their element type holds them, f64.
 pub(crate) fn both(of: &NewtonSchulz, dtype: DType, g: &[f64], [b, m, n]: [usize; 3]) -> (Vec<f64>, Vec<f64>) {
-    let stream = Stream::default_of(&Device::cpu());
+    let stream = Stream::default_of(&crate::device());
     let given = tensor(stream.device(), dtype, g, &[b, m, n]);
     let mut y = Tensor::zeros(stream.device(), dtype, [b, m, n]).unwrap();
     let mut space = MuonSpace::new(&stream, of, dtype, b, m, n).unwrap();
@@ -162,7 +162,7 @@ fn a_step_on_a_list_of_matrices() {
         (false, Momentum::Mean, StepScale::Aspect),
     ] {
         let of = Muon { buffer, nesterov, scale, ..optimiser() };
-        let stream = Stream::default_of(&Device::cpu());
+        let stream = Stream::default_of(&crate::device());
         let host: Vec<[Vec<f64>; 3]> =
             shapes.iter().enumerate().map(|(i, [m, n])| [0, 1, 2].map(|k| matrix(10 * i + k, m * n, 0.5))).collect();
         let mut tensors: Vec<[Tensor; 3]> = host
@@ -192,7 +192,7 @@ fn a_step_on_a_list_of_matrices() {
 
 /// One step from weights and a momentum of 0, along a gradient of this scale: what was found, and the same in f64.
 fn step_of_scale(of: &Muon, shape: [usize; 2], scale: f64) -> [Vec<f64>; 2] {
-    let stream = Stream::default_of(&Device::cpu());
+    let stream = Stream::default_of(&crate::device());
     let len = shape.iter().product();
     let g = matrix(1, len, 0.7).iter().map(|v| f64::from((v * scale) as f32)).collect();
     let host = [vec![0.0; len], vec![0.0; len], g];
@@ -237,7 +237,7 @@ fn gradients_of_any_size_in_f16() {
 
 #[test]
 fn workspaces_serve_the_element_type_that_they_were_made_for() {
-    let stream = Stream::default_of(&Device::cpu());
+    let stream = Stream::default_of(&crate::device());
     let mut spaces = MuonSpaces::default();
     let steps = [optimiser().iteration, NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() }];
     for dtype in [DType::F32, DType::F16, DType::Bf16] {
@@ -259,7 +259,7 @@ fn workspaces_serve_the_element_type_that_they_were_made_for() {
 fn a_step_without_iterations_is_along_the_gradient() {
     let none = NewtonSchulz { steps: vec![], ..NewtonSchulz::classic() };
     let of = Muon { iteration: none, ..optimiser() };
-    let stream = Stream::default_of(&Device::cpu());
+    let stream = Stream::default_of(&crate::device());
     for shape in [[8, 20], [20, 8]] {
         let host = [0, 1, 2].map(|k| matrix(k, 160, 0.5));
         let mut tensors = host.each_ref().map(|v| tensor(stream.device(), DType::F32, v, &shape));
@@ -272,7 +272,7 @@ fn a_step_without_iterations_is_along_the_gradient() {
 
 #[test]
 fn what_is_no_matrix_of_f32_is_refused_before_a_step() {
-    let (stream, of) = (Stream::default_of(&Device::cpu()), optimiser());
+    let (stream, of) = (Stream::default_of(&crate::device()), optimiser());
     let make = |dtype, shape: &[usize]| tensor(stream.device(), dtype, &matrix(1, shape.iter().product(), 0.5), shape);
     let wrong = [(DType::F32, vec![8]), (DType::F32, vec![2, 4, 8]), (DType::F32, vec![]), (DType::Bf16, vec![8, 8])];
     for (dtype, shape) in wrong {

@@ -5,7 +5,7 @@ use atlas_dsl::DType;
 use atlas_ops::muon::reference::step;
 use atlas_ops::muon::{Momentum, Muon, MuonMatrix, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::muon::{POLAR_EXPRESS, POLAR_EXPRESS_MODDED_NANOGPT};
-use atlas_runtime::{Device, Stream};
+use atlas_runtime::Stream;
 
 /// Weights and gradients of the steps of PyTorch below.
 fn number(i: usize, salt: usize) -> f64 {
@@ -14,7 +14,7 @@ fn number(i: usize, salt: usize) -> f64 {
 
 /// Weights after two steps of a matrix, along gradients of this length, and what the reference says.
 fn after_two(of: &Muon, shape: [usize; 2], length: f64) -> [Vec<f64>; 2] {
-    let stream = Stream::default_of(&Device::cpu());
+    let stream = Stream::default_of(&crate::device());
     let len = shape[0] * shape[1];
     let [mut w, mut buf] = [|i| number(i, 0), |_| 0.0].map(|f: fn(usize) -> f64| (0..len).map(f).collect::<Vec<_>>());
     let [mut dw, mut dbuf] = [&w, &buf].map(|x| tensor(stream.device(), DType::F32, x, &shape));
@@ -111,7 +111,7 @@ fn optimisers_by_name_are_what_their_formulas_say() {
         let along = atlas_ops::muon::reference::iterate(&of.iteration, &u, [5, 3]);
         let w: Vec<f64> = (0..15).map(|i| number(i, 0)).collect();
         let wanted: Vec<f64> = w.iter().zip(&along).map(|(w, o)| (1.0 - lr * decay) * w - lr * scale * o).collect();
-        let stream = Stream::default_of(&Device::cpu());
+        let stream = Stream::default_of(&crate::device());
         let [mut dw, mut buf, dg] =
             [w, vec![0.0; 15], g.clone()].map(|x| tensor(stream.device(), DType::F32, &x, &[5, 3]));
         let mut list = [MuonMatrix { w: &mut dw, buf: &mut buf, g: &dg }];

@@ -3,7 +3,7 @@
 use atlas_dsl::DType;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::{Chunking, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens};
-use atlas_runtime::{Device, Tensor};
+use atlas_runtime::Tensor;
 
 const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-5 };
 
@@ -23,7 +23,7 @@ type InputEdit = fn(&mut CaseInputs);
 
 #[track_caller]
 fn holds(case: &Case, bound: f64) {
-    let found = case.check(&Device::cpu()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let found = case.check(&crate::device()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
     assert!(found.passes(bound), "{case:?}: {found:?}");
 }
 
@@ -88,12 +88,12 @@ fn a_sequence_may_be_given_in_parts() {
     for memory in MEMORIES {
         let whole = case(39, memory, 8, 5);
         let inputs = whole.inputs();
-        let found = whole.run(&Device::cpu(), &inputs).unwrap();
+        let found = whole.run(&crate::device(), &inputs).unwrap();
         for parts in [vec![8, 31], vec![16, 8, 15], vec![8, 8, 8, 8, 7], vec![3, 10, 1, 25], vec![1; 39]] {
             let mut case = whole.clone();
             case.parts = parts;
             holds(&case, 1e-5);
-            assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), found, "{:?}", case.parts);
+            assert_eq!(case.run(&crate::device(), &inputs).unwrap(), found, "{:?}", case.parts);
         }
     }
 }
@@ -118,7 +118,7 @@ fn gates_at_their_ends() {
         for (what, edit) in edits {
             let mut case = case(23, memory, 8, 5);
             case.edit = edit;
-            let found = case.check(&Device::cpu()).unwrap();
+            let found = case.check(&crate::device()).unwrap();
             assert!(found.passes(1e-5), "{what}: {memory:?}: {found:?}");
         }
     }
@@ -158,10 +158,10 @@ fn a_gate_that_is_no_number_leaves_earlier_tokens_alone() {
         for step in [Step::Descent, Step::MuonByToken] {
             let mut clean = case(23, memory, 8, 5);
             clean.rule.step = step;
-            let wanted = clean.run(&Device::cpu(), &clean.inputs()).unwrap();
+            let wanted = clean.run(&crate::device(), &clean.inputs()).unwrap();
             for (gate, edit) in edits {
                 let lost = Case { edit, ..clean.clone() };
-                let found = lost.run(&Device::cpu(), &lost.inputs()).unwrap();
+                let found = lost.run(&crate::device(), &lost.inputs()).unwrap();
                 let rows = found[0].chunks(memory.1[1]).zip(wanted[0].chunks(memory.1[1]));
                 for (row, (found, wanted)) in rows.enumerate() {
                     // Of the first head of the first sequence, the tokens from that one on.
@@ -179,7 +179,7 @@ fn a_sequence_leaves_its_neighbours_alone() {
     let mut case = case(23, (MemoryForm::Mlp, [16, 16, 32]), 8, 5);
     case.edit = |x| [&mut x.k, &mut x.rk].into_iter().for_each(|of| of[..23 * 2 * 16].fill(f32::NAN));
     let (inputs, clean) = (case.inputs(), Case { edit: |_| {}, ..case.clone() });
-    let (found, wanted) = (case.run(&Device::cpu(), &inputs), clean.run(&Device::cpu(), &clean.inputs()));
+    let (found, wanted) = (case.run(&crate::device(), &inputs), clean.run(&crate::device(), &clean.inputs()));
     for (found, wanted) in found.unwrap().iter().zip(&wanted.unwrap()) {
         let half = found.len() / 2;
         assert_eq!(found[half..], wanted[half..]);
@@ -219,13 +219,13 @@ fn mistakes_show() {
             case.dtype = dtype;
             holds(&case, bound);
             for (name, edit) in mistakes {
-                let found = case.check_against(&Device::cpu(), edit).unwrap();
+                let found = case.check_against(&crate::device(), edit).unwrap();
                 assert!(!found.passes(bound), "{name} went unnoticed in {dtype} {memory:?}: {found:?}");
             }
             let mut early = case.clone();
             early.rule.read = Read::Before;
-            let (x, late) = (case.inputs(), case.run(&Device::cpu(), &case.inputs()).unwrap());
-            assert_ne!(early.run(&Device::cpu(), &x).unwrap()[0], late[0]);
+            let (x, late) = (case.inputs(), case.run(&crate::device(), &case.inputs()).unwrap());
+            assert_ne!(early.run(&crate::device(), &x).unwrap()[0], late[0]);
         }
     }
 }
@@ -233,7 +233,7 @@ fn mistakes_show() {
 /// Documents of 41 tokens and two heads, with room for `piece` tokens of each: what is read is what each document reads alone, 0
 /// in no document, and NaN past the room. Gives the memories afterwards, those of documents alone, and the case's at the start.
 fn packed((form, memory): (MemoryForm, [usize; 3]), bounds: [i32; 6], piece: usize) -> [Vec<Vec<f32>>; 3] {
-    let device = Device::cpu();
+    let device = crate::device();
     let stream = device.default_stream();
     {
         let chunking = Chunking::new(8, 5);

@@ -8,7 +8,7 @@ use atlas_ops::omega::backward::tape::{Matrix, Tape};
 use atlas_ops::omega::check::Case;
 use atlas_ops::omega::reference::{Gates, Sequence, SequenceSizes, State};
 use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, Read, Step, Tokens, reference};
-use atlas_runtime::{Device, Tensor};
+use atlas_runtime::Tensor;
 
 /// Small memories: of two layers, linear, gated, and with a norm inside.
 const MEMORIES: [(MemoryForm, [usize; 3]); 8] = [
@@ -37,7 +37,7 @@ fn case(tokens: usize, of: (MemoryForm, [usize; 3]), chunk: usize, window: usize
 #[track_caller]
 fn holds(case: &TrainingCase, bound: f64) {
     let x = case.inputs();
-    let found = case.run(&Device::cpu(), &x).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let found = case.run(&crate::device(), &x).unwrap_or_else(|e| panic!("{case:?}: {e}"));
     let missed = missed(&found, &case.expected(&x, Forgotten::Nothing), bound);
     assert!(missed.is_empty(), "{case:?}: {missed:?}");
 }
@@ -129,7 +129,7 @@ fn mistakes_in_orthogonalised_steps_show() {
     for memory in [MEMORIES[0], MEMORIES[3], MEMORIES[4], MEMORIES[6]] {
         let case = by_chunk(case(23, memory, 8, 5));
         let x = case.inputs();
-        let found = case.run(&Device::cpu(), &x).unwrap();
+        let found = case.run(&crate::device(), &x).unwrap();
         for forgotten in [Forgotten::Step, Forgotten::Halo, Forgotten::State, Forgotten::Momentum, Forgotten::Errors] {
             let wrong = missed(&found, &case.expected(&x, forgotten), 1e-5);
             assert!(!wrong.is_empty(), "{forgotten:?} went unnoticed for {memory:?}");
@@ -141,7 +141,7 @@ fn mistakes_in_orthogonalised_steps_show() {
 fn rules_without_gradients_are_refused() {
     for (step, before) in [(Step::MuonByToken, false), (Step::MuonByToken, true), (Step::MuonByChunk, false)] {
         let case = TrainingCase { step, before, ..case(23, MEMORIES[0], 8, 5) };
-        let error = case.training(&Device::cpu()).err().map(|e| e.to_string()).unwrap_or_default();
+        let error = case.training(&crate::device()).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.contains("ATL651"), "{step:?}: {error}");
     }
 }
@@ -183,7 +183,7 @@ fn gates_at_their_ends() {
         for (what, edit) in edits {
             let case = TrainingCase { edit, ..case(23, memory, 8, 5) };
             let x = case.inputs();
-            let found = case.run(&Device::cpu(), &x).unwrap();
+            let found = case.run(&crate::device(), &x).unwrap();
             let missed = missed(&found, &case.expected(&x, Forgotten::Nothing), 1e-5);
             assert!(missed.is_empty(), "{what}: {memory:?}: {missed:?}");
         }
@@ -206,7 +206,7 @@ fn what_has_no_weight_may_be_anything() {
     for memory in MEMORIES {
         let case = TrainingCase { edit: nan_without_weight, ..case(23, memory, 8, 5) };
         holds(&case, 1e-5);
-        let found = case.run(&Device::cpu(), &case.inputs()).unwrap();
+        let found = case.run(&crate::device(), &case.inputs()).unwrap();
         assert!(found.values().flatten().all(|v| v.is_finite()), "{memory:?}");
         let row = 2 * memory.1[0];
         assert!(found["k"][10 * row..11 * row].iter().all(|v| *v == 0.0), "{memory:?}");
@@ -220,9 +220,9 @@ fn segments_change_nothing() {
         for (tokens, chunk, window) in [(39, 8, 5), (23, 4, 16)] {
             let whole = TrainingCase { segment: Some(usize::MAX), ..case(tokens, memory, chunk, window) };
             let x = whole.inputs();
-            let found = whole.run(&Device::cpu(), &x).unwrap();
+            let found = whole.run(&crate::device(), &x).unwrap();
             for segment in [Some(0), Some(1), Some(2), Some(3), None] {
-                let parts = TrainingCase { segment, ..whole.clone() }.run(&Device::cpu(), &x).unwrap();
+                let parts = TrainingCase { segment, ..whole.clone() }.run(&crate::device(), &x).unwrap();
                 // Launches of other numbers of chunks may take other configs, which add in another order.
                 for (name, c) in compared(&parts, &found) {
                     assert!(c.passes(1e-6), "{name} of {memory:?} {segment:?}: {c:?}");
@@ -236,7 +236,7 @@ fn segments_change_nothing() {
 fn segments_of_the_square_root_keep_few_states() {
     let with = |segment: Option<usize>| {
         let case = TrainingCase { segment, ..TrainingCase::new([1, 64, 1], [16, 16, 32], Chunking::new(4, 3)) };
-        let training = case.training(&Device::cpu()).unwrap();
+        let training = case.training(&crate::device()).unwrap();
         (training.segment(), training.bytes() + training.kept().unwrap().bytes())
     };
     let (chosen, bytes) = with(None);
@@ -255,7 +255,7 @@ fn mistakes_show() {
             let form = if form == NORMED && dtype != DType::F32 { WIDE_NORMED } else { form };
             let case = TrainingCase { dtype, ..case(23, (form, sizes), 8, 5) };
             let x = case.inputs();
-            let found = case.run(&Device::cpu(), &x).unwrap();
+            let found = case.run(&crate::device(), &x).unwrap();
             let right = missed(&found, &case.expected(&x, Forgotten::Nothing), bound);
             assert!(right.is_empty(), "{dtype} {memory:?}: {right:?}");
             for forgotten in mistakes {
@@ -272,7 +272,7 @@ fn forward_is_the_chain() {
         let (form, sizes) = memory;
         let (training, chain) =
             (case(39, memory, 8, 5), Case::new([2, 39, 2], sizes, Chunking::new(8, 5)).of_form(form));
-        let device = Device::cpu();
+        let device = crate::device();
         let x = chain.inputs();
         let wanted = chain.run(&device, &x).unwrap();
         let [d, e, _] = sizes;

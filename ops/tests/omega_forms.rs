@@ -6,7 +6,6 @@ use atlas_ops::Comparison;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::reference::{Factors, Gates, Sequence, State, chunks, mix, read, recurrence};
 use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, Read};
-use atlas_runtime::Device;
 
 const FORMS: [MemoryForm; 4] =
     [MemoryForm::Linear, MemoryForm::Mlp, MemoryForm::Gated, MemoryForm::Normed { eps: 1e-5 }];
@@ -69,7 +68,7 @@ fn apart(case: &Case, mistake: impl Fn(&mut Case)) -> Comparison {
     let mut other = case.clone();
     mistake(&mut other);
     let inputs = case.inputs();
-    let (found, wanted) = (case.run(&Device::cpu(), &inputs).unwrap(), other.expected(&inputs, &other.sizes()));
+    let (found, wanted) = (case.run(&crate::device(), &inputs).unwrap(), other.expected(&inputs, &other.sizes()));
     Comparison::of_all(found.iter().map(Vec::as_slice).zip(wanted.iter().map(Vec::as_slice)))
 }
 
@@ -101,7 +100,7 @@ fn a_loss_that_predicts_nothing_reads_no_key() {
             let inputs = case.inputs();
             let mut far = inputs.clone();
             far.rk.fill(of_keys);
-            let run = |case: &Case, inputs: &CaseInputs| case.run(&Device::cpu(), inputs).unwrap();
+            let run = |case: &Case, inputs: &CaseInputs| case.run(&crate::device(), inputs).unwrap();
             assert_eq!(run(&case, &far), run(&case, &inputs), "{case:?}");
             case.rule.loss = Loss::Square;
             let read = run(&case, &far);
@@ -157,7 +156,7 @@ fn gradients_are_those_of_the_loss() {
 fn the_halves_of_a_gated_memory_are_not_alike() {
     let case = case(MemoryForm::Gated, 23, Chunking::new(8, 5));
     let (inputs, sizes) = (case.inputs(), case.sizes());
-    let found = case.run(&Device::cpu(), &inputs).unwrap();
+    let found = case.run(&crate::device(), &inputs).unwrap();
     let apart = |wanted: &[Vec<f64>], at: usize| Comparison::new(&found[at], &wanted[at]);
     let right = case.expected(&inputs, &sizes);
     let mut turned = inputs.clone();
@@ -207,7 +206,7 @@ fn the_error_goes_through_the_jacobian_of_the_norm() {
     case.batch = [1, 1, 1];
     case.edit = |x| x.s.iter_mut().for_each(|s| s.fill(0.0));
     let inputs = case.inputs();
-    let found = case.run(&Device::cpu(), &inputs).unwrap();
+    let found = case.run(&crate::device(), &inputs).unwrap();
     // What is read, W1, W2, S1, S2.
     let apart = |with_jacobian| Comparison::new(&found[3], &momentum_of_one_token(&case, &inputs, with_jacobian));
     assert!(apart(true).passes(1e-5), "{:?}", apart(true));
@@ -224,7 +223,7 @@ fn widths_of_any_size() {
                 continue;
             }
             let case = Case::new([1, 23, 2], memory, Chunking::new(8, 5)).of_form(form);
-            let right = case.check(&Device::cpu()).unwrap();
+            let right = case.check(&crate::device()).unwrap();
             assert!(right.passes(1e-5), "{case:?}: {right:?}");
         }
     }
@@ -235,7 +234,7 @@ fn widths_of_any_size() {
 fn a_norm_may_add_nothing_to_its_variance() {
     for (tokens, chunk, window) in [(23, 8, 5), (3, 16, 3)] {
         let case = case(MemoryForm::Normed { eps: 0.0 }, tokens, Chunking::new(chunk, window));
-        let right = case.check(&Device::cpu()).unwrap();
+        let right = case.check(&crate::device()).unwrap();
         assert!(right.passes(1e-5), "{case:?}: {right:?}");
     }
 }

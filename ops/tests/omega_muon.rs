@@ -11,7 +11,7 @@ use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens,
 };
 use atlas_ops::{Comparison, Fill, Problem};
-use atlas_runtime::{Arg, Device, Tensor};
+use atlas_runtime::{Arg, Tensor};
 use std::collections::BTreeMap;
 
 const FORMS: [MemoryForm; 4] =
@@ -31,7 +31,7 @@ fn case(tokens: usize, memory: [usize; 3], chunking: Chunking, form: MemoryForm,
 
 #[track_caller]
 fn holds(case: &Case, bound: f64) {
-    let found = case.check(&Device::cpu()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+    let found = case.check(&crate::device()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
     assert!(found.passes(bound), "{case:?}: {found:?}");
 }
 
@@ -98,7 +98,7 @@ fn problem(form: MemoryForm, step: Step, dtype: DType, dims: &[(&str, u64)]) -> 
 
 /// What a kernel writes of a problem on the CPU.
 fn written(p: &Problem) -> Vec<Vec<f64>> {
-    let mut prepared = p.prepare(&Device::cpu(), &p.inputs()).unwrap();
+    let mut prepared = p.prepare(&crate::device(), &p.inputs()).unwrap();
     prepared.launch(None).unwrap();
     prepared.outputs().into_iter().map(|t| t.to_f64_vec().unwrap()).collect()
 }
@@ -205,13 +205,13 @@ fn the_inner_product_does_not_read_keys() {
             case.rule.read = Read::Before;
             case.rule.loss = Loss::Dot;
             case.edit = |x| x.w[0].fill(f32::NAN);
-            let found = case.run(&Device::cpu(), &case.inputs()).unwrap();
+            let found = case.run(&crate::device(), &case.inputs()).unwrap();
             let momentum = &found[1 + found.len() / 2];
             // A norm takes its Jacobian at what is read.
             let is_normed = matches!(form, MemoryForm::Normed { .. });
             assert_eq!(momentum.iter().all(|s| s.is_finite()), !is_normed, "{form:?} {step:?}");
             case.rule.loss = Loss::Square;
-            let found = case.run(&Device::cpu(), &case.inputs()).unwrap();
+            let found = case.run(&crate::device(), &case.inputs()).unwrap();
             assert!(found[1 + found.len() / 2].iter().any(|s| s.is_nan()), "{form:?} {step:?}");
         }
     }
@@ -248,7 +248,7 @@ fn mistakes_show() {
                 case.edit = |x| x.eta.iter_mut().for_each(|eta| *eta *= 2.0);
                 holds(&case, bound);
                 for (name, edit) in mistakes {
-                    let found = case.check_against(&Device::cpu(), edit).unwrap();
+                    let found = case.check_against(&crate::device(), edit).unwrap();
                     assert!(!found.passes(bound), "{name} went unnoticed in {dtype} {:?}: {found:?}", case.rule);
                 }
             }
@@ -268,7 +268,7 @@ fn every_matrix_is_orthogonalised() {
                 case.rule.step = Step::Descent;
                 case.expected(&inputs, &case.sizes())
             });
-            let found = case.run(&Device::cpu(), &inputs).unwrap();
+            let found = case.run(&crate::device(), &inputs).unwrap();
             for at in 1..=right.len() / 2 {
                 assert!(Comparison::new(&found[at], &right[at]).passes(1e-5), "{form:?} {step:?} {at}");
                 assert!(!Comparison::new(&found[at], &plain[at]).passes(1e-5), "{form:?} {step:?} {at}");
@@ -284,10 +284,10 @@ fn a_sequence_may_be_given_in_parts() {
             let mut case = case(11, [8, 8, 16], Chunking::new(4, 3), form, step);
             case.rule.read = Read::Before;
             let inputs = case.inputs();
-            let whole = case.run(&Device::cpu(), &inputs).unwrap();
+            let whole = case.run(&crate::device(), &inputs).unwrap();
             for parts in [vec![8, 3], vec![5, 1, 5], vec![1; 11]] {
                 case.parts = parts;
-                assert_eq!(case.run(&Device::cpu(), &inputs).unwrap(), whole, "{form:?} {step:?} {:?}", case.parts);
+                assert_eq!(case.run(&crate::device(), &inputs).unwrap(), whole, "{form:?} {step:?} {:?}", case.parts);
             }
         }
     }
@@ -295,7 +295,7 @@ fn a_sequence_may_be_given_in_parts() {
 
 /// Tensors of a case by name: tokens, gates and, if the memory has one, the norm's weight; and weights, then momenta.
 fn tensors(case: &Case) -> (BTreeMap<&'static str, Tensor>, Vec<Tensor>) {
-    let (x, cpu) = (case.inputs(), Device::cpu());
+    let (x, cpu) = (case.inputs(), crate::device());
     let ([b, n, h], [d, e, m]) = (case.batch, case.memory);
     let of = |values: &[f32], shape: &[usize]| cpu.tensor_from(values, shape).unwrap();
     let tokens = |values: &[f32], width: usize| of(values, &[b, n, h, width]);
@@ -336,7 +336,7 @@ fn part(of: &BTreeMap<&'static str, Tensor>, tokens: std::ops::Range<usize>) -> 
 
 /// Runs a rule's chain over sequences, with all of their chunks, and gives what is read.
 fn launch(case: &Case, given: &BTreeMap<&'static str, Tensor>, memory: &mut [Tensor]) -> Tensor {
-    let ([d, e, m], cpu, rule) = (case.memory, Device::cpu(), case.rule);
+    let ([d, e, m], cpu, rule) = (case.memory, crate::device(), case.rule);
     let chain = rule.chain_for(d, e, DType::F32);
     let [b, n, h, _] = given["v"].shape().try_into().unwrap();
     let mut y = Tensor::zeros(&cpu, DType::F32, given["v"].shape()).unwrap();
@@ -370,7 +370,7 @@ fn values<'t>(tensors: impl IntoIterator<Item = &'t Tensor>) -> Vec<Vec<f32>> {
 fn stream(case: &Case, piece: usize) -> OmegaStream {
     let ([sequences, _, heads], [key, value, _]) = (case.batch, case.memory);
     let sizes = StreamSizes { sequences, heads, key, value, piece, dtype: DType::F32 };
-    let stream = OmegaStream::new(&Device::cpu(), case.rule, sizes).unwrap();
+    let stream = OmegaStream::new(&crate::device(), case.rule, sizes).unwrap();
     match tensors(case).0.remove("norm") {
         Some(norm) => stream.with_norm(norm),
         None => stream,
@@ -380,7 +380,7 @@ fn stream(case: &Case, piece: usize) -> OmegaStream {
 /// What is read, and the memory afterwards, of a case in pieces of these lengths, again and again.
 fn pieces(case: &Case, lengths: &[usize], piece: usize) -> Vec<Vec<f32>> {
     let ((given, mut memory), mut stream) = (tensors(case), stream(case, piece));
-    let y = Tensor::zeros(&Device::cpu(), DType::F32, given["v"].shape()).unwrap();
+    let y = Tensor::zeros(&crate::device(), DType::F32, given["v"].shape()).unwrap();
     let (mut from, mut lengths, tokens) = (0, lengths.iter().cycle(), case.batch[1]);
     while from < tokens {
         let to = tokens.min(from + lengths.next().unwrap());
@@ -434,7 +434,7 @@ fn the_open_chunk_is_no_part_of_the_memory() {
         let whole = pieces(&case, &[6], 8);
         // After three tokens of a chunk the memory is as it was, and no more is allocated for further ones.
         let ((_, mut memory), mut stream) = (tensors(&case), stream(&case, 8));
-        let mut y = Tensor::zeros(&Device::cpu(), DType::F32, [2, 1, 2, 8]).unwrap();
+        let mut y = Tensor::zeros(&crate::device(), DType::F32, [2, 1, 2, 8]).unwrap();
         let mut held = vec![];
         for t in 0..3 {
             let piece = part(&given, t..t + 1);
@@ -456,9 +456,9 @@ fn what_would_depend_on_later_tokens_is_refused() {
     for form in FORMS {
         let mut case = case(6, [8, 8, 16], Chunking::new(4, 3), form, Step::MuonByChunk);
         let sizes = StreamSizes { sequences: 2, heads: 2, key: 8, value: 8, piece: 4, dtype: DType::F32 };
-        let on = Device::cpu().default_stream();
+        let on = crate::device().default_stream();
         let new = |rule: OmegaRule| {
-            let refused = OmegaStream::new(&Device::cpu(), rule, sizes).err().map(|e| e.to_string());
+            let refused = OmegaStream::new(&crate::device(), rule, sizes).err().map(|e| e.to_string());
             // Packed documents are refused with the same words.
             assert_eq!(OmegaPacked::new(&on, rule, sizes).err().map(|e| e.to_string()), refused);
             refused
@@ -477,7 +477,7 @@ fn what_would_depend_on_later_tokens_is_refused() {
 
 /// Documents of these boundaries, with room for `piece` tokens each: each is read, and trains its memory, as it does alone.
 fn packed(mut case: Case, bounds: [i32; 6], piece: usize) {
-    let (cpu, documents) = (Device::cpu(), bounds.len() - 1);
+    let (cpu, documents) = (crate::device(), bounds.len() - 1);
     case.batch[0] = 1;
     let (given, memory) = tensors(&case);
     let ([_, tokens, heads], [key, value, _]) = (case.batch, case.memory);

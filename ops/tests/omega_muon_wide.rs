@@ -11,7 +11,7 @@ use atlas_ops::omega::{
     OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE,
     OMEGA_MUON_WIDE, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens,
 };
-use atlas_runtime::{Chain, Device, Tensor, choose_for};
+use atlas_runtime::{Chain, Tensor, choose_for};
 
 const NORMED: MemoryForm = MemoryForm::Normed { eps: 0.01 };
 const WIDE: [(MemoryForm, Step, &Chain); 8] = [
@@ -69,7 +69,7 @@ fn both_chains_compute_the_same() {
                 whole.rule.read = read;
                 let walked = Case { chain: Some(chain), ..whole.clone() };
                 let inputs = whole.inputs();
-                let run = |case: &Case| case.run(&Device::cpu(), &inputs).unwrap();
+                let run = |case: &Case| case.run(&crate::device(), &inputs).unwrap();
                 let (found, wanted) = (run(&walked), run(&whole));
                 let c = compared(&found, &wanted);
                 assert!(c.passes(1e-5), "{form:?} {step:?} {read:?} {memory:?}: {c:?}");
@@ -89,7 +89,7 @@ fn heads_of_large_models_are_as_defined() {
         let mut case = case((form, step), 3, [128, 128, hidden], Chunking::new(2, 2));
         case.batch = [1, 3, 1];
         assert!(std::ptr::eq(case.rule.chain_for(128, 128, case.dtype), chain));
-        let found = case.check(&Device::cpu()).unwrap();
+        let found = case.check(&crate::device()).unwrap();
         assert!(found.passes(1e-5), "{form:?} {step:?}: {found:?}");
     }
 }
@@ -122,7 +122,7 @@ fn wide_hidden_layers_have_a_config() {
 /// A stream takes the chain of the memory that it is given, and another one of another memory.
 #[test]
 fn streams_take_memories_with_wide_hidden_layers() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     // Whether the chains round differently, so that taking the other one would show.
     let mut is_seen = false;
     for (form, step, chain) in WIDE.into_iter().filter(|(form, ..)| *form != MemoryForm::Linear) {
@@ -173,10 +173,15 @@ fn sequences_come_in_parts() {
         let hidden = if form == MemoryForm::Linear { 0 } else { 72 };
         let mut whole = Case { chain: Some(chain), ..case((form, step), 13, [24, 16, hidden], Chunking::new(4, 3)) };
         whole.rule.read = Read::Before;
-        let found = whole.run(&Device::cpu(), &whole.inputs()).unwrap();
+        let found = whole.run(&crate::device(), &whole.inputs()).unwrap();
         for parts in [vec![8, 5], vec![3, 5, 1, 4]] {
             let case = Case { parts, ..whole.clone() };
-            assert_eq!(case.run(&Device::cpu(), &whole.inputs()).unwrap(), found, "{form:?} {step:?} {:?}", case.parts);
+            assert_eq!(
+                case.run(&crate::device(), &whole.inputs()).unwrap(),
+                found,
+                "{form:?} {step:?} {:?}",
+                case.parts
+            );
         }
     }
 }
@@ -187,7 +192,7 @@ fn a_norm_needs_no_epsilon() {
     for (_, step, chain) in WIDE.into_iter().filter(|(form, ..)| *form == NORMED) {
         let form = MemoryForm::Normed { eps: 0.0 };
         let case = Case { chain: Some(chain), ..case((form, step), 9, [16, 16, 32], Chunking::new(4, 3)) };
-        let found = case.check(&Device::cpu()).unwrap();
+        let found = case.check(&crate::device()).unwrap();
         assert!(found.passes(1e-5), "{step:?}: {found:?}");
     }
 }
@@ -206,9 +211,9 @@ fn mistakes_show() {
     for (form, step, _) in WIDE {
         let hidden = if form == MemoryForm::Linear { 0 } else { 24 };
         let case = case((form, step), 9, [136, 16, hidden], Chunking::new(4, 3));
-        assert!(case.check(&Device::cpu()).unwrap().passes(1e-5), "{form:?} {step:?}");
+        assert!(case.check(&crate::device()).unwrap().passes(1e-5), "{form:?} {step:?}");
         for (name, edit) in mistakes {
-            let found = case.check_against(&Device::cpu(), edit).unwrap();
+            let found = case.check_against(&crate::device(), edit).unwrap();
             assert!(!found.passes(1e-5), "{name} went unnoticed in {form:?} {step:?}: {found:?}");
         }
     }

@@ -7,7 +7,7 @@ use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_WIDE, OMEGA_NORMED_WIDE, OmegaRule, Read,
 };
-use atlas_runtime::{Chain, Device};
+use atlas_runtime::Chain;
 
 const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-3 };
 const WIDE: [(MemoryForm, &Chain); 4] = [
@@ -70,7 +70,7 @@ fn both_chains_compute_the_same() {
             let tiled = Case { chain: Some(chain), ..whole.clone() };
             assert!(!is_wide(&whole.rule, memory[0], memory[1], DType::F32));
             let inputs = whole.inputs();
-            let run = |case: &Case| case.run(&Device::cpu(), &inputs).unwrap();
+            let run = |case: &Case| case.run(&crate::device(), &inputs).unwrap();
             let (found, wanted) = (run(&tiled), run(&whole));
             let c = compared(&found, &wanted);
             assert!(c.passes(1e-5), "{form:?} {memory:?}: {c:?}");
@@ -81,7 +81,7 @@ fn both_chains_compute_the_same() {
         for (dtype, bound) in [(DType::Bf16, 1e-2), (DType::F16, 2e-3)] {
             for chain in [None, Some(chain)] {
                 let case = Case { dtype, chain, ..case(form, 23, [16, 16, 32], Chunking::new(8, 5)) };
-                let c = case.check(&Device::cpu()).unwrap();
+                let c = case.check(&crate::device()).unwrap();
                 assert!(c.passes(bound), "{form:?} {dtype} {}: {c:?}", chain.is_some());
             }
         }
@@ -97,7 +97,7 @@ fn wide_rows_are_as_defined() {
                 (case.rule.read, case.rule.loss) = (read, loss);
                 // Whoever's rows are wide: a linear memory is in tiles of values anyway.
                 case.chain = Some(chain);
-                let found = case.check(&Device::cpu()).unwrap();
+                let found = case.check(&crate::device()).unwrap();
                 assert!(found.passes(1e-5), "{form:?} {:?}: {found:?}", case.memory);
             }
         }
@@ -108,10 +108,10 @@ fn wide_rows_are_as_defined() {
 fn wide_rows_come_in_parts() {
     for (form, _) in WIDE {
         let whole = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
-        let found = whole.run(&Device::cpu(), &whole.inputs()).unwrap();
+        let found = whole.run(&crate::device(), &whole.inputs()).unwrap();
         for parts in [vec![8, 13], vec![3, 10, 1, 7]] {
             let case = Case { parts, ..whole.clone() };
-            assert_eq!(case.run(&Device::cpu(), &whole.inputs()).unwrap(), found, "{form:?} {:?}", case.parts);
+            assert_eq!(case.run(&crate::device(), &whole.inputs()).unwrap(), found, "{form:?} {:?}", case.parts);
         }
     }
 }
@@ -133,14 +133,14 @@ fn what_has_no_weight_may_be_anything() {
                 }
             }
         };
-        let found = case.check(&Device::cpu()).unwrap();
+        let found = case.check(&crate::device()).unwrap();
         assert!(found.passes(1e-5), "{form:?} {:?}: {found:?}", case.memory);
         let clean = Case { edit: |_| {}, ..case.clone() };
         case.edit = |x| {
             let half = x.k.len() / 2;
             x.k[..half].fill(f32::NAN);
         };
-        let run = |case: &Case| case.run(&Device::cpu(), &case.inputs()).unwrap();
+        let run = |case: &Case| case.run(&crate::device(), &case.inputs()).unwrap();
         for (found, wanted) in run(&case).iter().zip(&run(&clean)) {
             assert_eq!(found[found.len() / 2..], wanted[wanted.len() / 2..], "{form:?}");
             assert!(found[..found.len() / 2].iter().any(|v| v.is_nan()), "{form:?}");
@@ -162,7 +162,7 @@ fn mistakes_show() {
     for (form, _) in WIDE {
         let case = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
         for (name, edit) in mistakes {
-            let found = case.check_against(&Device::cpu(), edit).unwrap();
+            let found = case.check_against(&crate::device(), edit).unwrap();
             assert!(!found.passes(1e-5), "{name} went unnoticed in {form:?}: {found:?}");
         }
     }

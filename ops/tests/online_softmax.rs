@@ -3,7 +3,6 @@
 use atlas_dsl::{Config, DType};
 use atlas_ops::problem::Inputs;
 use atlas_ops::{Problem, cases};
-use atlas_runtime::Device;
 use std::collections::BTreeSet;
 
 const INF: f32 = f32::INFINITY;
@@ -43,7 +42,7 @@ fn configs(p: &Problem) -> Vec<Config> {
 fn holds(p: &Problem, inputs: &Inputs, what: &str) {
     let expected = p.expected(inputs);
     for config in configs(p) {
-        let found = p.prepare(&Device::cpu(), inputs).and_then(|mut prepared| {
+        let found = p.prepare(&crate::device(), inputs).and_then(|mut prepared| {
             prepared.launch(Some(&config))?;
             prepared.compare(&expected)
         });

@@ -1,11 +1,10 @@
 //! Ops of several launches as they are measured: right on a small problem, and again when run again.
 
 use atlas_ops::plans::plans;
-use atlas_runtime::Device;
 
 #[test]
 fn plans_are_right_and_run_again() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     for plan in plans() {
         // The largest heads take the CPU long, and are no other code.
         if plan.name.ends_with("_96") || plan.name.ends_with("128x128") {

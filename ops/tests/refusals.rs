@@ -6,7 +6,7 @@ use atlas_ops::layer::{
 };
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
 use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
-use atlas_runtime::{Device, Result, Stream, Tensor};
+use atlas_runtime::{Result, Stream, Tensor};
 
 fn rule(chunking: Chunking) -> OmegaRule {
     OmegaRule { loss: Loss::Scaled(1.5), ..OmegaRule::omega_net(chunking) }
@@ -21,7 +21,7 @@ fn of(shape: &[usize], seed: usize) -> Tensor {
         let x = ((i + seed * 7919) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         0.5 * (((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f32 / (1 << 23) as f32 - 1.0)
     };
-    Device::cpu().tensor_from(&(0..shape.iter().product()).map(noise).collect::<Vec<f32>>(), shape).unwrap()
+    crate::device().tensor_from(&(0..shape.iter().product()).map(noise).collect::<Vec<f32>>(), shape).unwrap()
 }
 
 fn all(tensors: &[Tensor]) -> Vec<Vec<f32>> {
@@ -53,14 +53,14 @@ fn stream_sizes(sequences: usize, piece: usize) -> StreamSizes {
 }
 
 fn push(x: &[Tensor], memory: &mut [Tensor], y: &mut Tensor) -> Result<()> {
-    let mut stream = OmegaStream::new(&Device::cpu(), rule(Chunking::new(2, W)), stream_sizes(1, 4)).unwrap();
+    let mut stream = OmegaStream::new(&crate::device(), rule(Chunking::new(2, W)), stream_sizes(1, 4)).unwrap();
     stream.push(&tokens(x), &mut memory.iter_mut().collect::<Vec<_>>(), y)
 }
 
 fn launch_packed(x: &[Tensor], memory: &mut [Tensor], y: &mut Tensor) -> Result<()> {
-    let on = Stream::default_of(&Device::cpu());
+    let on = Stream::default_of(&crate::device());
     let mut packed = OmegaPacked::new(&on, rule(Chunking::new(2, W)), stream_sizes(2, 8)).unwrap();
-    let starts = Device::cpu().tensor_from(&[0, 4, T as i32], [3]).unwrap();
+    let starts = crate::device().tensor_from(&[0, 4, T as i32], [3]).unwrap();
     packed.launch(&on, &tokens(x), &starts, &mut memory.iter_mut().collect::<Vec<_>>(), y)
 }
 
@@ -110,9 +110,9 @@ fn packed_documents_are_of_one_sequence() {
     let refused = launch_packed(&sequence(T), &mut memory, &mut of(&[2, T, 1, D], 30)).unwrap_err().to_string();
     assert!(refused.contains("ATL6"), "{refused}");
     // One document too few: its end is missing.
-    let on = Stream::default_of(&Device::cpu());
+    let on = Stream::default_of(&crate::device());
     let mut packed = OmegaPacked::new(&on, rule(Chunking::new(2, W)), stream_sizes(2, 8)).unwrap();
-    let starts = Device::cpu().tensor_from(&[0, T as i32], [2]).unwrap();
+    let starts = crate::device().tensor_from(&[0, T as i32], [2]).unwrap();
     let (x, mut y) = (sequence(T), of(&[1, T, 1, D], 30));
     let mut state: Vec<&mut Tensor> = memory.iter_mut().collect();
     let refused = packed.launch(&on, &tokens(&x), &starts, &mut state, &mut y).unwrap_err().to_string();
@@ -134,10 +134,10 @@ fn packed_tokens_are_told_by_the_names_of_their_fields() {
         assert!(refused.starts_with(&format!("error[ATL604]: `{field}` of `omega_mlp` has shape")), "{refused}");
     }
     // Boundaries of more and of fewer documents than there are memories.
-    let on = Stream::default_of(&Device::cpu());
+    let on = Stream::default_of(&crate::device());
     for count in [2, 4] {
         let mut packed = OmegaPacked::new(&on, rule(Chunking::new(2, W)), stream_sizes(2, 8)).unwrap();
-        let starts = Device::cpu().tensor_from(&[0, 4, 7, T as i32][4 - count..], [count]).unwrap();
+        let starts = crate::device().tensor_from(&[0, 4, 7, T as i32][4 - count..], [count]).unwrap();
         let mut y = of(&[1, T, 1, D], 30);
         let x = sequence(T);
         let refused = packed.launch(&on, &tokens(&x), &starts, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y);
@@ -191,7 +191,7 @@ fn what_is_read_may_take_the_place_of_tokens_but_not_of_later_ones() {
 
 #[test]
 fn a_refusal_leaves_a_stream_as_it_was() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let part = |x: &[Tensor], from: usize, to: usize| -> Vec<Tensor> {
         x.iter().map(|t| t.slice(1, from..to).unwrap()).collect()
     };
@@ -226,7 +226,7 @@ fn layer(combine: Combine, piece: usize) -> AtlasLayer {
             norms: Some([of(&[1, D], 12), of(&[1, D], 13)]),
         }),
     };
-    AtlasLayer::new(&Device::cpu(), sizes, rule, weights, &[of(&[1, 1, D, M], 5), of(&[1, 1, M, D], 6)]).unwrap()
+    AtlasLayer::new(&crate::device(), sizes, rule, weights, &[of(&[1, 1, D, M], 5), of(&[1, 1, M, D], 6)]).unwrap()
 }
 
 /// q, k, v of the memory and of the attention, three gates, gamma.
@@ -296,7 +296,7 @@ fn optimiser() -> Muon {
 
 #[test]
 fn muon_refuses_tensors_that_share_memory() {
-    let on = Stream::default_of(&Device::cpu());
+    let on = Stream::default_of(&crate::device());
     let step = |list: &mut [MuonMatrix<'_>]| optimiser().step(&on, list, &mut MuonSpaces::default());
     let [mut a, mut b, g, h] = [1, 2, 3, 4].map(|seed| of(&[3, 5], seed));
     let before = all(&[a.clone(), b.clone()]);
@@ -320,7 +320,7 @@ fn muon_refuses_tensors_that_share_memory() {
 
 #[test]
 fn newton_schulz_on_outputs_of_other_shapes() {
-    let on = Stream::default_of(&Device::cpu());
+    let on = Stream::default_of(&crate::device());
     for steps in [5, 0] {
         let iteration = NewtonSchulz { steps: vec![[3.4445, -4.775, 2.0315]; steps], ..NewtonSchulz::classic() };
         let mut space = MuonSpace::new(&on, &iteration, DType::F32, 1, 3, 5).unwrap();
@@ -341,7 +341,7 @@ fn newton_schulz_on_outputs_of_other_shapes() {
 
 #[test]
 fn workspaces_of_lists_that_come_no_more_make_room() {
-    let on = Stream::default_of(&Device::cpu());
+    let on = Stream::default_of(&crate::device());
     let mut spaces = MuonSpaces::default();
     let mut step = |count: usize, of_what: &Muon| {
         let mut made: Vec<[Tensor; 3]> = (0..count).map(|i| [0, 1, 2].map(|k| of(&[3, 5], 3 * i + k))).collect();
@@ -373,7 +373,7 @@ fn chunks_of_any_number_of_tokens() {
     assert_eq!(Chunking::new(usize::MAX - 2, 5).keys(), usize::MAX);
     assert_eq!(Chunking::new(usize::MAX, 1).keys(), usize::MAX);
     for chunking in [Chunking::new(usize::MAX, 1), Chunking::new(usize::MAX - 2, 5), Chunking::new(4, usize::MAX)] {
-        let made = OmegaStream::new(&Device::cpu(), rule(chunking), stream_sizes(1, 4));
+        let made = OmegaStream::new(&crate::device(), rule(chunking), stream_sizes(1, 4));
         assert!(made.is_err(), "{chunking:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use atlas_dsl::{DType, KernelDef};
 use atlas_ops::rotary::{rotary_halves, rotary_interleaved};
-use atlas_runtime::{Device, Launch, Tensor, args};
+use atlas_runtime::{Launch, Tensor, args};
 
 const N: usize = 5;
 const H: usize = 3;
@@ -18,7 +18,7 @@ fn number(i: usize) -> f32 {
 
 /// What a kernel makes of `x`, whose last axis is split by this size.
 fn turned(kernel: &'static KernelDef, x: &[f32], split: usize) -> Vec<f32> {
-    let device = Device::cpu();
+    let device = crate::device();
     let table = |f: fn(f64) -> f64| {
         let values: Vec<f32> = (0..N * D).map(|i| f(angle(i / D, i % D)) as f32).collect();
         device.tensor_from(&values, [N, D]).unwrap()

@@ -9,7 +9,7 @@ use atlas_ops::random_features::favor_features;
 use atlas_ops::rbf_features::rbf_features;
 use atlas_ops::rms_norm::rms_norm;
 use atlas_ops::window_sums::token_losses;
-use atlas_runtime::{Arg, Device, Launch, Tensor, args};
+use atlas_runtime::{Arg, Launch, Tensor, args};
 
 fn noise(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -17,16 +17,16 @@ fn noise(i: usize) -> f32 {
 }
 
 fn tensor(values: Vec<f32>, shape: &[usize]) -> Tensor {
-    Device::cpu().tensor_from(&values, shape).unwrap()
+    crate::device().tensor_from(&values, shape).unwrap()
 }
 
 fn of<const COUNT: usize>(kernel: &'static KernelDef, args: [Arg<'_>; COUNT]) {
-    kernel.launch(&Device::cpu(), args).unwrap();
+    kernel.launch(&crate::device(), args).unwrap();
 }
 
 #[test]
 fn every_config_holds_far_from_one() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     for p in far_from_one() {
         for config in p.kernel.configs() {
             let c = p.check(&cpu, Some(&config)).unwrap_or_else(|e| panic!("{p} with {config}: {e}"));
@@ -72,7 +72,7 @@ fn a_power_of_two_passes_through_an_inverse() {
         let by = 2_f32.powi(power);
         let a: Vec<f32> = (0..2 * 81).map(|i| noise(i) * by).collect();
         let (a, mut x) = (tensor(a, &[2, 9, 9]), tensor(vec![0.0; 162], &[2, 9, 9]));
-        let mut status = Device::cpu().tensor_from(&[7, 7], [2]).unwrap();
+        let mut status = crate::device().tensor_from(&[7, 7], [2]).unwrap();
         of(&inverse, args!(a, &mut x, &mut status, 40, damping * by));
         assert_eq!(status.to_vec::<i32>().unwrap(), [0, 0], "2^{power}");
         x.to_vec::<f32>().unwrap().into_iter().map(|x| x * by).collect::<Vec<f32>>()
@@ -90,7 +90,7 @@ fn a_matrix_without_an_inverse_has_none_at_any_size() {
     for size in [0.0, 1e-30, 1.0, 1e30] {
         // Rows of one number are alike.
         let (a, mut x) = (tensor(vec![size; 16], &[1, 4, 4]), tensor(vec![0.0; 16], &[1, 4, 4]));
-        let mut status = Device::cpu().tensor_from(&[7], [1]).unwrap();
+        let mut status = crate::device().tensor_from(&[7], [1]).unwrap();
         of(&inverse, args!(a, &mut x, &mut status, 60, 0.0));
         assert_eq!(status.to_vec::<i32>().unwrap(), [1], "{size}");
         assert!(x.to_vec::<f32>().unwrap().iter().all(|x| x.is_nan()));
@@ -155,7 +155,7 @@ fn beyond_their_domain_rows_are_as_their_ops_say() {
 #[test]
 fn radial_features_are_off_by_what_is_said() {
     let (n, m, d) = (5usize, 7usize, 3usize);
-    let device = Device::cpu();
+    let device = crate::device();
     for at in [0.0f32, 4.0, 100.0, 4000.0] {
         let spread = |i: usize| (i * 37 % 29) as f32 / 64.0 - 0.2;
         let x: Vec<f32> = (0..n * d).map(|i| at + spread(i)).collect();

@@ -79,7 +79,7 @@ fn stream(device: &Device, rule: OmegaRule, sizes: StreamSizes) -> OmegaStream {
 
 /// What is read, and the memory afterwards, with the sequence as one.
 fn whole(rule: OmegaRule) -> Vec<Vec<f32>> {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (chain, chunking) = (rule.chain(), rule.chunking);
     let (tokens, mut memory) = (sequence(&cpu, chunking.window), memory(&cpu, chain));
     let mut y = Tensor::zeros(&cpu, DType::F32, [B, T, H, E]).unwrap();
@@ -96,7 +96,7 @@ fn launch_raw(
     y: &mut Tensor,
     space: &mut Workspace,
 ) -> Result<()> {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (chain, chunking, norm) = (rule.chain(), rule.chunking, norm(&cpu));
     // The last chunk is committed only if it is full, as in a stream.
     let full = (T / chunking.chunk) as i32;
@@ -136,14 +136,14 @@ fn push_part(
     let [alpha, theta, eta, gamma] = ["alpha", "theta", "eta", "gamma"].map(of);
     let piece =
         Tokens { q: &q, k: &k, v: &v, rq: &rq, rk: &rk, alpha: &alpha, theta: &theta, eta: &eta, gamma: &gamma };
-    let mut y = Tensor::zeros(&Device::cpu(), DType::F32, [B, to - from, H, E]).unwrap();
+    let mut y = Tensor::zeros(&crate::device(), DType::F32, [B, to - from, H, E]).unwrap();
     stream.push(&piece, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y).unwrap();
     y
 }
 
 /// The same after so many sequences before, each forgotten at its end.
 fn pieces_after(rule: OmegaRule, lengths: &[usize], piece: usize, before: usize) -> Vec<Vec<f32>> {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (tokens, mut memory) = (sequence(&cpu, rule.chunking.window), memory(&cpu, rule.chain()));
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece, dtype: DType::F32 };
     let mut stream = stream(&cpu, rule, sizes);
@@ -210,7 +210,7 @@ fn a_norm_without_eps_is_of_tokens_alone() {
 /// Rows that are copied in several launches, of keys and of the copy that a chunk which is not full is trained on.
 #[test]
 fn pieces_of_rows_that_one_launch_does_not_copy() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (tokens, key, value) = (5, (1 << 13) + 3, 2);
     let rule = OmegaRule { memory: MemoryForm::Linear, ..OmegaRule::atlas(Chunking::new(4, 2)) };
     let sizes = StreamSizes { sequences: 1, heads: 1, key, value, piece: 8, dtype: DType::F32 };
@@ -248,7 +248,7 @@ fn a_stream_allocates_once() {
     for memory_form in FORMS {
         for step in [Step::Descent, Step::MuonByToken] {
             let rule = OmegaRule { memory: memory_form, step, ..OmegaRule::omega_net(Chunking::new(4, 3)) };
-            let cpu = Device::cpu();
+            let cpu = crate::device();
             let (tokens, mut memory) = (sequence(&cpu, rule.chunking.window), memory(&cpu, rule.chain()));
             let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 12, dtype: DType::F32 };
             let mut stream = stream(&cpu, rule, sizes);
@@ -265,7 +265,7 @@ fn a_stream_allocates_once() {
 /// A chain whose workspace is for another window than the weights have would read a part of the windows.
 #[test]
 fn weights_of_another_window_than_the_workspaces_are_refused() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let (rule, chunking) = (OmegaRule::omega_net(Chunking::new(8, 3)), Chunking::new(8, 3));
     let chain = rule.chain();
     for window in [2, 3, 4, 12] {
@@ -299,7 +299,7 @@ fn what_is_kept_matters() {
 
 #[test]
 fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let rule = OmegaRule::omega_net(Chunking::new(8, 3));
     let tokens = sequence(&cpu, 3);
     let mut memory = memory(&cpu, rule.chain());
@@ -348,7 +348,7 @@ fn a_stream_holds_as_much_after_many_tokens_as_after_few() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_the_memory_changes() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let rule = OmegaRule::omega_net(Chunking::new(8, 3));
     let tokens = sequence(&cpu, 3);
     let mut memory = memory(&cpu, rule.chain());
@@ -386,7 +386,7 @@ fn what_does_not_fit_is_refused_before_the_memory_changes() {
 
 #[test]
 fn a_norm_is_given_to_the_memory_that_has_one() {
-    let cpu = Device::cpu();
+    let cpu = crate::device();
     let tokens = sequence(&cpu, 3);
     let sizes = StreamSizes { sequences: B, heads: H, key: D, value: E, piece: 8, dtype: DType::F32 };
     let of = |name: &str| &tokens[name];

@@ -10,7 +10,7 @@ use atlas_ops::rms_norm_grad::{
 };
 use atlas_ops::scaled_gate::{gradient, reference as gates};
 use atlas_ops::{Comparison, cross_entropy, rms_norm, rms_norm_grad};
-use atlas_runtime::{Chain, Device, Launch, Tensor, args};
+use atlas_runtime::{Chain, Launch, Tensor, args};
 
 /// Numbers of -1 to 1, the same each time.
 pub(crate) fn noise(seed: usize, len: usize) -> Vec<f64> {
@@ -91,11 +91,11 @@ fn gradients_of_cross_entropy_are_slopes() {
 
 fn f32s(values: &[f64], shape: &[usize]) -> Tensor {
     let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
-    Device::cpu().tensor_from(&values, shape).unwrap()
+    crate::device().tensor_from(&values, shape).unwrap()
 }
 
 fn zeros(shape: &[usize]) -> Tensor {
-    Tensor::zeros(&Device::cpu(), DType::F32, shape).unwrap()
+    Tensor::zeros(&crate::device(), DType::F32, shape).unwrap()
 }
 
 /// The gradient of `x + norm(x)` is that of both.
@@ -106,7 +106,7 @@ fn a_residual_adds_its_gradient() {
     let given = [f32s(&x, &[n, d]), f32s(&w, &[d]), f32s(&dy, &[n, d]), f32s(&dr, &[n, d])];
     let held = given.each_ref().map(|t| t.to_f64_vec().unwrap());
     let [mut dx, mut dw] = [zeros(&[n, d]), zeros(&[d])];
-    let device = Device::cpu();
+    let device = crate::device();
     let mut space = RMS_NORM_RESIDUAL_GRAD.workspace(&device, &[], &[("N", n)]).unwrap();
     let [x, w, dy, dr] = &given;
     RMS_NORM_RESIDUAL_GRAD.launch(&device, args!(x, w, dy, dr, eps, &mut dx, &mut dw), &mut space).unwrap();
@@ -123,7 +123,7 @@ fn a_norm_has_its_gradient_without_that_of_its_weights() {
     let (n, d, eps) = (19, 40, 1e-6);
     let [x, w, dy, dr] = [(1, n * d), (2, d), (3, n * d), (4, n * d)].map(|(seed, len)| noise(seed, len));
     let [x, w, dy, dr] = [f32s(&x, &[n, d]), f32s(&w, &[d]), f32s(&dy, &[n, d]), f32s(&dr, &[n, d])];
-    let device = Device::cpu();
+    let device = crate::device();
     let space = |chain: &Chain| chain.workspace(&device, &[], &[("N", n)]).unwrap();
     let [mut dx, mut alone, mut dw] = [zeros(&[n, d]), zeros(&[n, d]), zeros(&[d])];
 
@@ -153,7 +153,7 @@ fn gradients_of_gates_are_slopes() {
 /// the direction against the gradient, whatever its size.
 #[test]
 fn steps_on_a_constant_gradient_are_as_long_as_the_rate() {
-    let device = Device::cpu();
+    let device = crate::device();
     let g: Vec<f64> = vec![1e-3, -5.0, 80.0, -0.25, 0.0];
     let (rate, betas, decay) = (1e-2, [0.9, 0.999], 0.1);
     let [given, factor] = [f32s(&g, &[5]), f32s(&[0.5], &[1])];
@@ -182,7 +182,7 @@ fn steps_on_a_constant_gradient_are_as_long_as_the_rate() {
 
 #[test]
 fn the_norm_of_several_tensors_is_clipped() {
-    let device = Device::cpu();
+    let device = crate::device();
     let sizes = [20_001, 70, 1];
     let gradients: Vec<Vec<f64>> = sizes.iter().enumerate().map(|(i, &n)| noise(i + 1, n)).collect();
     let tensors: Vec<Tensor> = gradients.iter().map(|g| f32s(g, &[g.len()])).collect();

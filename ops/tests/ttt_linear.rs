@@ -4,7 +4,7 @@ use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
 use atlas_ops::ttt_linear::check::{TttCase, TttInputs};
 use atlas_ops::ttt_linear::{TTT_LINEAR, ttt_mix};
-use atlas_runtime::{Chain, Device};
+use atlas_runtime::Chain;
 
 const BOUNDS: [(DType, f64); 3] = [(DType::F32, 1e-5), (DType::F16, 2e-3), (DType::Bf16, 1e-2)];
 
@@ -12,7 +12,7 @@ const BOUNDS: [(DType, f64); 3] = [(DType::F32, 1e-5), (DType::F16, 2e-3), (DTyp
 fn holds(case: &TttCase) {
     for (dtype, bound) in BOUNDS {
         let case = TttCase { dtype, ..case.clone() };
-        let found = case.check(&Device::cpu()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        let found = case.check(&crate::device()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
         assert!(found.passes(bound), "{case:?}: {found:?}");
     }
 }
@@ -66,14 +66,14 @@ fn a_norm_may_be_plain() {
 fn a_sequence_may_be_given_in_parts() {
     let whole = TttCase::new([2, 75, 2], 24, 16);
     let inputs = whole.inputs();
-    let found = whole.run(&TTT_LINEAR, &Device::cpu(), &inputs).unwrap();
+    let found = whole.run(&TTT_LINEAR, &crate::device(), &inputs).unwrap();
     for parts in [vec![16, 59], vec![32, 16, 27], vec![64, 11], vec![16, 16, 16, 16, 11]] {
         let case = TttCase { parts, ..whole.clone() };
-        assert!(case.run(&TTT_LINEAR, &Device::cpu(), &inputs).unwrap() == found, "{:?}", case.parts);
+        assert!(case.run(&TTT_LINEAR, &crate::device(), &inputs).unwrap() == found, "{:?}", case.parts);
     }
     // Cut within a mini-batch, it has other mini-batches, which is another model.
     let case = TttCase { parts: vec![8, 67], ..whole };
-    assert!(!case.check(&Device::cpu()).unwrap().passes(1e-2));
+    assert!(!case.check(&crate::device()).unwrap().passes(1e-2));
 }
 
 /// The rule in plain form, with the memory by its inputs, and what a mistake is about: how much of a key is taken off the target,
@@ -163,11 +163,11 @@ fn mistakes_are_found() {
     for (dtype, bound) in BOUNDS {
         let case = TttCase { dtype, ..TttCase::new([1, 40, 2], 32, 16) };
         for right in [&TTT_LINEAR, &AS_IT_IS] {
-            let found = case.check_of(right, &Device::cpu()).unwrap();
+            let found = case.check_of(right, &crate::device()).unwrap();
             assert!(found.passes(bound), "{} in {dtype}: {found:?}", right.name);
         }
         for wrong in [&LEARNS_VALUES, &SKIPS_THE_NORM, &ADDS_QUERIES, &STEPS_BY_THE_FIRST, &KEEPS_ITS_BIAS] {
-            let found = case.check_of(wrong, &Device::cpu()).unwrap();
+            let found = case.check_of(wrong, &crate::device()).unwrap();
             assert!(!found.passes(bound), "{} went unnoticed in {dtype}: {found:?}", wrong.name);
         }
     }

@@ -2,7 +2,7 @@
 
 use atlas_dsl::DType;
 use atlas_ops::window_sums::{WINDOW_LOSS, sum_windows};
-use atlas_runtime::{Device, Tensor, args};
+use atlas_runtime::{Tensor, args};
 
 fn value(i: usize) -> f32 {
     (i * 37 % 23) as f32 / 8.0 - 1.25
@@ -10,7 +10,7 @@ fn value(i: usize) -> f32 {
 
 #[test]
 fn sums_of_sequences_of_any_length() {
-    let device = Device::cpu();
+    let device = crate::device();
     let (b, d) = (2, 5);
     for n in [1, 7, 8, 9, 16, 30, 64] {
         for window in [-3, 0, 1, 5, 8, 13, 100, i32::MAX] {
@@ -31,7 +31,7 @@ fn sums_of_sequences_of_any_length() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let device = Device::cpu();
+    let device = crate::device();
     let x = Tensor::zeros(&device, DType::F32, [2, 8, 4]).unwrap();
     for shape in [vec![2, 9, 4], vec![8, 4], vec![2, 8, 4, 1]] {
         let mut y = Tensor::zeros(&device, DType::F32, shape).unwrap();
@@ -41,7 +41,7 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn losses_over_a_window() {
-    let device = Device::cpu();
+    let device = crate::device();
     let (b, n, d, window) = (2, 21, 6, 4);
     let [p, v] = [0, 11].map(|salt| (0..b * n * d).map(|i| value(i + salt)).collect::<Vec<f32>>());
     let [given, wanted] = [&p, &v].map(|x| device.tensor_from(x, [b, n, d]).unwrap());
