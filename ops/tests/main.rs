@@ -1,6 +1,6 @@
 //! Tests of the ops, on the CPU: one binary.
 //!
-//! `ATLAS_DEVICE=cuda:0` or `ATLAS_DEVICE=sim:sm_90a` runs them there instead, with a runtime that compiles
+//! `ATLAS_DEVICES=cuda:0` or `ATLAS_DEVICES=sim:sm_90a` runs them there instead, with a runtime that compiles
 //! (`--features atlas-ops/verify,atlas-runtime/jit-dynamic -p atlas-ops -p atlas-runtime`). Tests that want the same bits of a sequence
 //! however it is cut hold on the CPU only: elsewhere, launches of other sizes may take other configs.
 
@@ -37,9 +37,9 @@ mod training_controls;
 mod ttt_linear;
 mod window_sums;
 
-/// The device that `ATLAS_DEVICE` names, or the CPU.
+/// The device that `ATLAS_DEVICES` names, of which these tests take one, or the CPU.
 fn device() -> Device {
-    let name = std::env::var("ATLAS_DEVICE").unwrap_or_else(|_| "cpu".to_owned());
+    let name = std::env::var("ATLAS_DEVICES").unwrap_or_else(|_| "cpu".to_owned());
     let device = match name.split_once(':') {
         Some(("cuda", number)) => Device::cuda(number.parse().expect("the number of a GPU")),
         Some(("sim", arch)) => Device::sim(arch),
