@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 60] = [
+pub static OPS: [Op; 61] = [
     activation_grad::cases::OP,
     adamw::cases::OP,
     attention::cases::OP,
@@ -51,6 +51,7 @@ pub static OPS: [Op; 60] = [
     muon::cases::OP,
     newton_schulz_small::cases::OP,
     omega::backward::backward_cases::OMEGA_BACKWARD,
+    omega::backward::step_cases::STEP,
     omega::cases::OMEGA,
     omega::cases::PACKING,
     omega::muon::muon_cases::BY_CHUNK,

@@ -3,6 +3,7 @@
 //! The bounds follow from the rounding of the element type and the length of the sums, not from what a kernel
 //! happens to reach.
 
+use crate::newton_schulz_small::CLASSIC;
 use atlas_dsl::DType;
 
 /// The kinds of operation that share a bound.
@@ -26,6 +27,8 @@ pub enum ToleranceClass {
     Bf16x3,
     /// A product of f32 operands that are split into two tf32 each.
     Tf32x3,
+    /// Gradients through five Newton-Schulz steps, in f32.
+    NewtonSchulzGrad,
 }
 
 /// A row of the table: the element type, then MLP, Newton-Schulz, features, norms, functions of projections, moves.
@@ -47,6 +50,7 @@ pub fn bound(class: ToleranceClass, dtype: DType) -> Option<f64> {
         ToleranceClass::Tf32 => Some(of_tf32()),
         ToleranceClass::Bf16x3 => Some(of_split(OF_BF16)),
         ToleranceClass::Tf32x3 => Some(of_split(OF_TF32)),
+        ToleranceClass::NewtonSchulzGrad => Some(of_steps()),
         _ => TABLE.iter().find(|(d, _)| *d == dtype).map(|(_, row)| row[class as usize]),
     }
 }
@@ -60,6 +64,12 @@ fn of_tf32() -> f64 {
 /// the product of both rests, which is left out.
 fn of_split(unit: f64) -> f64 {
     3.0 * unit * unit + OF_SUMS
+}
+
+/// The bound of gradients through five Newton-Schulz steps: each multiplies what is small by up to 3.4445, and with it the rounding
+/// error of an f32.
+fn of_steps() -> f64 {
+    CLASSIC[0].powi(5) / f64::from(1 << 24)
 }
 
 /// The largest error of one element may be this many times the bound, in units of the reference's root mean square or of the

@@ -224,10 +224,10 @@ pub static OMEGA_MUON_TOKENS_NORMED_WIDE: Chain = Chain {
 
 crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":
-    "fused_descent" "fused_optimization" "omega_linear" "omega_mlp" "omega_muon_tokens" "omega_pack_tokens"
+    "fused_descent" "fused_optimization" "omega_linear" "omega_mlp" "omega_pack_tokens"
     "omega_unpack_tokens"
 }
 crate::records::shipped! { "nvidia-h200":
-      "omega_decay_gates"  "omega_mix"
+    "omega_decay_gates"
     "omega_pack_tokens" "omega_token_gates" "omega_unpack_gates" "omega_unpack_tokens"
 }

@@ -53,6 +53,8 @@ pub mod reference;
 mod segment;
 pub mod step;
 #[cfg(feature = "verify")]
+pub(crate) mod step_cases;
+#[cfg(feature = "verify")]
 pub mod tape;
 mod trained;
 mod training;
