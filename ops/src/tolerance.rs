@@ -3,7 +3,6 @@
 //! The bounds follow from the rounding of the element type and the length of the sums, not from what a kernel
 //! happens to reach.
 
-use crate::newton_schulz_small::CLASSIC;
 use atlas_dsl::DType;
 
 /// The kinds of operation that share a bound.
@@ -66,10 +65,13 @@ fn of_split(unit: f64) -> f64 {
     3.0 * unit * unit + OF_SUMS
 }
 
-/// The bound of gradients through five Newton-Schulz steps: each multiplies what is small by up to 3.4445, and with it the rounding
-/// error of an f32.
+/// The most that a Newton-Schulz step multiplies by: its first coefficient.
+const OF_STEP: f64 = 3.4445;
+
+/// The bound of gradients through five Newton-Schulz steps: what is small grows with each of them, and with it the rounding error of an
+/// f32.
 fn of_steps() -> f64 {
-    CLASSIC[0].powi(5) / f64::from(1 << 24)
+    OF_STEP.powi(5) / f64::from(1 << 24)
 }
 
 /// The largest error of one element may be this many times the bound, in units of the reference's root mean square or of the
