@@ -3,6 +3,8 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    use crate::omega::normed::layer_normed;
+
     /// y = r + W x
     pub kernel memory_recall_linear_wide<T: Float>(
         x: &Tensor<T, [B, N, H, D]>,
@@ -94,11 +96,8 @@ atlas_kernel! {
                 }
                 acc += dot(gelu(z).cast::<T>(), load(w1[b, h, .., m]).cast::<T>().t());
             }
-            let centred = acc - sum(acc, axis = 1) / size(E).cast::<f32>();
-            // Once more: what the mean was rounded by would be all that a row of equal numbers has.
-            let off = centred - sum(centred, axis = 1) / size(E).cast::<f32>();
-            let spread = sum(off * off, axis = 1) / size(E).cast::<f32>();
-            let normed = off * rsqrt(spread + eps) * load(norm[h, ..]).cast::<f32>();
+            let (unit, _) = layer_normed(acc, size(E).cast::<f32>(), eps);
+            let normed = unit * load(norm[h, ..]).cast::<f32>();
             store(y[b, n, h, ..], (load(r[b, n, h, ..]).cast::<f32>() + normed).cast::<T>());
         }
     }

@@ -370,8 +370,8 @@ pub(super) fn check_causal(rule: &OmegaRule) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless tokens, and what is read of them or its gradient, are on the device, and have the shapes and element types of a rule with these sizes and
-/// this window. `batch` is the number of sequences and of tokens of each.
+/// Fails unless tokens, and what is read of them or its gradient, are on the device, and have the shapes and element types of a rule
+/// with these sizes and this window. `batch` is the number of sequences and of tokens of each.
 pub(crate) fn check_tokens(
     (op, device): (&'static str, &Device),
     tokens: &Tokens<'_>,
