@@ -8,7 +8,7 @@ use syn::{Attribute, ExprPath, Visibility};
 
 /// One item of the macro's input.
 pub(crate) enum Item {
-    /// `tile fn mean_square(z) { .. }`
+    /// `tile fn mean_square(z) { .. }`, `device fn scan(x, N, BN) { .. }`
     TileFn(TileFnSyntax),
     /// `kernel memory_read<T: Float>(..) tune { .. } { .. }`
     Kernel(KernelSyntax),
@@ -46,8 +46,10 @@ pub(crate) fn path_key(path: &syn::Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
 }
 
-/// A function of tiles.
+/// A function of tiles, or one of tensors.
 pub(crate) struct TileFnSyntax {
+    /// A `device fn`: it loads, stores and loops, and is inlined as statements.
+    pub(crate) is_device: bool,
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     pub(crate) name: Ident,

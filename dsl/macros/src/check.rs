@@ -159,6 +159,11 @@ impl<'a> Checker<'a> {
                     }
                 }
                 Stmt::Loop(l) => self.for_loop(l),
+                Stmt::Inlined { call, body } => {
+                    let outer = self.inside.replace(call.clone());
+                    self.statements(body);
+                    self.inside = outer;
+                }
             }
         }
     }

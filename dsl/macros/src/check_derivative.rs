@@ -61,7 +61,7 @@ impl Checker<'_> {
 fn not_elementwise(index: usize, fns: &[TileFn]) -> Option<&'static str> {
     let value = |s: &'_ Stmt| match s {
         Stmt::Let { value, .. } | Stmt::Assign { value, .. } | Stmt::Many { call: value, .. } => contracts(value, fns),
-        Stmt::Store { .. } | Stmt::Loop(_) => None,
+        Stmt::Store { .. } | Stmt::Loop(_) | Stmt::Inlined { .. } => None,
     };
     TileFn::versions(fns, index)
         .find_map(|f| f.body.iter().find_map(value).or_else(|| f.tail.iter().find_map(|e| contracts(e, fns))))

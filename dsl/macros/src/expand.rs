@@ -1,6 +1,7 @@
 //! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
+use crate::expand_call::called_by_device_fn;
 use crate::expand_docs::{doc_text, documented_parameters};
 use crate::share::{Home, shared};
 use crate::signature::is_upper;
@@ -18,7 +19,10 @@ pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     let home = Home::next();
     for (i, f) in file.fns.iter().enumerate().filter(|(_, f)| f.origin.is_none()) {
-        out.extend(tile_fn(f, file, root));
+        out.extend(match f.ast.is_device {
+            true => called_by_device_fn(f, file, &home.name, root),
+            false => tile_fn(f, file, root),
+        });
         out.extend(shared(file, i, &home));
     }
     for k in &file.kernels {
@@ -28,7 +32,7 @@ pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
 }
 
 fn tile_fn(f: &TileFn, file: &File, root: &TokenStream) -> TokenStream {
-    let mut w = Writer { root, file, locals: &f.locals, knobs: &[], dims: &[], temps: 0 };
+    let mut w = Writer { locals: &f.locals, ..Writer::new(root, file) };
     let (name, vis, attrs) = (&f.ast.name, &f.ast.vis, &f.ast.attrs);
     let params: Vec<Ident> = (0..f.ast.params.len()).map(|i| w.local(i)).collect();
     let mut body = TokenStream::new();
@@ -313,6 +317,13 @@ pub(crate) struct Writer<'a> {
     temps: usize,
 }
 
+impl<'a> Writer<'a> {
+    /// One that is in no function yet.
+    pub(crate) fn new(root: &'a TokenStream, file: &'a File) -> Writer<'a> {
+        Writer { root, file, locals: &[], knobs: &[], dims: &[], temps: 0 }
+    }
+}
+
 impl Writer<'_> {
     pub(crate) fn loc(&self, span: Span) -> TokenStream {
         let root = self.root;
@@ -390,6 +401,8 @@ impl Writer<'_> {
                 });
             }
             Stmt::Loop(l) => self.for_loop(l, out),
+            // Names are numbered, so those of two calls are different.
+            Stmt::Inlined { body, .. } => self.statements(body, out),
         }
     }
 

@@ -24,6 +24,8 @@ pub(crate) struct Package {
 pub(crate) struct Imported {
     /// Names the input that declares it.
     pub(crate) home: String,
+    /// It is a device fn.
+    pub(crate) is_device: bool,
     pub(crate) name: Ident,
     pub(crate) params: Vec<Ident>,
     pub(crate) results: usize,
@@ -96,7 +98,8 @@ pub(crate) fn calls(items: &[Item]) -> Vec<Called> {
     out
 }
 
-fn in_statements(stmts: &[StmtSyntax], out: &mut Vec<Called>) {
+/// What statements call.
+pub(crate) fn in_statements(stmts: &[StmtSyntax], out: &mut Vec<Called>) {
     for stmt in stmts {
         match stmt {
             StmtSyntax::Let { value, .. } => in_expressions(value, out),
@@ -155,12 +158,13 @@ pub(crate) fn read(package: TokenStream) -> Option<Package> {
     is_whole.then_some(Package { fns })
 }
 
-/// `["home" name (x, y) 1 ["helper" 1] { tile fn name(x, y) { .. } }]`
+/// `["home" tile name (x, y) 1 ["helper" 1] { tile fn name(x, y) { .. } }]`
 impl Parse for Imported {
     fn parse(input: ParseStream<'_>) -> syn::Result<Imported> {
         let all;
         bracketed!(all in input);
         let home = all.parse::<LitStr>()?.value();
+        let is_device = all.parse::<Ident>()? == "device";
         let name = all.parse()?;
         let params;
         parenthesized!(params in all);
@@ -176,6 +180,6 @@ impl Parse for Imported {
         // Where it is declared its mistakes were reported.
         let (_, items) = parse(bodies.parse()?, &mut Errors::default());
         let versions = items.into_iter().filter_map(|i| if let Item::TileFn(f) = i { Some(f) } else { None }).collect();
-        Ok(Imported { home, name, params, results, uses, versions })
+        Ok(Imported { home, is_device, name, params, results, uses, versions })
     }
 }

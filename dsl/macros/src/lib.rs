@@ -63,6 +63,7 @@ mod resolve;
 mod resolve_access;
 mod resolve_call;
 mod resolve_derivative;
+mod resolve_device;
 mod resolve_end;
 mod resolve_expr;
 mod resolve_fns;

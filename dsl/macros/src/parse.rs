@@ -24,6 +24,7 @@ use syn::{Attribute, Token, Visibility, braced, bracketed, parenthesized};
 mod keyword {
     syn::custom_keyword!(kernel);
     syn::custom_keyword!(tile);
+    syn::custom_keyword!(device);
     syn::custom_keyword!(tune);
     syn::custom_keyword!(require);
 }
@@ -90,6 +91,7 @@ fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
     while !input.is_empty() {
         let starts = input.peek(keyword::kernel)
             || input.peek(keyword::tile)
+            || input.peek(keyword::device)
             || input.peek(Token![pub])
             || input.peek(Token![#]);
         if after_body && starts {
@@ -105,16 +107,17 @@ fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
 fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>) -> syn::Result<Item> {
     let attrs = Attribute::parse_outer(input)?;
     let vis: Visibility = input.parse()?;
-    if input.peek(keyword::tile) {
-        input.parse::<keyword::tile>()?;
+    let is_device = input.peek(keyword::device);
+    if is_device || input.peek(keyword::tile) {
+        input.parse::<Ident>()?;
         input.parse::<Token![fn]>()?;
-        return tile_fn(input, attrs, vis, errors).map(Item::TileFn);
+        return tile_fn(input, is_device, (attrs, vis), errors).map(Item::TileFn);
     }
     if input.peek(Token![use]) {
         return imports(input, &attrs, &vis, errors).map(Item::Use);
     }
     if !input.peek(keyword::kernel) {
-        return Err(input.error("expected `kernel NAME(..)` or `tile fn NAME(..)`"));
+        return Err(input.error("expected `kernel NAME(..)`, `tile fn NAME(..)` or `device fn NAME(..)`"));
     }
     input.parse::<keyword::kernel>()?;
     let name: Ident = input.parse()?;
@@ -141,8 +144,8 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
 
 fn tile_fn(
     input: ParseStream<'_>,
-    attrs: Vec<Attribute>,
-    vis: Visibility,
+    is_device: bool,
+    (attrs, vis): (Vec<Attribute>, Visibility),
     errors: &mut Errors,
 ) -> syn::Result<TileFnSyntax> {
     let name = input.parse()?;
@@ -151,11 +154,12 @@ fn tile_fn(
     parenthesized!(content in input);
     let params = content.parse_terminated(Ident::parse, Token![,])?.into_iter().collect();
     if input.peek(Token![->]) {
-        return Err(input.error("a tile fn has no written types; remove the result type"));
+        let what = if is_device { "device" } else { "tile" };
+        return Err(input.error(format!("a {what} fn has no written types; remove the result type")));
     }
     let (body, broken) = block(input, errors)?;
     let tokens = [written.parse::<Group>()?, written.parse::<Group>()?].map(TokenTree::from).into_iter().collect();
-    Ok(TileFnSyntax { attrs, vis, name, params, body, tokens, broken })
+    Ok(TileFnSyntax { is_device, attrs, vis, name, params, body, tokens, broken })
 }
 
 fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut Errors) -> syn::Result<()> {

@@ -5,6 +5,7 @@ use crate::error::{Errors, SourceRange};
 use crate::import::Package;
 use crate::names::did_you_mean;
 use crate::require::requirement;
+use crate::resolve_device::{self, Frame};
 use crate::resolve_fns::{FnSignature, Foreign, Scope, Signatures, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
@@ -25,8 +26,8 @@ pub(crate) fn resolve(items: Vec<ast::Item>, packages: Vec<(syn::Path, Option<Pa
     for item in items {
         match item {
             ast::Item::TileFn(f) => {
-                let group = signatures.list[fns.len()].group;
-                fns.push(tile_fn(f, group, &signatures.list, &signatures.scope, errors));
+                let index = fns.len();
+                fns.push(function(f, index, &signatures, &signatures.scope, errors));
             }
             ast::Item::Kernel(k) => kernel_asts.push(k),
             ast::Item::Use(_) => {}
@@ -34,18 +35,20 @@ pub(crate) fn resolve(items: Vec<ast::Item>, packages: Vec<(syn::Path, Option<Pa
     }
     report_recursion(&mut fns, errors);
     for Foreign { ast, scope, origin } in foreign {
-        let group = signatures.list[fns.len()].group;
         // Where it is declared its mistakes were reported.
-        let f = tile_fn(ast, group, &signatures.list, &scope, &mut Errors::default());
+        let f = function(ast, fns.len(), &signatures, &scope, &mut Errors::default());
         fns.push(TileFn { origin: Some(origin), ..f });
     }
-    let kernels = kernel_asts.into_iter().map(|k| kernel(k, &signatures, errors)).collect();
+    let kernels = kernel_asts.into_iter().map(|k| kernel(k, &signatures, &fns, errors)).collect();
     File { fns, kernels }
 }
 
-fn tile_fn(ast: TileFnSyntax, group: usize, fns: &[FnSignature], scope: &Scope, errors: &mut Errors) -> TileFn {
+fn function(ast: TileFnSyntax, index: usize, fns: &Signatures, scope: &Scope, errors: &mut Errors) -> TileFn {
+    if ast.is_device {
+        return resolve_device::declared(ast, index, fns, scope, errors);
+    }
     let before = errors.count();
-    let mut r = Resolver::new(fns, scope, errors);
+    let mut r = Resolver::new(&fns.list, &[], scope, errors);
     for (i, p) in ast.params.iter().enumerate() {
         if ast.params[..i].contains(p) {
             r.errors.push(4, p.span(), format!("parameter `{p}` of `{}` is declared twice", ast.name));
@@ -66,14 +69,18 @@ fn tile_fn(ast: TileFnSyntax, group: usize, fns: &[FnSignature], scope: &Scope, 
             StmtSyntax::Let { .. }
             | StmtSyntax::LetMany { .. }
             | StmtSyntax::Assign { .. }
-            | StmtSyntax::AssignMany { .. } => body.extend(r.statement(stmt)),
+            | StmtSyntax::AssignMany { .. } => r.statement(stmt, &mut body),
             StmtSyntax::Grid { place, .. } | StmtSyntax::Loop { place, .. } => {
-                r.errors.push(20, *place, "a tile fn has no loops; write the loop in the kernel");
+                r.errors.push(20, *place, "a tile fn has no loops; write the loop in the kernel, or in a `device fn`");
             }
             StmtSyntax::Expr { value, .. } => {
+                if let Some((_, name, _)) = r.device_call(value) {
+                    r.no_device_call(&name, value.place);
+                    continue;
+                }
                 let message = match &value.kind {
                     ExprSyntaxKind::Call { name, .. } if name == "store" => {
-                        "only a kernel can store; a tile fn gives a tile back"
+                        "a tile fn gives a tile back, and stores nothing; store it in the kernel, or in a `device fn`"
                     }
                     _ => "the value of this expression is not used; a tile fn ends in an expression without `;`",
                 };
@@ -96,15 +103,16 @@ fn tile_fn(ast: TileFnSyntax, group: usize, fns: &[FnSignature], scope: &Scope, 
     }
     let broken = ast.broken || r.errors.count() > before;
     let (locals, calls, uses) = (r.locals, r.calls, r.uses);
-    TileFn { ast, locals, body, tail, calls, uses, group, origin: None, broken }
+    let (results, group, scope) = (tail.len(), fns.list[index].group, Scope::new());
+    TileFn { ast, locals, body, tail, results, calls, uses, scope, group, origin: None, broken }
 }
 
-fn kernel(ast: KernelSyntax, fns: &Signatures, errors: &mut Errors) -> Kernel {
+fn kernel(ast: KernelSyntax, fns: &Signatures, device: &[TileFn], errors: &mut Errors) -> Kernel {
     let before = errors.count();
     check_tune(&ast, errors);
     let (params, dims) = signature(&ast, errors);
     let requires = ast.requires.iter().filter_map(|e| requirement(e, &dims, errors)).collect();
-    let mut r = Resolver::new(&fns.list, &fns.scope, errors);
+    let mut r = Resolver::new(&fns.list, device, &fns.scope, errors);
     r.kernel = Some(&ast);
     r.params = params;
     r.dims = dims;
@@ -156,12 +164,29 @@ fn kernel(ast: KernelSyntax, fns: &Signatures, errors: &mut Errors) -> Kernel {
     Kernel { ast, params, dims, locals, axes, requires, body, broken }
 }
 
+/// The names that a body binds.
+pub(crate) struct LocalNames {
+    scopes: Vec<BTreeMap<String, LocalId>>,
+    /// Names of scopes that have ended.
+    pub(crate) ended: Vec<String>,
+}
+
+impl Default for LocalNames {
+    fn default() -> LocalNames {
+        LocalNames { scopes: vec![BTreeMap::new()], ended: vec![] }
+    }
+}
+
 /// Scopes and the used names of the signature, while a body is resolved.
 pub(crate) struct Resolver<'a> {
     pub(crate) errors: &'a mut Errors,
     pub(crate) fns: &'a [FnSignature],
+    /// The bodies of device fns, by the same numbers.
+    pub(crate) device: &'a [TileFn],
     /// What names and paths mean here.
-    scope: &'a Scope,
+    pub(crate) scope: &'a Scope,
+    /// The device fns being inlined, each called by the one before it.
+    pub(crate) frames: Vec<Frame>,
     /// `None` in a tile fn.
     pub(crate) kernel: Option<&'a KernelSyntax>,
     pub(crate) params: Vec<Param>,
@@ -173,19 +198,19 @@ pub(crate) struct Resolver<'a> {
     pub(crate) calls: Vec<(usize, Span)>,
     uses: BTreeMap<String, usize>,
     pub(crate) locals: Vec<Local>,
-    scopes: Vec<BTreeMap<String, LocalId>>,
-    /// Names of scopes that have ended.
-    pub(crate) ended: Vec<String>,
+    pub(crate) names: LocalNames,
     /// Open loops: the first local that each binds, and what it carries.
     loops: Vec<(LocalId, Vec<LocalId>)>,
 }
 
 impl<'a> Resolver<'a> {
-    fn new(fns: &'a [FnSignature], scope: &'a Scope, errors: &'a mut Errors) -> Resolver<'a> {
+    fn new(fns: &'a [FnSignature], device: &'a [TileFn], scope: &'a Scope, errors: &'a mut Errors) -> Resolver<'a> {
         Resolver {
             errors,
             fns,
+            device,
             scope,
+            frames: vec![],
             kernel: None,
             params: vec![],
             dims: vec![],
@@ -195,13 +220,12 @@ impl<'a> Resolver<'a> {
             calls: vec![],
             uses: BTreeMap::new(),
             locals: vec![],
-            scopes: vec![BTreeMap::new()],
-            ended: vec![],
+            names: LocalNames::default(),
             loops: vec![],
         }
     }
 
-    fn bind(&mut self, name: &Ident, kind: LocalKind) -> LocalId {
+    pub(crate) fn bind(&mut self, name: &Ident, kind: LocalKind) -> LocalId {
         if is_upper(name) {
             self.errors.push(
                 4,
@@ -212,7 +236,7 @@ impl<'a> Resolver<'a> {
         let id = self.locals.len();
         let used = name.to_string().starts_with('_');
         self.locals.push(Local { name: name.clone(), kind, used, assigned: false, hides: None });
-        if let Some(scope) = self.scopes.last_mut() {
+        if let Some(scope) = self.names.scopes.last_mut() {
             scope.insert(name.to_string(), id);
         }
         id
@@ -221,7 +245,7 @@ impl<'a> Resolver<'a> {
     /// The innermost binding of a name.
     pub(crate) fn lookup(&self, name: &Ident) -> Option<LocalId> {
         let name = name.to_string();
-        self.scopes.iter().rev().find_map(|s| s.get(&name).copied())
+        self.names.scopes.iter().rev().find_map(|s| s.get(&name).copied())
     }
 
     /// The tile fn that is called, the first of several under `cfg`s.
@@ -247,12 +271,12 @@ impl<'a> Resolver<'a> {
 
     /// Every name that is in scope.
     pub(crate) fn bound_names(&self) -> Vec<String> {
-        self.scopes.iter().flat_map(|s| s.keys().cloned()).collect()
+        self.names.scopes.iter().flat_map(|s| s.keys().cloned()).collect()
     }
 
     fn end_scope(&mut self) {
-        if let Some(scope) = self.scopes.pop() {
-            self.ended.extend(scope.into_keys());
+        if let Some(scope) = self.names.scopes.pop() {
+            self.names.ended.extend(scope.into_keys());
         }
     }
 
@@ -291,11 +315,74 @@ impl<'a> Resolver<'a> {
         axes
     }
 
-    fn block(&mut self, stmts: &[StmtSyntax]) -> Vec<Stmt> {
-        stmts.iter().filter_map(|s| self.statement(s)).collect()
+    pub(crate) fn block(&mut self, stmts: &[StmtSyntax]) -> Vec<Stmt> {
+        let mut out = Vec::new();
+        stmts.iter().for_each(|s| self.statement(s, &mut out));
+        out
     }
 
-    fn statement(&mut self, stmt: &StmtSyntax) -> Option<Stmt> {
+    /// Appends a statement, or those of the device fn that it calls.
+    fn statement(&mut self, stmt: &StmtSyntax, out: &mut Vec<Stmt>) {
+        let value = match stmt {
+            StmtSyntax::Let { value: Some(value), .. }
+            | StmtSyntax::LetMany { value, .. }
+            | StmtSyntax::Assign { value, .. }
+            | StmtSyntax::AssignMany { value, .. }
+            | StmtSyntax::Expr { value, .. } => value,
+            _ => return out.extend(self.plain_statement(stmt)),
+        };
+        match self.device_call(value) {
+            Some(call) => self.calling_statement(stmt, value, call, out),
+            None => out.extend(self.plain_statement(stmt)),
+        }
+    }
+
+    /// A statement that binds or assigns what a device fn gives, or that only calls it.
+    fn calling_statement(
+        &mut self,
+        stmt: &StmtSyntax,
+        value: &ExprSyntax,
+        call: (usize, Ident, &[ExprSyntax]),
+        out: &mut Vec<Stmt>,
+    ) {
+        match stmt {
+            StmtSyntax::Let { mutable, name, .. } => {
+                let given = self.inline(value, call, 1, out);
+                let local = self.bind(name, LocalKind::Let { mutable: *mutable });
+                out.extend(given.into_iter().flatten().map(|value| Stmt::Let { local, value }));
+            }
+            StmtSyntax::LetMany { names, .. } => {
+                let given = self.inline(value, call, names.len(), out).unwrap_or_default();
+                let bind = |(mutable, name): &(bool, Ident)| self.bind(name, LocalKind::Let { mutable: *mutable });
+                let locals: Vec<LocalId> = names.iter().map(bind).collect();
+                out.extend(locals.into_iter().zip(given).map(|(local, value)| Stmt::Let { local, value }));
+            }
+            StmtSyntax::Assign { name, op, op_span, .. } => {
+                let given = self.inline(value, call, 1, out);
+                let Some(local) = self.assigned(name) else { return };
+                self.locals[local].used |= op.is_some();
+                let assign = |value| Stmt::Assign { local, op: *op, value, token: *op_span };
+                out.extend(given.into_iter().flatten().map(assign));
+            }
+            StmtSyntax::AssignMany { names, .. } => {
+                let given = self.inline(value, call, names.len(), out).unwrap_or_default();
+                // All are computed before the first is assigned.
+                let mut assigns = Vec::new();
+                for (name, value) in names.iter().zip(given) {
+                    let (place, token) = (value.place, value.token);
+                    let temp = self.bind(&Ident::new("_given", name.span()), LocalKind::Let { mutable: false });
+                    out.push(Stmt::Let { local: temp, value });
+                    let Some(local) = self.assigned(name) else { return };
+                    let value = Expr { kind: ExprKind::Local(temp), place, token };
+                    assigns.push(Stmt::Assign { local, op: None, value, token });
+                }
+                out.append(&mut assigns);
+            }
+            _ => _ = self.inline(value, call, 0, out),
+        }
+    }
+
+    fn plain_statement(&mut self, stmt: &StmtSyntax) -> Option<Stmt> {
         match stmt {
             StmtSyntax::Let { mutable, name, value } => {
                 let Some(value) = value else {
@@ -361,7 +448,7 @@ impl<'a> Resolver<'a> {
 
     fn assigned(&mut self, name: &Ident) -> Option<LocalId> {
         let Some(local) = self.lookup(name) else {
-            match self.params.iter().find(|p| p.name == *name) {
+            match self.param(name).map(|i| &self.params[i]) {
                 Some(Param { kind: ParamKind::Tensor { .. }, .. }) => {
                     self.errors.push(
                         102,
@@ -418,7 +505,7 @@ impl<'a> Resolver<'a> {
             }
             RangeSyntax::Between { lo, hi } => Some(Range::Between { lo: self.expr(lo), hi: self.expr(hi) }),
         };
-        self.scopes.push(BTreeMap::new());
+        self.names.scopes.push(BTreeMap::new());
         self.loops.push((self.locals.len(), vec![]));
         let index = self.bind(index, LocalKind::LoopIndex);
         let body = self.block(stmts);
@@ -429,12 +516,17 @@ impl<'a> Resolver<'a> {
 
     /// A dim by name. Reports a name that is not a dim.
     pub(crate) fn dim(&mut self, name: &Ident) -> Option<usize> {
-        let found = self.dims.iter().position(|d| d.name == *name);
+        let found = self.dim_named(name);
         if found.is_none() {
-            let names: Vec<String> = self.dims.iter().map(|d| d.name.to_string()).collect();
+            let names: Vec<String> = match self.frame() {
+                Some(_) => self.given_names(),
+                None => self.dims.iter().map(|d| d.name.to_string()).collect(),
+            };
             let hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
             let message = if self.kernel.is_none() {
                 format!("a tile fn has no dims, so `{name}` is unknown; pass what you need of it as an argument")
+            } else if let Some(message) = self.no_dim_given(name) {
+                format!("{message}{hint}")
             } else if self.knob(name).is_some() {
                 format!("`{name}` is a tile size, not a dim; the dims of this kernel are {}", names.join(", "))
             } else {
@@ -447,7 +539,11 @@ impl<'a> Resolver<'a> {
 
     /// A knob by name, which is marked as used.
     pub(crate) fn knob(&mut self, name: &Ident) -> Option<usize> {
-        let i = self.kernel?.tune.iter().position(|k| k.name == *name)?;
+        let i = match (self.frame(), self.size_given(name)) {
+            (Some(_), Some(Extent::Knob(i))) => i,
+            (Some(_), _) => return None,
+            (None, _) => self.kernel?.tune.iter().position(|k| k.name == *name)?,
+        };
         self.knob_used[i] = true;
         Some(i)
     }
@@ -458,9 +554,14 @@ impl<'a> Resolver<'a> {
             ExprSyntaxKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
                 Extent::Number(*value as u32)
             }
-            ExprSyntaxKind::Name(name) => match self.knob(name) {
-                Some(i) => Extent::Knob(i),
-                None => {
+            ExprSyntaxKind::Name(name) => match (self.knob(name), self.size_given(name)) {
+                (Some(i), _) => Extent::Knob(i),
+                (None, Some(size @ Extent::Number(_))) => size,
+                (None, given) if self.frame().is_some() => {
+                    self.no_tile_size_given(name, given.is_some());
+                    Extent::Bad
+                }
+                (None, _) => {
                     let knobs = self.kernel.map_or(&[][..], |k| &k.tune);
                     let names: Vec<String> =
                         knobs.iter().map(|k| k.name.to_string()).filter(|n| ScheduleKey::named(n).is_none()).collect();

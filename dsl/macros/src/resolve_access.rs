@@ -3,7 +3,7 @@
 use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
-use crate::resolve_expr::{const_path, is_const_name};
+use crate::resolve_expr::is_const_name;
 use crate::tree::{Expr, ExprKind, Index, ParamKind};
 
 impl Resolver<'_> {
@@ -25,12 +25,12 @@ impl Resolver<'_> {
             self.errors.push(20, e.place, format!("a tile fn cannot {verb}; {verb} in the kernel and pass the tile"));
             return None;
         }
-        let Some(param) = self.params.iter().position(|p| p.name == *name) else {
+        let Some(param) = self.param(name) else {
             let message = if let Some(local) = self.lookup(name) {
                 self.locals[local].used = true;
                 format!("`{name}` is a tile already; `{verb}` works on tensors")
             } else {
-                let tensors: Vec<String> = self.params.iter().map(|p| p.name.to_string()).collect();
+                let tensors: Vec<String> = self.given_names();
                 format!(
                     "unknown tensor `{name}`{}",
                     did_you_mean(&name.to_string(), tensors.iter().map(String::as_str))
@@ -96,18 +96,18 @@ impl Resolver<'_> {
             base = inner;
         }
         let (name, message) = match &base.kind {
-            ExprSyntaxKind::Path(p) => return Some(ExprKind::Table { name: p.clone(), indices }),
+            ExprSyntaxKind::Path(p) => return Some(ExprKind::Table { name: self.const_here(p, base.place)?, indices }),
             ExprSyntaxKind::Name(name) => {
-                if let Some(i) = self.params.iter().position(|p| p.name == *name) {
+                if let Some(i) = self.param(name) {
                     self.param_used[i] = true;
                     (name, format!("`{name}[..]` is a place in a tensor; its tile is `load({name}[..])`"))
                 } else if let Some(local) = self.lookup(name) {
                     self.locals[local].used = true;
                     (name, format!("`{name}` is a tile, and tiles are not indexed; load the part that you need"))
-                } else if self.dims.iter().any(|d| d.name == *name) || self.knob(name).is_some() {
+                } else if self.dim_named(name).is_some() || self.knob(name).is_some() {
                     (name, format!("`{name}` is a number; it cannot be indexed"))
                 } else if is_const_name(name) {
-                    return Some(ExprKind::Table { name: const_path(name), indices });
+                    return Some(ExprKind::Table { name: self.const_named(name)?, indices });
                 } else {
                     self.name(name);
                     return None;

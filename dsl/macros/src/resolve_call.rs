@@ -14,6 +14,14 @@ impl Resolver<'_> {
     /// A call of a tile fn, and how many tiles it gives.
     pub(crate) fn call_fn(&mut self, e: &ExprSyntax, of: &Called, args: &[ExprSyntax]) -> Option<(ExprKind, usize)> {
         let index = self.called(of)?;
+        if self.fns[index].is_device {
+            let name = &of.name;
+            let message = format!(
+                "`{name}` is a device fn, so its call is a statement, or stands alone behind a `let`: `let a = {name}(..);`"
+            );
+            self.errors.push(20, e.place, message);
+            return None;
+        }
         let wanted: Vec<&str> = self.fns[index].params.iter().map(String::as_str).collect();
         self.arity(e, args, &of.name, &wanted)?;
         let args = args.iter().map(|a| self.expr(a)).collect();

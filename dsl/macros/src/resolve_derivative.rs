@@ -17,6 +17,12 @@ impl Resolver<'_> {
         let (callee, params) = match (self.called(function), builtin) {
             (Some(index), _) => {
                 let f = &self.fns[index];
+                if f.is_device {
+                    let message =
+                        format!("`{name}` is of what works element by element; the device fn `{of}` does not");
+                    self.errors.push(21, of.span(), message);
+                    return None;
+                }
                 if f.results != 1 {
                     self.errors.push(21, of.span(), format!("`{of}` gives {} tiles; `{name}` is of one", f.results));
                     return None;

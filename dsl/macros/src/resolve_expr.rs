@@ -52,7 +52,7 @@ impl Resolver<'_> {
                     );
                     return None;
                 }
-                ExprKind::Const(path.clone())
+                ExprKind::Const(self.const_here(path, e.place)?)
             }
             ExprSyntaxKind::Unary(op, x) => {
                 let x = self.boxed(x);
@@ -110,7 +110,7 @@ impl Resolver<'_> {
             self.locals[local].used = true;
             return Some(ExprKind::Local(local));
         }
-        if let Some(i) = self.params.iter().position(|p| p.name == *name) {
+        if let Some(i) = self.param(name) {
             self.param_used[i] = true;
             if let ParamKind::Tensor { dims, .. } = &self.params[i].kind {
                 let dots = vec![".."; dims.len()].join(", ");
@@ -123,7 +123,7 @@ impl Resolver<'_> {
             }
             return Some(ExprKind::Scalar(i));
         }
-        if self.dims.iter().any(|d| d.name == *name) {
+        if self.dim_named(name).is_some() {
             self.errors.push(31, name.span(), format!("`{name}` is a dim; its size as a number is `size({name})`"));
             return None;
         }
@@ -138,17 +138,19 @@ impl Resolver<'_> {
             }
             return Some(ExprKind::Knob(i));
         }
-        if is_const_name(name) {
-            return Some(ExprKind::Const(const_path(name)));
+        if let Some(value) = self.size_as_value(name) {
+            return Some(value);
         }
-        let message = if self.ended.contains(&name.to_string()) {
+        if is_const_name(name) {
+            return Some(ExprKind::Const(self.const_named(name)?));
+        }
+        let message = if self.names.ended.contains(&name.to_string()) {
             format!("`{name}` exists only inside the loop that binds it; declare `let mut {name}` before the loop")
         } else if functions().any(|f| *name == f) || self.is_tile_fn(name) {
             format!("`{name}` is a function; call it")
         } else {
             let mut names = self.bound_names();
-            names.extend(self.params.iter().map(|p| p.name.to_string()));
-            names.extend(self.kernel.iter().flat_map(|k| &k.tune).map(|k| k.name.to_string()));
+            names.extend(self.given_names());
             format!("unknown name `{name}`{}", did_you_mean(&name.to_string(), names.iter().map(String::as_str)))
         };
         self.errors.push(3, name.span(), message);
@@ -421,7 +423,10 @@ impl Resolver<'_> {
             self.errors.push(22, e.place, format!("`{name}` needs one element type, as in `{name}::<f32>(..)`"));
             return None;
         };
-        dtype_ref(self.kernel, dtype, self.errors)
+        // A device fn does not see the kernel's type parameters.
+        let kernel = self.kernel.filter(|_| self.frames.is_empty());
+        let place = if self.frames.is_empty() { " of a tile fn" } else { " of a device fn" };
+        dtype_ref(kernel, place, dtype, self.errors)
     }
 
     fn extents(&mut self, e: &ExprSyntax) -> Option<Vec<Extent>> {
@@ -439,26 +444,27 @@ impl Resolver<'_> {
                 Extent::Number(*value as u32)
             }
             ExprSyntaxKind::Name(name) => {
-                if let Some(i) = self.dims.iter().position(|d| d.name == *name) {
+                if let Some(i) = self.dim_named(name) {
                     self.dims[i].whole = true;
                     return Extent::Dim(i);
                 }
                 if is_const_name(name) {
                     return match self.knob(name) {
                         Some(i) => Extent::Knob(i),
-                        None if self.params.iter().any(|p| p.name == *name) => {
+                        None if self.size_given(name).is_some() => self.size_given(name).unwrap_or(Extent::Bad),
+                        None if self.param(name).is_some() => {
                             let message = format!(
                                 "`{name}` is a parameter, known at a launch; an extent is known when a kernel is built"
                             );
                             self.errors.push(31, e.place, message);
                             Extent::Bad
                         }
-                        None => Extent::Const(const_path(name)),
+                        None => self.const_named(name).map_or(Extent::Bad, Extent::Const),
                     };
                 }
                 self.bad_extent(e)
             }
-            ExprSyntaxKind::Path(p) => Extent::Const(p.clone()),
+            ExprSyntaxKind::Path(p) => self.const_here(p, e.place).map_or(Extent::Bad, Extent::Const),
             ExprSyntaxKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div), a, b) => {
                 let (a, b) = (self.extent(a), self.extent(b));
                 Extent::Combined(*op, Box::new(a), Box::new(b))

@@ -4,6 +4,7 @@ use crate::ast::{self, ExprSyntax, ExprSyntaxKind, Import, StmtSyntax, TileFnSyn
 use crate::error::Errors;
 use crate::import::{Imported, Package, calls, imports};
 use crate::names::functions;
+use crate::resolve_device;
 use crate::tree::{Origin, TileFn};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::collections::BTreeMap;
@@ -22,6 +23,15 @@ pub(crate) struct FnSignature {
     pub(crate) group: usize,
     /// It stands under a `cfg`, as another one of its name may.
     conditional: bool,
+    /// It is a device fn.
+    pub(crate) is_device: bool,
+}
+
+impl FnSignature {
+    /// It stands under a `cfg`.
+    pub(crate) fn is_conditional(&self) -> bool {
+        self.conditional
+    }
 }
 
 /// A tile fn of another module, and what its body's calls mean.
@@ -56,6 +66,7 @@ impl Signatures {
                 errors.push(4, f.name.span(), message);
             }
             let results = match f.body.last() {
+                _ if f.is_device => resolve_device::results(&f.body),
                 Some(StmtSyntax::Expr { value: ExprSyntax { kind: ExprSyntaxKind::Tuple(list), .. }, last: true }) => {
                     list.len()
                 }
@@ -75,7 +86,8 @@ impl Signatures {
                 }
             }
             let group = *self.scope.entry(f.name.to_string()).or_insert(self.list.len());
-            self.list.push(FnSignature { name: f.name.clone(), params, results, group, conditional });
+            let (name, is_device) = (f.name.clone(), f.is_device);
+            self.list.push(FnSignature { name, params, results, group, conditional, is_device });
         }
         self.own = self.list.len();
     }
@@ -86,6 +98,7 @@ impl Signatures {
         for (path, package) in packages {
             let Some(package) = package else { continue };
             self.scope.insert(path_key(&path), self.list.len());
+            let is_through_device = package.fns.first().is_some_and(|f| f.is_device);
             let mut firsts = Vec::new();
             let mut next = self.list.len();
             for f in &package.fns {
@@ -93,15 +106,16 @@ impl Signatures {
                 next += f.versions.len().max(1);
             }
             for (f, &group) in package.fns.into_iter().zip(&firsts) {
-                let Imported { home, name, params, results, uses, mut versions } = f;
+                let Imported { home, is_device, name, params, results, uses, mut versions } = f;
                 let scope: Scope = uses.into_iter().map(|(key, i)| (key, firsts[i])).collect();
                 if versions.is_empty() {
-                    versions.push(without_body(&name, params.clone()));
+                    versions.push(without_body(&name, is_device, params.clone()));
                 }
                 for ast in versions {
                     let (name, params) = (name.clone(), names(&params));
-                    self.list.push(FnSignature { name, params, results, group, conditional: true });
-                    let origin = Origin { path: path.clone(), home: home.clone() };
+                    let conditional = !is_device;
+                    self.list.push(FnSignature { name, params, results, group, conditional, is_device });
+                    let origin = Origin { path: path.clone(), home: home.clone(), is_through_device };
                     out.push(Foreign { ast, scope: scope.clone(), origin });
                 }
             }
@@ -135,9 +149,9 @@ fn names(params: &[Ident]) -> Vec<String> {
 }
 
 /// A tile fn that has a mistake where it is declared.
-fn without_body(name: &Ident, params: Vec<Ident>) -> TileFnSyntax {
+fn without_body(name: &Ident, is_device: bool, params: Vec<Ident>) -> TileFnSyntax {
     let (vis, tokens) = (Visibility::Inherited, TokenStream::new());
-    TileFnSyntax { attrs: vec![], vis, name: name.clone(), params, body: vec![], tokens, broken: true }
+    TileFnSyntax { is_device, attrs: vec![], vis, name: name.clone(), params, body: vec![], tokens, broken: true }
 }
 
 /// Reports tile fns that call themselves.
@@ -145,11 +159,12 @@ pub(crate) fn report_recursion(fns: &mut [TileFn], errors: &mut Errors) {
     for i in 0..fns.len() {
         if let Some((span, through)) = recursion(fns, i) {
             let name = &fns[i].ast.name;
+            let what = if fns[i].ast.is_device { "device" } else { "tile" };
             let how = if through == i { String::new() } else { format!(" through `{}`", fns[through].ast.name) };
             errors.push(
                 29,
                 span,
-                format!("tile fn `{name}` calls itself{how}; tile fns are inlined, so they cannot recurse"),
+                format!("{what} fn `{name}` calls itself{how}; {what} fns are inlined, so they cannot recurse"),
             );
             fns[i].broken = true;
         }

@@ -57,7 +57,7 @@ pub(crate) struct Home {
     /// Its number in this crate.
     number: u32,
     /// What no input of any crate has but this one.
-    name: String,
+    pub(crate) name: String,
 }
 
 impl Home {
@@ -107,7 +107,7 @@ pub(crate) fn shared(file: &File, index: usize, home: &Home) -> TokenStream {
     }
 }
 
-/// A tile fn and all that it calls, as `import` reads them.
+/// A function and all that it calls, as `import` reads them.
 fn package(fns: &[TileFn], index: usize, home: &str) -> TokenStream {
     let mut numbers = BTreeMap::from([(index, 0)]);
     let mut all = vec![index];
@@ -126,15 +126,16 @@ fn package(fns: &[TileFn], index: usize, home: &str) -> TokenStream {
         // Of the function itself it is the version of this macro's `cfg`.
         let versions: Vec<&TileFn> = if i == index { vec![&fns[i]] } else { TileFn::versions(fns, i).collect() };
         let home = fns[i].origin.as_ref().map_or(home, |o| &o.home);
-        let (name, params, results) = (&fns[i].ast.name, &fns[i].ast.params, fns[i].tail.len());
+        let (name, params, results) = (&fns[i].ast.name, &fns[i].ast.params, fns[i].results);
+        let what = if fns[i].ast.is_device { quote!(device) } else { quote!(tile) };
         let uses: BTreeMap<&String, usize> =
             versions.iter().flat_map(|f| &f.uses).map(|(k, i)| (k, numbers[i])).collect();
         let uses = uses.iter().map(|(key, number)| quote!(#key #number));
         let bodies = versions.iter().filter(|f| !f.broken).map(|f| {
             let (name, tokens) = (&f.ast.name, &f.ast.tokens);
-            quote!(tile fn #name #tokens)
+            quote!(#what fn #name #tokens)
         });
-        quote!([#home #name (#(#params),*) #results [#(#uses)*] { #(#bodies)* }])
+        quote!([#home #what #name (#(#params),*) #results [#(#uses)*] { #(#bodies)* }])
     };
     all.iter().map(one).collect()
 }

@@ -160,7 +160,7 @@ pub(crate) fn signature(ast: &KernelSyntax, errors: &mut Errors) -> (Vec<Param>,
                 (dtype, ParamKind::Tensor { writable: *writable, dims: indices })
             }
         };
-        let dtype = dtype_ref(Some(ast), dtype, errors).unwrap_or(DTypeRef::Fixed(DType::F32));
+        let dtype = dtype_ref(Some(ast), "", dtype, errors).unwrap_or(DTypeRef::Fixed(DType::F32));
         if dtype == DTypeRef::Fixed(DType::Bool) {
             errors.push(223, p.name.span(), format!("`{}` cannot be bool: bool exists only inside kernels", p.name));
         }
@@ -204,8 +204,13 @@ fn new_dim(ast: &KernelSyntax, name: &Ident, errors: &mut Errors) {
     }
 }
 
-/// The dtype with a name. Reports a name that is not a dtype.
-pub(crate) fn dtype_ref(kernel: Option<&KernelSyntax>, name: &Ident, errors: &mut Errors) -> Option<DTypeRef> {
+/// The dtype with a name. Reports a name that is not a dtype. `place` is where there is no kernel, as in ` of a tile fn`.
+pub(crate) fn dtype_ref(
+    kernel: Option<&KernelSyntax>,
+    place: &str,
+    name: &Ident,
+    errors: &mut Errors,
+) -> Option<DTypeRef> {
     let types = kernel.map_or(&[][..], |k| &k.types);
     if let Some(i) = types.iter().position(|t| t.name == *name) {
         return Some(DTypeRef::Generic(i));
@@ -218,7 +223,7 @@ pub(crate) fn dtype_ref(kernel: Option<&KernelSyntax>, name: &Ident, errors: &mu
     let numbers = DType::ALL.iter().filter(|d| **d != DType::Bool);
     let known: Vec<&str> = numbers.map(|d| d.name()).chain(generics.iter().map(String::as_str)).collect();
     let hint = did_you_mean(&name.to_string(), known.iter().copied());
-    let place = if kernel.is_none() { " of a tile fn" } else { "" };
+    let place = if kernel.is_none() { place } else { "" };
     errors.push(
         22,
         name.span(),

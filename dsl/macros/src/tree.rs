@@ -2,6 +2,7 @@
 
 use crate::ast::{self, KernelSyntax, TileFnSyntax};
 use crate::error::SourceRange;
+use crate::resolve_fns::Scope;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
@@ -20,12 +21,16 @@ pub(crate) struct TileFn {
     /// The locals. The first ones are the parameters.
     pub(crate) locals: Vec<Local>,
     pub(crate) body: Vec<Stmt>,
-    /// Its results.
+    /// Its results. Those of a device fn are resolved at each call, as its body is.
     pub(crate) tail: Vec<Expr>,
+    /// How many results it has.
+    pub(crate) results: usize,
     /// Indices of the tile fns that it calls, with the locations of the calls.
     pub(crate) calls: Vec<(usize, Span)>,
     /// The first tile fn for each name or path that it calls.
     pub(crate) uses: BTreeMap<String, usize>,
+    /// Of a device fn: what calls in its body mean.
+    pub(crate) scope: Scope,
     /// The first of those that stand for each other under `cfg`s.
     pub(crate) group: usize,
     /// Where it is declared, if that is not in this input.
@@ -40,6 +45,8 @@ pub(crate) struct Origin {
     pub(crate) path: syn::Path,
     /// Names the input that declares it.
     pub(crate) home: String,
+    /// The path is of a device fn, which is no function of tiles: what it calls is called through it.
+    pub(crate) is_through_device: bool,
 }
 
 impl TileFn {
@@ -175,6 +182,11 @@ pub(crate) enum Stmt {
         axes: OnceCell<Vec<Option<u8>>>,
     },
     Loop(Box<Loop>),
+    /// The body of a device fn, which assigns only names of its own. `call` is for messages.
+    Inlined {
+        call: String,
+        body: Vec<Stmt>,
+    },
 }
 
 /// A loop.

@@ -1,0 +1,375 @@
+//! Device functions: inlined where they are called, as statements of the kernel.
+
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, StmtSyntax, TileFnSyntax};
+use crate::error::{Errors, SourceRange};
+use crate::import::in_statements;
+use crate::parse::parse;
+use crate::resolve::{LocalNames, Resolver};
+use crate::resolve_expr::{const_path, is_const_name};
+use crate::resolve_fns::{Scope, Signatures};
+use crate::signature::is_upper;
+use crate::tree::{Expr, ExprKind, Extent, LocalKind, Stmt, TileFn};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use std::collections::BTreeMap;
+use syn::ExprPath;
+
+/// What a parameter of a device fn stands for, if that is no value.
+#[derive(Clone)]
+pub(crate) enum Alias {
+    /// A tensor of the kernel.
+    Tensor(usize),
+    /// A dim, a tile size or another extent.
+    Size(Extent),
+}
+
+/// A device fn while its body is resolved: the only names that it sees are its own.
+pub(crate) struct Frame {
+    index: usize,
+    name: Ident,
+    aliases: BTreeMap<String, Alias>,
+    /// It is one of another module, where the kernel does not see its consts.
+    is_foreign: bool,
+}
+
+impl Frame {
+    /// The device fns being inlined end in this one.
+    fn stands_for(&self, name: &Ident) -> Option<&Alias> {
+        self.aliases.get(&name.to_string())
+    }
+}
+
+/// A device fn as it is declared. What it computes is resolved at each call.
+pub(crate) fn declared(
+    ast: TileFnSyntax,
+    index: usize,
+    fns: &Signatures,
+    scope: &Scope,
+    errors: &mut Errors,
+) -> TileFn {
+    let before = errors.count();
+    let (name, signature) = (&ast.name, &fns.list[index]);
+    for (i, p) in ast.params.iter().enumerate() {
+        if ast.params[..i].contains(p) {
+            errors.push(4, p.span(), format!("parameter `{p}` of `{name}` is declared twice"));
+        } else if !ast.broken && !mentions(&ast.tokens, p) {
+            errors.push(24, p.span(), format!("parameter `{p}` is never used"));
+        }
+    }
+    if signature.is_conditional() {
+        errors.push(20, name.span(), "a device fn does not stand under `cfg`; take a const as an argument instead");
+    }
+    let (mut called, mut uses, mut calls) = (Vec::new(), BTreeMap::new(), Vec::new());
+    in_statements(&ast.body, &mut called);
+    for of in called {
+        let key = of.key();
+        let Some(&first) = scope.get(&key) else { continue };
+        uses.insert(key, first);
+        let group = fns.list[first].group;
+        calls.extend((0..fns.list.len()).filter(|&i| fns.list[i].group == group).map(|i| (i, of.name.span())));
+    }
+    let (results, group) = (signature.results, signature.group);
+    let broken = ast.broken || errors.count() > before;
+    let scope = scope.clone();
+    TileFn { ast, locals: vec![], body: vec![], tail: vec![], results, calls, uses, scope, group, origin: None, broken }
+}
+
+/// How many tiles a device fn gives: those of its last expression, if that has no `;`.
+pub(crate) fn results(body: &[StmtSyntax]) -> usize {
+    match body.last() {
+        Some(StmtSyntax::Expr { value, last: true }) => match &value.kind {
+            ExprSyntaxKind::Tuple(list) => list.len(),
+            ExprSyntaxKind::Call { name, .. } if name == "store" => 0,
+            _ => 1,
+        },
+        _ => 0,
+    }
+}
+
+/// Whether a name stands in the body, which is the last group.
+fn mentions(tokens: &TokenStream, name: &Ident) -> bool {
+    fn any(tokens: TokenStream, name: &Ident) -> bool {
+        tokens.into_iter().any(|tree| match tree {
+            TokenTree::Ident(found) => found == *name,
+            TokenTree::Group(group) => any(group.stream(), name),
+            _ => false,
+        })
+    }
+    tokens.clone().into_iter().last().is_some_and(|body| any(body.into(), name))
+}
+
+/// The same tokens, all at one place.
+fn placed(tokens: TokenStream, span: Span) -> TokenStream {
+    let one = |mut tree: TokenTree| {
+        if let TokenTree::Group(group) = tree {
+            tree = Group::new(group.delimiter(), placed(group.stream(), span)).into();
+        }
+        tree.set_span(span);
+        tree
+    };
+    tokens.into_iter().map(one).collect()
+}
+
+/// A device fn of another module as if it stood where it is called: its own lines are of another file.
+fn at_the_call(f: &TileFn, span: Span) -> Option<TileFnSyntax> {
+    let (name, tokens) = (&f.ast.name, placed(f.ast.tokens.clone(), span));
+    let (_, items) = parse(quote!(device fn #name #tokens), &mut Errors::default());
+    items.into_iter().find_map(|item| if let crate::ast::Item::TileFn(f) = item { Some(f) } else { None })
+}
+
+impl<'a> Resolver<'a> {
+    /// The device fn that an expression calls, with its arguments.
+    pub(crate) fn device_call<'e>(&mut self, e: &'e ExprSyntax) -> Option<(usize, Ident, &'e [ExprSyntax])> {
+        let (of, args) = match &e.kind {
+            ExprSyntaxKind::Call { name, args, .. } => (Called::named(name), args),
+            ExprSyntaxKind::CallPath { of, args, .. } => {
+                (Called { name: of.name.clone(), path: of.path.clone() }, args)
+            }
+            _ => return None,
+        };
+        let &index = self.scope.get(&of.key())?;
+        if !self.fns[index].is_device {
+            return None;
+        }
+        self.called(&of);
+        Some((index, of.name, args))
+    }
+
+    /// Appends the statements of a device fn, and returns the tiles that it gives, as many as are `wanted`.
+    pub(crate) fn inline(
+        &mut self,
+        e: &ExprSyntax,
+        (index, name, args): (usize, Ident, &[ExprSyntax]),
+        wanted: usize,
+        out: &mut Vec<Stmt>,
+    ) -> Option<Vec<Expr>> {
+        if self.kernel.is_none() {
+            self.no_device_call(&name, e.place);
+            return None;
+        }
+        let (params, results) = (self.fns[index].params.clone(), self.fns[index].results);
+        self.arity(e, args, &name, &params.iter().map(String::as_str).collect::<Vec<_>>())?;
+        if results != wanted {
+            let tiles = |n: usize| match n {
+                0 => "no tile".to_owned(),
+                1 => "1 tile".to_owned(),
+                n => format!("{n} tiles"),
+            };
+            let what = match wanted {
+                0 => "nothing takes them here: bind them with `let`".to_owned(),
+                n => format!("{} wanted here", if n == 1 { "one is".to_owned() } else { format!("{n} are") }),
+            };
+            self.errors.push(21, e.place, format!("`{name}` gives {}, and {what}", tiles(results)));
+            return None;
+        }
+        if self.frames().any(|f| f.index == index) {
+            // Where it is declared, this was reported.
+            return None;
+        }
+        let device = self.device;
+        let f = device.get(index).filter(|f| !f.broken)?;
+        let respanned;
+        let ast = match &f.origin {
+            None => &f.ast,
+            Some(_) => {
+                respanned = at_the_call(f, name.span())?;
+                &respanned
+            }
+        };
+        let (mut body, mut aliases, mut values) = (Vec::new(), BTreeMap::new(), Vec::new());
+        for (param, arg) in ast.params.iter().zip(args) {
+            match self.alias(param, arg)? {
+                Some(alias) => _ = aliases.insert(param.to_string(), alias),
+                None => values.push((param, self.expr(arg))),
+            }
+        }
+        let list: Vec<String> = ast.params.iter().zip(args).map(|(p, a)| format!("{p}: {}", self.text_of(a))).collect();
+        let call = format!("`{name}` called with {}", list.join(", "));
+        let frame = Frame { index, name, aliases, is_foreign: f.origin.is_some() };
+        let outer = self.enter(frame, &f.scope);
+        for (param, value) in values {
+            let local = self.bind(param, LocalKind::FnParam);
+            self.locals[local].used = true;
+            body.push(Stmt::Let { local, value });
+        }
+        let first = self.locals.len();
+        let (last, before) = match (results, ast.body.split_last()) {
+            (1.., Some((StmtSyntax::Expr { value, .. }, before))) => (Some(value), before),
+            _ => (None, &ast.body[..]),
+        };
+        body.extend(self.block(before));
+        let tail = match last.map(|e| &e.kind) {
+            None => vec![],
+            Some(ExprSyntaxKind::Tuple(list)) => list.iter().map(|e| self.expr(e)).collect(),
+            Some(_) => last.map(|e| self.expr(e)).into_iter().collect(),
+        };
+        if f.origin.is_some() {
+            // Where it is declared, its author sees what is not used.
+            self.locals[first..].iter_mut().for_each(|l| (l.used, l.assigned) = (true, true));
+        }
+        self.leave(outer);
+        out.push(Stmt::Inlined { call, body });
+        Some(tail)
+    }
+
+    /// Reports a device fn that a tile fn calls.
+    pub(crate) fn no_device_call(&mut self, name: &Ident, place: SourceRange) {
+        let message = format!(
+            "`{name}` is a device fn, and a tile fn calls none: call it in the kernel, or make this a device fn"
+        );
+        self.errors.push(20, place, message);
+    }
+
+    /// What to say of a name that stands for no dim in a device fn.
+    pub(crate) fn no_dim_given(&self, name: &Ident) -> Option<String> {
+        let (frame, given) = (self.frame()?, self.size_given(name).is_some());
+        let of = &frame.name;
+        Some(match given {
+            true => format!("`{name}` of `{of}` has to be a dim, and the call gives it a tile size or a number"),
+            false => format!("`{of}` has no parameter `{name}`, and a device fn sees the dims that it is given"),
+        })
+    }
+
+    /// Reports a name that stands for no tile size in a device fn.
+    pub(crate) fn no_tile_size_given(&mut self, name: &Ident, given: bool) {
+        let of = self.device_fn().map_or(String::new(), Ident::to_string);
+        let message = match given {
+            true => format!(
+                "`{name}` of `{of}` has to be a knob of `tune` or a whole number, and the call gives it something else"
+            ),
+            false => format!("`{of}` has no parameter `{name}`, and a device fn sees the tile sizes that it is given"),
+        };
+        self.errors.push(28, name.span(), message);
+    }
+
+    /// What an argument stands for, if that is no value. `None` if it was reported.
+    fn alias(&mut self, param: &Ident, arg: &ExprSyntax) -> Option<Option<Alias>> {
+        let tensor = if let ExprSyntaxKind::Name(name) = &arg.kind { self.tensor(name) } else { None };
+        if !is_upper(param) {
+            return Some(tensor.map(Alias::Tensor));
+        }
+        if tensor.is_some() {
+            let message = format!("`{param}` is upper-case, so it is a dim or a tile size, and not a tensor");
+            self.errors.push(31, arg.place, message);
+            return None;
+        }
+        let dim = if let ExprSyntaxKind::Name(name) = &arg.kind { self.dim_named(name) } else { None };
+        let size = dim.map_or_else(|| self.extent(arg), Extent::Dim);
+        (!matches!(size, Extent::Bad)).then_some(Some(Alias::Size(size)))
+    }
+
+    /// An argument as it is written, for messages.
+    fn text_of(&self, arg: &ExprSyntax) -> String {
+        match &arg.kind {
+            ExprSyntaxKind::Name(name) => match self.frame().and_then(|f| f.stands_for(name)) {
+                Some(Alias::Tensor(i)) => self.params[*i].name.to_string(),
+                Some(Alias::Size(Extent::Dim(i))) => self.dims[*i].name.to_string(),
+                _ => name.to_string(),
+            },
+            ExprSyntaxKind::Literal { value, .. } => value.to_string(),
+            _ => "..".to_owned(),
+        }
+    }
+
+    fn enter(&mut self, frame: Frame, scope: &'a Scope) -> (LocalNames, &'a Scope) {
+        self.frames.push(frame);
+        (std::mem::take(&mut self.names), std::mem::replace(&mut self.scope, scope))
+    }
+
+    fn leave(&mut self, (names, scope): (LocalNames, &'a Scope)) {
+        self.frames.pop();
+        (self.names, self.scope) = (names, scope);
+    }
+
+    fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.frames.iter()
+    }
+
+    /// The device fn being inlined.
+    pub(crate) fn frame(&self) -> Option<&Frame> {
+        self.frames.last()
+    }
+
+    /// The name of the device fn being inlined.
+    pub(crate) fn device_fn(&self) -> Option<&Ident> {
+        self.frame().map(|f| &f.name)
+    }
+
+    /// A parameter of the kernel by the name that it has here.
+    pub(crate) fn param(&self, name: &Ident) -> Option<usize> {
+        match self.frame() {
+            None => self.params.iter().position(|p| p.name == *name),
+            Some(f) => match f.stands_for(name)? {
+                Alias::Tensor(i) => Some(*i),
+                Alias::Size(_) => None,
+            },
+        }
+    }
+
+    /// A tensor by the name that it has here, where no tile hides it.
+    fn tensor(&self, name: &Ident) -> Option<usize> {
+        let is_tensor = |&i: &usize| matches!(self.params[i].kind, crate::tree::ParamKind::Tensor { .. });
+        self.param(name).filter(is_tensor).filter(|_| self.lookup(name).is_none())
+    }
+
+    /// A dim by the name that it has here.
+    pub(crate) fn dim_named(&self, name: &Ident) -> Option<usize> {
+        match self.frame() {
+            None => self.dims.iter().position(|d| d.name == *name),
+            Some(f) => match f.stands_for(name)? {
+                Alias::Size(Extent::Dim(i)) => Some(*i),
+                _ => None,
+            },
+        }
+    }
+
+    /// The extent that a parameter of a device fn stands for, if it is one.
+    pub(crate) fn size_given(&self, name: &Ident) -> Option<Extent> {
+        match self.frame()?.stands_for(name)? {
+            Alias::Size(size) => Some(size.clone()),
+            Alias::Tensor(_) => None,
+        }
+    }
+
+    /// The names of tensors, dims and tile sizes that there are here.
+    pub(crate) fn given_names(&self) -> Vec<String> {
+        match self.frame() {
+            Some(f) => f.aliases.keys().cloned().collect(),
+            None => {
+                let params = self.params.iter().map(|p| p.name.to_string());
+                params.chain(self.kernel.iter().flat_map(|k| &k.tune).map(|k| k.name.to_string())).collect()
+            }
+        }
+    }
+
+    /// A const by its name, or by a path. Those of the module that declares a device fn are not seen where it is inlined.
+    pub(crate) fn const_here(&mut self, path: &ExprPath, place: SourceRange) -> Option<ExprPath> {
+        let Some(frame) = self.frame().filter(|f| f.is_foreign) else { return Some(path.clone()) };
+        let first = path.path.segments.first().map_or(String::new(), |s| s.ident.to_string());
+        if path.qself.is_some() || (path.path.segments.len() > 1 && ["std", "core"].contains(&first.as_str())) {
+            return Some(path.clone());
+        }
+        let (name, of) = (path.to_token_stream().to_string().replace(' ', ""), &frame.name);
+        let message = format!(
+            "the device fn `{of}` of another module names the const `{name}`, which is not seen here: take it as an argument, or use it in a tile fn that `{of}` calls"
+        );
+        self.errors.push(20, place, message);
+        None
+    }
+
+    /// The value of what a parameter of a device fn stands for.
+    pub(crate) fn size_as_value(&mut self, name: &Ident) -> Option<ExprKind> {
+        match self.size_given(name)? {
+            Extent::Number(n) => Some(ExprKind::Literal { value: n.into(), whole: true }),
+            Extent::Knob(i) => Some(ExprKind::Knob(i)),
+            Extent::Const(path) => Some(ExprKind::Const(path)),
+            _ => None,
+        }
+    }
+
+    /// A name that looks like a const, as one.
+    pub(crate) fn const_named(&mut self, name: &Ident) -> Option<ExprPath> {
+        debug_assert!(is_const_name(name));
+        self.const_here(&const_path(name), name.span().into())
+    }
+}
