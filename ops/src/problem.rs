@@ -35,6 +35,8 @@ pub struct Op {
     pub scalars: &'static [(&'static str, f32)],
     /// Parameters that the kernels write and read first.
     pub state: &'static [&'static str],
+    /// Tensors that are written, whose contents no one reads afterwards: they have no reference.
+    pub scratch: &'static [&'static str],
     /// How an input, or a state, is made unless a problem says otherwise.
     pub fill: fn(&Problem, &str) -> Fill,
     /// The f64 reference: what each written tensor is afterwards, in the kernel's order.
@@ -278,6 +280,11 @@ impl Problem {
     /// True if the kernel reads what stands in a tensor before the launch.
     pub fn reads(&self, tensor: &TensorParam) -> bool {
         tensor.access == Access::In || self.op.state.contains(&tensor.name)
+    }
+
+    /// True if the kernel writes it, and its contents are a result.
+    pub fn has_reference(&self, tensor: &TensorParam) -> bool {
+        tensor.access == Access::Out && !self.op.scratch.contains(&tensor.name)
     }
 
     /// True if a launch changes what the next one reads.

@@ -157,10 +157,10 @@ impl Prepared<'_> {
         Ok(())
     }
 
-    /// What the kernel writes, in the order of its parameters.
+    /// What the kernel writes that has a reference, in the order of its parameters.
     pub fn outputs(&self) -> Vec<&Tensor> {
         let params = self.problem.tensors();
-        params.iter().zip(&self.tensors).filter(|(p, _)| p.access == Access::Out).map(|(_, t)| t).collect()
+        params.iter().zip(&self.tensors).filter(|(p, _)| self.problem.has_reference(p)).map(|(_, t)| t).collect()
     }
 
     /// Compares all results with their references.
@@ -175,10 +175,11 @@ impl Prepared<'_> {
     /// The outputs' axes of the op's independent dim.
     fn output_axes(&self) -> Vec<usize> {
         let outputs = self.problem.kernel.params.iter().filter_map(|p| match p {
-            ParamDef::Tensor { dims, access: Access::Out, .. } => Some(dims),
+            ParamDef::Tensor { name, dims, access: Access::Out, .. } => Some((name, dims)),
             _ => None,
         });
-        outputs.map(|dims| self.problem.batch_axis(dims).unwrap_or(0)).collect()
+        let with_reference = outputs.filter(|(name, _)| !self.problem.op.scratch.contains(name));
+        with_reference.map(|(_, dims)| self.problem.batch_axis(dims).unwrap_or(0)).collect()
     }
 
     /// What the result should be at `count` indices of the op's independent dim, spread from the first to the last.
@@ -223,7 +224,7 @@ pub struct Sample {
     expected: Expected,
 }
 
-/// What a kernel should write, in the order of its parameters.
+/// What a kernel should write, in the order of its parameters, less the op's `scratch`.
 #[derive(Clone, Debug)]
 pub struct Expected {
     /// In f64.

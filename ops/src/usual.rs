@@ -15,6 +15,7 @@ impl Op {
             batch,
             scalars: &[],
             state: &[],
+            scratch: &[],
             fill: standard_normal,
             reference,
             rounded: magnifies_no_rounding,

@@ -107,12 +107,14 @@ fn every_config_gives_a_good_result() {
         ("softmax", &[37, 40]),
     ] {
         let Some(p) = cases::problem(kernel, DType::Bf16, dims) else { panic!("no kernel {kernel}") };
+        let mut count = 0;
         for config in p.kernel.configs() {
-            match p.check(&device, Some(&config)) {
-                Ok(c) => assert!(c.passes(p.bound()), "{p} with {config}: {c:?}"),
-                Err(e) => panic!("{p} with {config}: {e}"),
-            }
+            let found = p.check(&device, Some(&config));
+            let Some(c) = crate::unless_too_large(found, format_args!("{p} with {config}")) else { continue };
+            assert!(c.passes(p.bound()), "{p} with {config}: {c:?}");
+            count += 1;
         }
+        assert!(count > 0, "no config of {kernel} is legal");
     }
 }
 

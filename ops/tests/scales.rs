@@ -29,7 +29,8 @@ fn every_config_holds_far_from_one() {
     let cpu = crate::device();
     for p in far_from_one() {
         for config in p.kernel.configs() {
-            let c = p.check(&cpu, Some(&config)).unwrap_or_else(|e| panic!("{p} with {config}: {e}"));
+            let found = p.check(&cpu, Some(&config));
+            let Some(c) = crate::unless_too_large(found, format_args!("{p} with {config}")) else { continue };
             assert!(c.passes(p.bound()), "{p} with {config}: {c:?}");
         }
     }

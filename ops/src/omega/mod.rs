@@ -147,28 +147,28 @@ pub static OMEGA_MUON_NORMED: Chain =
 pub static OMEGA_MUON_WIDE: Chain = Chain {
     name: "omega_muon_wide",
     kernels: &[&omega_mix, &omega_muon_wide],
-    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2"),
+    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2" "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"),
 };
 
 /// The same on a memory with a gated hidden layer.
 pub static OMEGA_MUON_GATED_WIDE: Chain = Chain {
     name: "omega_muon_gated_wide",
     kernels: &[&omega_mix, &omega_muon_gated_wide],
-    workspace: mixed!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3"),
+    workspace: mixed!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"),
 };
 
 /// The same on a linear memory, with keys of any width.
 pub static OMEGA_MUON_LINEAR_WIDE: Chain = Chain {
     name: "omega_muon_linear_wide",
     kernels: &[&omega_mix, &omega_muon_linear_wide],
-    workspace: mixed!("errors" "t"),
+    workspace: mixed!("errors" "t" "iterates" "gram" "poly"),
 };
 
 /// The same on a memory of two layers with a norm behind them.
 pub static OMEGA_MUON_NORMED_WIDE: Chain = Chain {
     name: "omega_muon_normed_wide",
     kernels: &[&omega_mix, &omega_muon_normed_wide],
-    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2"),
+    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2" "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"),
 };
 
 /// The rule with Muon, one orthogonalised step per token, on a memory of two layers. `K` of its
@@ -198,28 +198,69 @@ pub static OMEGA_MUON_TOKENS_NORMED: Chain = Chain {
 pub static OMEGA_MUON_TOKENS_WIDE: Chain = Chain {
     name: "omega_muon_tokens_wide",
     kernels: &[&omega_muon_tokens_wide],
-    workspace: &["errors", "act", "delta", "t1", "t2"],
+    workspace: &[
+        "errors",
+        "act",
+        "delta",
+        "hidden",
+        "t1",
+        "t2",
+        "iterates1",
+        "gram1",
+        "poly1",
+        "iterates2",
+        "gram2",
+        "poly2",
+    ],
 };
 
 /// The same on a memory with a gated hidden layer.
 pub static OMEGA_MUON_TOKENS_GATED_WIDE: Chain = Chain {
     name: "omega_muon_tokens_gated_wide",
     kernels: &[&omega_muon_tokens_gated_wide],
-    workspace: &["errors", "act", "delta", "delta3", "t1", "t2", "t3"],
+    workspace: &[
+        "errors",
+        "act",
+        "delta",
+        "delta3",
+        "hidden",
+        "t1",
+        "t2",
+        "t3",
+        "iterates1",
+        "gram1",
+        "poly1",
+        "iterates2",
+        "gram2",
+        "poly2",
+    ],
 };
 
 /// The same on a linear memory, with keys of any width.
 pub static OMEGA_MUON_TOKENS_LINEAR_WIDE: Chain = Chain {
     name: "omega_muon_tokens_linear_wide",
     kernels: &[&omega_muon_tokens_linear_wide],
-    workspace: &["errors", "t"],
+    workspace: &["errors", "t", "iterates", "gram", "poly"],
 };
 
 /// The same on a memory of two layers with a norm behind them.
 pub static OMEGA_MUON_TOKENS_NORMED_WIDE: Chain = Chain {
     name: "omega_muon_tokens_normed_wide",
     kernels: &[&omega_muon_tokens_normed_wide],
-    workspace: &["errors", "act", "delta", "t1", "t2"],
+    workspace: &[
+        "errors",
+        "act",
+        "delta",
+        "hidden",
+        "t1",
+        "t2",
+        "iterates1",
+        "gram1",
+        "poly1",
+        "iterates2",
+        "gram2",
+        "poly2",
+    ],
 };
 
 crate::records::shipped! {

@@ -21,6 +21,8 @@ pub struct Arithmetic {
     pub dtype: DType,
     /// The coefficients of each step of the iteration.
     pub polynomial: [f64; 3],
+    /// That of kernels that walk over their matrices: these iterate whichever side is shorter.
+    pub walks: bool,
 }
 
 /// Which memory, and what of it is read: the same for all chunks of a head.
@@ -95,7 +97,7 @@ impl Of<'_> {
 impl Arithmetic {
     /// That of kernels of an element type.
     pub fn of(dtype: DType) -> Arithmetic {
-        Arithmetic { dtype, polynomial: CLASSIC }
+        Arithmetic { dtype, polynomial: CLASSIC, walks: false }
     }
 
     /// As a product takes it.
@@ -192,10 +194,11 @@ impl Arithmetic {
     ) {
         for (i, [rows, cols]) in of.s.matrices(of.rule).into_iter().enumerate() {
             // All but the first are iterated from the right: as their transposes.
-            let along = match i {
+            let is_turned = if self.walks { rows > cols } else { i > 0 };
+            let along = match is_turned {
                 _ if step == 0.0 => vec![0.0; rows * cols],
-                0 => iterate(&state.s[0], rows),
-                _ => turned(&iterate(&turned(&state.s[i], rows), cols), cols),
+                false => iterate(&state.s[i], rows),
+                true => turned(&iterate(&turned(&state.s[i], rows), cols), cols),
             };
             state.w[i].iter_mut().zip(&along).for_each(|(w, o)| *w = self.kept(held * *w - step * o));
         }
@@ -292,7 +295,8 @@ impl Arithmetic {
     }
 
     /// One head by tokens. Returns what is read, `[N, E]`, and what the last chunk's gradients are made of: the left factor of the
-    /// first matrix `[K, E]` and, unless the memory is linear, its right one `[K, M]` and the left ones of the others, `[K, M]`.
+    /// first matrix `[K, E]` and, unless the memory is linear, its right one `[K, M]` and the left ones of the others, `[K, M]`. Kernels
+    /// that walk over their matrices also keep the hidden row that was read last, `[M]`, and the weights as products take them.
     pub fn tokens(
         &self,
         s: &SequenceSizes,
@@ -304,7 +308,7 @@ impl Arithmetic {
         let of = Of { rule, s, norm: &x.norm };
         let past = s.p - s.n;
         let mut out = Vec::new();
-        let mut last = vec![];
+        let (mut last, mut hidden) = (vec![], vec![]);
         for c in 0..s.chunks() {
             // The key of number `i` among the chunk's, if it is one, and its weight in the window of token `t`.
             let oldest = (c * s.l + past + s.l) as i64 - s.k as i64;
@@ -319,6 +323,7 @@ impl Arithmetic {
             for t in chunk.clone() {
                 let asked = [&x.q[t * s.d..][..s.d], &x.rq[t * s.e..][..s.e]];
                 if rule.read == Read::Before {
+                    hidden = self.pass(of, &self.weights(state), asked[0]).a;
                     out.extend(self.read(of, state, asked[0], asked[1]));
                 }
                 let band: Vec<f64> = (0..s.k).map(|i| weight(t, i)).collect();
@@ -331,10 +336,15 @@ impl Arithmetic {
                 }
                 self.descend(of, state, g.alpha[t], g.eta[t], |g, rows| self.iterate_about_centres(g, rows));
                 if rule.read == Read::After {
+                    hidden = self.pass(of, &self.weights(state), asked[0]).a;
                     out.extend(self.read(of, state, asked[0], asked[1]));
                 }
             }
             last = parts.into_kept(rule);
+        }
+        if self.walks {
+            last.extend(Some(hidden).filter(|_| rule.memory != MemoryForm::Linear));
+            last.extend(self.weights(state));
         }
         (out, last)
     }

@@ -143,9 +143,8 @@ impl OmegaRule {
     /// With Muon, the kernels of the first hold whole matrices. They take rows of up to 64 elements where the hidden layer has
     /// at most four times as many, which is assumed here: [`chain_for_hidden`](OmegaRule::chain_for_hidden) takes others. Of a linear
     /// memory they take up to 96 times 96 elements of 16 bits, or 96 times 64 of f32. Those of the second walk over their matrices in
-    /// global memory, and hold a Gram matrix of the smaller side. The hidden layer may have any width, and so may the keys of a linear
-    /// memory. Values, and the keys of other memories, have at most 128 elements: wider ones have no legal config on a GPU. A memory
-    /// with a norm inside may have none either where values have 128 elements and a chunk sees more than 96 keys.
+    /// global memory, and take keys, values and a hidden layer of any width. Only a memory with a norm inside holds whole rows of values:
+    /// these have at most 128 elements, and where they have, a chunk may see no more than 96 keys. Others have no legal config on a GPU.
     ///
     /// All chains hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU. By descent,
     /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) refuse it when they are made, and say how long it

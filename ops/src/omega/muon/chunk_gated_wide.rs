@@ -1,16 +1,19 @@
 //! One step per chunk, on a memory with a gated hidden layer whose matrices are too large for shared memory: see [`muon`](super).
 
+use super::orthogonal::PLAIN;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
     use crate::omega::loss::loss_error;
-    use super::iteration::{moves, of_gram, over_norm, squarable, squared, started, stepped};
+    use super::orthogonal::{copied, orthogonal_step};
 
-    /// As [`omega_muon_gated`](super::omega_muon_gated), with a hidden layer of any width.
+    /// As [`omega_muon_gated`](super::omega_muon_gated), with features, values and a hidden layer of any width.
     ///
-    /// `t1`, `t2` and `t3` are the weights in the element type of products; while the memory steps, the iteration. Of the last
-    /// chunk, `errors` are its errors, `act` the hidden rows of its keys, `delta` and `delta3` the gradients of what `W2` and `W3`
-    /// make, and `hidden` the hidden rows of its queries.
+    /// `t1`, `t2` and `t3` are the weights in the element type of products. Of the last chunk, `errors` are its
+    /// errors, `act` the hidden rows of its keys, `delta` and `delta3` the gradients of what `W2` and `W3` make, and
+    /// `hidden` the hidden rows of its queries. `iterates1`, `gram1` and `poly1` are a workspace of the steps of
+    /// `W1`, whose shorter side is `R` and longer one `Q`; `iterates2`, `gram2` and `poly2` one of `W2` and of `W3`,
+    /// with the sides `U` and `V`.
     pub kernel omega_muon_gated_wide<T: Float>(
         q: &Tensor<T, [B, N, H, D]>,
         k: &Tensor<T, [B, P, H, D]>,
@@ -36,20 +39,25 @@ atlas_kernel! {
         t1: &mut Tensor<T, [B, H, E, M]>,
         t2: &mut Tensor<T, [B, H, M, D]>,
         t3: &mut Tensor<T, [B, H, M, D]>,
+        iterates1: &mut Tensor<T, [B, H, I, R, Q]>,
+        gram1: &mut Tensor<f32, [B, H, R, R]>,
+        poly1: &mut Tensor<T, [B, H, R, R]>,
+        iterates2: &mut Tensor<T, [B, H, I, U, V]>,
+        gram2: &mut Tensor<f32, [B, H, U, U]>,
+        poly2: &mut Tensor<T, [B, H, U, U]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         before: i32,
         scale: f32,
         predicts: i32,
     )
     tune { BM: [32, 16], BD: [32, 64], BE: [32, 64], warps: [8] }
-    require { C * L >= N, K >= L, P >= N }
+    require { C * L >= N, K >= L, P >= N, R == min(E, M), Q == max(E, M), U == min(M, D), V == max(M, D), I == 2 }
     {
         for (b, h) in grid(B, H) {
-            for m in tiles(M, BM) {
-                store(t1[b, h, .., m], load(w1[b, h, .., m]).cast::<T>());
-                store(t2[b, h, m, ..], load(w2[b, h, m, ..]).cast::<T>());
-                store(t3[b, h, m, ..], load(w3[b, h, m, ..]).cast::<T>());
-            }
+            let like = zeros::<T>([1, 1]);
+            copied(w1, t1, b, h, E, M, BE, BD, like);
+            copied(w2, t2, b, h, M, D, BE, BD, like);
+            copied(w3, t3, b, h, M, D, BE, BD, like);
             // Read after its step, a chunk is read where the next one begins.
             let late = select(before > 0, 0.cast::<i32>(), 1);
             for c in 0..size(C) + late {
@@ -132,91 +140,15 @@ atlas_kernel! {
                     }
                     let step = load(steps[b, h, c, size(L) - 1]);
                     let held = load(lam_end[b, h, c]);
-                    let like = zeros::<T>([1, 1]);
-                    for _ in 0..moves(step) {
-                        let unit = squarable(max(top1));
-                        let mut squares = zeros::<f32>([E, BM]);
-                        for m in tiles(M, BM) {
-                            squares += squared(load(s1[b, h, .., m]), unit);
-                        }
-                        let by = over_norm(sum(squares), unit);
-                        let mut gram = zeros::<f32>([E, E]);
-                        for m in tiles(M, BM) {
-                            let along = started(load(s1[b, h, .., m]), unit, by, like);
-                            store(t1[b, h, .., m], along);
-                            gram += dot(along, along.t());
-                        }
-                        for _ in 0..5 {
-                            let p = of_gram(gram, like, iota([E, E], 0) == iota([E, E], 1));
-                            gram = zeros::<f32>([E, E]);
-                            for m in tiles(M, BM) {
-                                let along = dot(p, load(t1[b, h, .., m])).cast::<T>();
-                                store(t1[b, h, .., m], along);
-                                gram += dot(along, along.t());
-                            }
-                        }
-                    }
-                    for m in tiles(M, BM) {
-                        let after = stepped(load(w1[b, h, .., m]), held, step, load(t1[b, h, .., m]));
-                        store(w1[b, h, .., m], after);
-                        store(t1[b, h, .., m], after.cast::<T>());
-                    }
-                    for _ in 0..moves(step) {
-                        let unit = squarable(max(top2));
-                        let mut squares = zeros::<f32>([BM, D]);
-                        for m in tiles(M, BM) {
-                            squares += squared(load(s2[b, h, m, ..]), unit);
-                        }
-                        let by = over_norm(sum(squares), unit);
-                        let mut gram = zeros::<f32>([D, D]);
-                        for m in tiles(M, BM) {
-                            let along = started(load(s2[b, h, m, ..]), unit, by, like);
-                            store(t2[b, h, m, ..], along);
-                            gram += dot(along.t(), along);
-                        }
-                        for _ in 0..5 {
-                            let p = of_gram(gram, like, iota([D, D], 0) == iota([D, D], 1));
-                            gram = zeros::<f32>([D, D]);
-                            for m in tiles(M, BM) {
-                                let along = dot(load(t2[b, h, m, ..]), p).cast::<T>();
-                                store(t2[b, h, m, ..], along);
-                                gram += dot(along.t(), along);
-                            }
-                        }
-                    }
-                    for m in tiles(M, BM) {
-                        let after = stepped(load(w2[b, h, m, ..]), held, step, load(t2[b, h, m, ..]));
-                        store(w2[b, h, m, ..], after);
-                        store(t2[b, h, m, ..], after.cast::<T>());
-                    }
-                    for _ in 0..moves(step) {
-                        let unit = squarable(max(top3));
-                        let mut squares = zeros::<f32>([BM, D]);
-                        for m in tiles(M, BM) {
-                            squares += squared(load(s3[b, h, m, ..]), unit);
-                        }
-                        let by = over_norm(sum(squares), unit);
-                        let mut gram = zeros::<f32>([D, D]);
-                        for m in tiles(M, BM) {
-                            let along = started(load(s3[b, h, m, ..]), unit, by, like);
-                            store(t3[b, h, m, ..], along);
-                            gram += dot(along.t(), along);
-                        }
-                        for _ in 0..5 {
-                            let p = of_gram(gram, like, iota([D, D], 0) == iota([D, D], 1));
-                            gram = zeros::<f32>([D, D]);
-                            for m in tiles(M, BM) {
-                                let along = dot(load(t3[b, h, m, ..]), p).cast::<T>();
-                                store(t3[b, h, m, ..], along);
-                                gram += dot(along.t(), along);
-                            }
-                        }
-                    }
-                    for m in tiles(M, BM) {
-                        let after = stepped(load(w3[b, h, m, ..]), held, step, load(t3[b, h, m, ..]));
-                        store(w3[b, h, m, ..], after);
-                        store(t3[b, h, m, ..], after.cast::<T>());
-                    }
+                    orthogonal_step(
+                        s1, w1, t1, iterates1, gram1, poly1, b, h, E, M, R, Q, BE, BD, top1, held, step, PLAIN, like
+                    );
+                    orthogonal_step(
+                        s2, w2, t2, iterates2, gram2, poly2, b, h, M, D, U, V, BE, BD, top2, held, step, PLAIN, like
+                    );
+                    orthogonal_step(
+                        s3, w3, t3, iterates2, gram2, poly2, b, h, M, D, U, V, BE, BD, top3, held, step, PLAIN, like
+                    );
                 }
             }
         }

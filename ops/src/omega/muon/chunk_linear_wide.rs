@@ -1,14 +1,16 @@
 //! One step per chunk, on a linear memory whose matrix is too large for shared memory: see [`muon`](super).
 
+use super::orthogonal::PLAIN;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
     use crate::omega::loss::loss_error;
-    use super::iteration::{moves, of_gram, over_norm, squarable, squared, started, stepped};
+    use super::orthogonal::{copied, orthogonal_step};
 
-    /// As [`omega_muon_linear`](super::omega_muon_linear), with keys of any width.
+    /// As [`omega_muon_linear`](super::omega_muon_linear), with keys and values of any width.
     ///
-    /// `t` is the memory in the element type of products; while it steps, the iteration. `errors` are those of the last chunk.
+    /// `t` is the memory in the element type of products. `errors` are those of the last chunk. `iterates`, `gram`
+    /// and `poly` are a workspace of its steps: `R` is the shorter side of the memory, and `Q` the longer one.
     pub kernel omega_muon_linear_wide<T: Float>(
         q: &Tensor<T, [B, N, H, D]>,
         k: &Tensor<T, [B, P, H, D]>,
@@ -24,18 +26,20 @@ atlas_kernel! {
         s: &mut Tensor<f32, [B, H, E, D]>,
         errors: &mut Tensor<f32, [B, H, K, E]>,
         t: &mut Tensor<T, [B, H, E, D]>,
+        iterates: &mut Tensor<T, [B, H, I, R, Q]>,
+        gram: &mut Tensor<f32, [B, H, R, R]>,
+        poly: &mut Tensor<T, [B, H, R, R]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         before: i32,
         scale: f32,
         predicts: i32,
     )
-    tune { BD: [32, 16, 64], BE: [32, 64], warps: [8] }
-    require { C * L >= N, K >= L, P >= N }
+    tune { BD: [32, 64], BE: [32, 64], warps: [8] }
+    require { C * L >= N, K >= L, P >= N, R == min(E, D), Q == max(E, D), I == 2 }
     {
         for (b, h) in grid(B, H) {
-            for d in tiles(D, BD) {
-                store(t[b, h, .., d], load(w[b, h, .., d]).cast::<T>());
-            }
+            let like = zeros::<T>([1, 1]);
+            copied(w, t, b, h, E, D, BE, BD, like);
             // Read after its step, a chunk is read where the next one begins.
             let late = select(before > 0, 0.cast::<i32>(), 1);
             for c in 0..size(C) + late {
@@ -75,35 +79,9 @@ atlas_kernel! {
                     }
                     let step = load(steps[b, h, c, size(L) - 1]);
                     let held = load(lam_end[b, h, c]);
-                    let like = zeros::<T>([1, 1]);
-                    for _ in 0..moves(step) {
-                        let unit = squarable(max(top));
-                        let mut squares = zeros::<f32>([E, BD]);
-                        for d in tiles(D, BD) {
-                            squares += squared(load(s[b, h, .., d]), unit);
-                        }
-                        let by = over_norm(sum(squares), unit);
-                        let mut gram = zeros::<f32>([E, E]);
-                        for d in tiles(D, BD) {
-                            let along = started(load(s[b, h, .., d]), unit, by, like);
-                            store(t[b, h, .., d], along);
-                            gram += dot(along, along.t());
-                        }
-                        for _ in 0..5 {
-                            let p = of_gram(gram, like, iota([E, E], 0) == iota([E, E], 1));
-                            gram = zeros::<f32>([E, E]);
-                            for d in tiles(D, BD) {
-                                let along = dot(p, load(t[b, h, .., d])).cast::<T>();
-                                store(t[b, h, .., d], along);
-                                gram += dot(along, along.t());
-                            }
-                        }
-                    }
-                    for d in tiles(D, BD) {
-                        let after = stepped(load(w[b, h, .., d]), held, step, load(t[b, h, .., d]));
-                        store(w[b, h, .., d], after);
-                        store(t[b, h, .., d], after.cast::<T>());
-                    }
+                    orthogonal_step(
+                        s, w, t, iterates, gram, poly, b, h, E, D, R, Q, BE, BD, top, held, step, PLAIN, like
+                    );
                 }
             }
         }

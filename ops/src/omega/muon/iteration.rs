@@ -4,13 +4,11 @@
 //! from the right, `x p(xᵀ x)`. Both are the same function, so a matrix of any shape may take either: the side with fewer elements
 //! costs less.
 //!
-//! Where a matrix is too large for shared memory, its iteration lies in global memory and is walked along its long axis, a tile at a
-//! time. Only the Gram matrix of the small side stays on chip. Each walk multiplies its tiles by the polynomial of the last Gram
-//! matrix, and adds up the next one. The numbers are rounded where those of whole matrices are.
+//! Matrices that are too large for shared memory are iterated by [`orthogonal`](super::orthogonal).
 //!
 //! The steps about a centre are those of [`newton_schulz_small`](crate::newton_schulz_small), which round less.
 
-use crate::newton_schulz_small::{CLASSIC, EPS, LARGE, SCALE, STEPS};
+use crate::newton_schulz_small::{CLASSIC, LARGE, SCALE};
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
@@ -49,27 +47,6 @@ atlas_kernel! {
         min(select(step == 0.0, 0, 5.cast::<i32>()), 5)
     }
 
-    /// As `polynomial`, where a Gram matrix takes most registers: the product, of `sqrt(A2)` times the matrix, is added in place to what
-    /// it begins with.
-    pub(crate) tile fn of_gram(gram, like, on_diagonal) {
-        let e = ROOT * gram;
-        let et = e.cast_like(like);
-        let linear = (A1 / ROOT) * e;
-        let mut p = select(on_diagonal, linear + A0, linear);
-        p += dot(et, et);
-        p.cast_like(like)
-    }
-
-    /// As `about`, likewise: the polynomial of the step of this number.
-    pub(crate) tile fn of_gram_about(gram, like, on_diagonal, step) {
-        let e = select(on_diagonal, gram - STEPS[step][2], gram);
-        let et = e.cast_like(like);
-        let linear = STEPS[step][1] * e;
-        let mut p = select(on_diagonal, linear + STEPS[step][0], linear);
-        p += dot(et, et);
-        p.cast_like(like)
-    }
-
     /// Whether a step of this length needs a direction, as the number of times that one is computed.
     pub(crate) tile fn moves(step) {
         min(select(step == 0.0, 0, 1.cast::<i32>()), 1)
@@ -77,12 +54,6 @@ atlas_kernel! {
 
     /// What a matrix of elements up to `top` is multiplied by before its elements are squared, so that no square overflows.
     pub(crate) tile fn squarable(top) { min(LARGE / top, 1.0) }
-
-    /// 1 over the norm of a matrix whose squares, of elements times `unit`, add up to `total`: see `with_norm`.
-    pub(crate) tile fn over_norm(total, unit) { 1.0 / (sqrt(total) + EPS * unit) }
-
-    /// The same, times `SCALE`: where the steps about centres start.
-    pub(crate) tile fn scaled_over_norm(total, unit) { SCALE / (sqrt(total) + EPS * unit) }
 
     /// A tile of a matrix times `unit`, squared. Past the edge of the matrix stands 0.
     pub(crate) tile fn squared(s, unit) {
@@ -123,5 +94,3 @@ atlas_kernel! {
 const A0: f32 = CLASSIC[0] as f32;
 const A1: f32 = CLASSIC[1] as f32;
 const A2: f32 = CLASSIC[2] as f32;
-/// The root of `A2`.
-const ROOT: f32 = (SCALE * SCALE) as f32;

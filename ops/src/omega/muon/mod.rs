@@ -30,12 +30,12 @@
 //! tokens behind the end of a packed document, cost little.
 //!
 //! The kernels hold whole matrices on chip, which bounds their sizes. Those whose names end in `_wide` compute the same on matrices in
-//! global memory: a copy of each in the element type of products is read where the memory is read, and holds the iteration while
-//! the memory steps. [`OmegaRule::chain_for`](super::OmegaRule::chain_for) says which are taken.
+//! global memory, of any size. A copy of each in the element type of products is read where the memory is read. A workspace holds the
+//! iteration, on whichever side of a matrix is shorter. [`OmegaRule::chain_for`](super::OmegaRule::chain_for) says which are taken.
 //!
 //! Source: ATLAS (arXiv 2505.23735) Eq. 32 and 33; by chunks as LaCT (arXiv 2505.23884) applies it. The iteration is that of
-//! [`newton_schulz_small`](crate::newton_schulz_small), on the side on which a matrix of a usual memory is small: the rows of `W1`,
-//! and of a linear memory's `W`; the columns of `W2` and `W3`.
+//! [`newton_schulz_small`](crate::newton_schulz_small). Of whole matrices it is on the side on which a matrix of a usual memory is small:
+//! the rows of `W1`, and of a linear memory's `W`; the columns of `W2` and `W3`.
 
 pub mod chunk_gated;
 pub mod chunk_gated_wide;
@@ -49,6 +49,7 @@ pub(crate) mod forms;
 pub(crate) mod iteration;
 #[cfg(feature = "verify")]
 pub(crate) mod muon_cases;
+mod orthogonal;
 #[cfg(feature = "verify")]
 pub mod problem;
 pub mod token_gated;

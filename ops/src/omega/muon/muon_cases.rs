@@ -20,11 +20,15 @@ const DESCENT: usize = 5;
 const WIDE: [usize; 4] = [6, 7, LINEAR_WIDE, 9];
 const LINEAR_WIDE: usize = 8;
 
+/// Of the iterations of Newton-Schulz, which magnify roundings more than what they end in.
+const SCRATCH: &[&str] = &["iterates", "gram", "poly", "iterates1", "gram1", "poly1", "iterates2", "gram2", "poly2"];
+
 const STATE: &[&str] = &["w", "s", "w1", "w2", "w3", "s1", "s2", "s3"];
 
 pub(crate) const BY_CHUNK: Op = Op {
     scalars: &[("scale", 2.0), ("predicts", 1.0), ("eps", 1e-2), ("count", 5.0)],
     state: STATE,
+    scratch: SCRATCH,
     fill: crate::omega::problem::fill,
     rounded: super::problem::rounded,
     far_from_one: far_from_one_chunks,
@@ -58,21 +62,25 @@ pub(crate) const BY_CHUNK: Op = Op {
             Measured::bf16("omega_muon_linear", "omega_muon_linear", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64]),
             Measured::bf16("omega_muon_normed_32", "omega_muon_normed", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
             Measured::bf16("omega_muon_normed", "omega_muon_normed", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
-            Measured::bf16("omega_muon_wide", "omega_muon_wide", &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512]),
+            Measured::bf16(
+                "omega_muon_wide",
+                "omega_muon_wide",
+                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512, 2, 128, 512, 128, 512],
+            ),
             Measured::bf16(
                 "omega_muon_gated_wide",
                 "omega_muon_gated_wide",
-                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512],
+                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512, 2, 128, 512, 128, 512],
             ),
             Measured::bf16(
                 "omega_muon_linear_wide",
                 "omega_muon_linear_wide",
-                &[4, 2048, 16, 2152, 2048, 64, 32, 80, 64],
+                &[4, 2048, 16, 2152, 2048, 64, 32, 80, 64, 2, 64, 2152],
             ),
             Measured::bf16(
                 "omega_muon_normed_wide",
                 "omega_muon_normed_wide",
-                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512],
+                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512, 2, 128, 512, 128, 512],
             ),
             Measured::bf16("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
             Measured::bf16("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
@@ -81,9 +89,22 @@ pub(crate) const BY_CHUNK: Op = Op {
     })
 };
 
-/// A problem of a form of memory by chunks: B N H D P E C K L and, unless it is linear, M.
+/// A problem of a form of memory by chunks: B N H D P E C K L, unless it is linear M and, of one that walks, those of [`of_iterations`].
 fn by_chunk(op: &'static Op, dtype: DType, form: usize, dims: [u64; 10]) -> Problem {
-    Problem::new(op, op.kernel(form), dtype, if [LINEAR, LINEAR_WIDE].contains(&form) { &dims[..9] } else { &dims })
+    let mut own = dims.to_vec();
+    own.truncate(if [LINEAR, LINEAR_WIDE].contains(&form) { 9 } else { 10 });
+    if WIDE.contains(&form) {
+        own.extend(of_iterations(dims[3], dims[5], own.get(9).copied()));
+    }
+    Problem::new(op, op.kernel(form), dtype, &own)
+}
+
+/// The dims of the iterations of kernels that walk over their matrices: I R Q and, unless the memory is linear, U V.
+fn of_iterations(d: u64, e: u64, m: Option<u64>) -> Vec<u64> {
+    let inner = m.unwrap_or(d);
+    let mut dims = vec![2, e.min(inner), e.max(inner)];
+    dims.extend(m.iter().flat_map(|&m| [m.min(d), m.max(d)]));
+    dims
 }
 
 /// Dims of one step: G N D E M.
@@ -154,6 +175,7 @@ fn far_from_one_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
 pub(crate) const BY_TOKEN: Op = Op {
     scalars: &[("scale", 2.0), ("predicts", 1.0), ("eps", 1e-2), ("chunk", 8.0)],
     state: STATE,
+    scratch: SCRATCH,
     fill: crate::omega::problem::fill,
     rounded: super::problem::rounded,
     far_from_one: far_from_one_tokens,
@@ -199,36 +221,44 @@ pub(crate) const BY_TOKEN: Op = Op {
                 "omega_muon_tokens_normed",
                 &[8, 32, 16, 64, 32, 64, 16, 256, 24],
             ),
-            Measured::bf16("omega_muon_tokens_wide", "omega_muon_tokens_wide", &[4, 32, 16, 128, 32, 128, 16, 512, 24]),
+            Measured::bf16(
+                "omega_muon_tokens_wide",
+                "omega_muon_tokens_wide",
+                &[4, 32, 16, 128, 32, 128, 16, 512, 24, 1, 2, 128, 512, 128, 512],
+            ),
             Measured::bf16(
                 "omega_muon_tokens_gated_wide",
                 "omega_muon_tokens_gated_wide",
-                &[4, 32, 16, 128, 32, 128, 16, 512, 24],
+                &[4, 32, 16, 128, 32, 128, 16, 512, 24, 1, 2, 128, 512, 128, 512],
             ),
             Measured::bf16(
                 "omega_muon_tokens_linear_wide",
                 "omega_muon_tokens_linear_wide",
-                &[4, 32, 16, 2152, 32, 64, 16, 24],
+                &[4, 32, 16, 2152, 32, 64, 16, 24, 2, 64, 2152],
             ),
             Measured::bf16(
                 "omega_muon_tokens_normed_wide",
                 "omega_muon_tokens_normed_wide",
-                &[4, 32, 16, 128, 32, 128, 16, 512, 24],
+                &[4, 32, 16, 128, 32, 128, 16, 512, 24, 1, 2, 128, 512, 128, 512],
             ),
         ],
     })
 };
 
-/// A problem of a form of memory by tokens: B N H D P E W, unless it is linear M, and K.
+/// A problem of a form of memory by tokens: B N H D P E W, unless it is linear M, K and, of one that walks, O unless it is linear, and
+/// those of [`of_iterations`].
 fn by_token(op: &'static Op, dtype: DType, form: usize, dims: [u64; 9]) -> Problem {
-    let [b, n, h, d, p, e, w, _, k] = dims;
-    let linear = [b, n, h, d, p, e, w, k];
-    Problem::new(
-        op,
-        op.kernel(form),
-        dtype,
-        if [LINEAR, LINEAR_WIDE_BY_TOKEN].contains(&form) { &linear } else { &dims },
-    )
+    let [_, _, _, d, _, e, _, m, _] = dims;
+    let hidden = Some(m).filter(|_| ![LINEAR, LINEAR_WIDE_BY_TOKEN].contains(&form));
+    let mut own = dims.to_vec();
+    if hidden.is_none() {
+        own.remove(7);
+    }
+    if WIDE_BY_TOKEN.contains(&form) {
+        own.extend(hidden.map(|_| 1));
+        own.extend(of_iterations(d, e, hidden));
+    }
+    Problem::new(op, op.kernel(form), dtype, &own)
 }
 
 fn verification_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {

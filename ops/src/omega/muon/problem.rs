@@ -5,16 +5,19 @@ use crate::omega::rounded::Arithmetic;
 use crate::omega::{Chunking, Loss, MemoryForm, OmegaRule, Read, Step};
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
-use atlas_dsl::ir::Access;
 
 /// The reference of a problem of one of the kernels.
 pub(crate) fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
-    expected(p, inputs, &Arithmetic::of(DType::F64))
+    expected(p, inputs, &arithmetic(p, DType::F64))
 }
 
 /// The same with the roundings of the kernels, which the iteration magnifies.
 pub(crate) fn rounded(p: &Problem, inputs: &Inputs) -> Option<Vec<Vec<f64>>> {
-    (p.kernel.name != "fused_descent").then(|| expected(p, inputs, &Arithmetic::of(p.dtype)))
+    (p.kernel.name != "fused_descent").then(|| expected(p, inputs, &arithmetic(p, p.dtype)))
+}
+
+fn arithmetic(p: &Problem, dtype: DType) -> Arithmetic {
+    Arithmetic { walks: is_wide(p), ..Arithmetic::of(dtype) }
 }
 
 /// What is written of a problem, by some arithmetic.
@@ -59,7 +62,7 @@ fn is_wide(p: &Problem) -> bool {
 
 /// The tensors that are written, less `y`: weights, momenta and what a kernel keeps in global memory.
 fn written(p: &Problem) -> Vec<&'static str> {
-    let written = p.tensors().into_iter().filter(|t| t.access == Access::Out && t.name != "y");
+    let written = p.tensors().into_iter().filter(|t| p.has_reference(t) && t.name != "y");
     written.map(|t| t.name).collect()
 }
 
@@ -101,9 +104,7 @@ fn trained(p: &Problem, inputs: &Inputs, arithmetic: &Arithmetic) -> Vec<Vec<f64
                 eta: rows("eta", n, 1),
                 gamma: rows("gamma", n, s.w),
             };
-            let (read, mut kept) = arithmetic.tokens(&s, &rule, &x, &gates, &mut state);
-            kept.extend(arithmetic.weights(&state).into_iter().filter(|_| is_wide(p)));
-            (read, kept)
+            arithmetic.tokens(&s, &rule, &x, &gates, &mut state)
         } else {
             let of = |name: &str, len: usize| inputs.get(name)[at * len..][..len].to_vec();
             let mixed = Mixed {
@@ -160,7 +161,8 @@ pub(crate) fn flops(p: &Problem) -> f64 {
     // Forward, once more for the gradients but for the first matrix, back through the first one, and the gradients.
     let of_key = 2.0 * (3.0 * elements) - if shapes.len() == 1 { 2.0 * elements } else { 0.0 };
     let side = |(i, [rows, cols]): (usize, &[usize; 2])| {
-        let (side, other) = if i == 0 { (*rows as f64, *cols as f64) } else { (*cols as f64, *rows as f64) };
+        let is_turned = if is_wide(p) { rows > cols } else { i > 0 };
+        let (side, other) = if is_turned { (*cols as f64, *rows as f64) } else { (*rows as f64, *cols as f64) };
         4.0 * side * side * other + 2.0 * side.powi(3)
     };
     let round: f64 = shapes.iter().enumerate().map(side).sum();

@@ -1,17 +1,19 @@
 //! One step per token, on a memory of two layers with a norm whose matrices are too large for shared memory: see [`muon`](super).
 
-use crate::newton_schulz_small::UNSCALE;
+use super::orthogonal::CENTRED;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
     use crate::omega::loss::loss_error;
     use crate::omega::normed::layer_normed;
-    use super::forms::{read_mlp, through_norm};
-    use super::iteration::{moves, of_gram_about, scaled_over_norm, squarable, squared, started, stepped};
+    use super::forms::through_norm;
+    use super::orthogonal::{copied, orthogonal_step};
 
-    /// As [`omega_muon_tokens_normed`](super::omega_muon_tokens_normed), with a hidden layer of any width.
+    /// As [`omega_muon_tokens_normed`](super::omega_muon_tokens_normed), with features and a hidden layer of any width.
     ///
-    /// `t1` and `t2` are the weights in the element type of products; while the memory steps, the iteration.
+    /// `t1` and `t2` are the weights in the element type of products. `hidden` is the hidden row of the last query.
+    /// `iterates1`, `gram1` and `poly1` are a workspace of the steps of `W1`, whose shorter side is `R` and longer
+    /// one `Q`; `iterates2`, `gram2` and `poly2` one of `W2`, with the sides `U` and `V`.
     pub kernel omega_muon_tokens_normed_wide<T: Float>(
         q: &Tensor<T, [B, N, H, D]>,
         k: &Tensor<T, [B, P, H, D]>,
@@ -30,8 +32,15 @@ atlas_kernel! {
         errors: &mut Tensor<f32, [B, H, K, E]>,
         act: &mut Tensor<T, [B, H, K, M]>,
         delta: &mut Tensor<T, [B, H, K, M]>,
+        hidden: &mut Tensor<T, [B, H, O, M]>,
         t1: &mut Tensor<T, [B, H, E, M]>,
         t2: &mut Tensor<T, [B, H, M, D]>,
+        iterates1: &mut Tensor<T, [B, H, I, R, Q]>,
+        gram1: &mut Tensor<f32, [B, H, R, R]>,
+        poly1: &mut Tensor<T, [B, H, R, R]>,
+        iterates2: &mut Tensor<T, [B, H, I, U, V]>,
+        gram2: &mut Tensor<f32, [B, H, U, U]>,
+        poly2: &mut Tensor<T, [B, H, U, U]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         chunk: i32,
         before: i32,
@@ -39,14 +48,13 @@ atlas_kernel! {
         predicts: i32,
         eps: f32,
     )
-    tune { BM: [32, 16], BD: [32], BE: [32], warps: [8] }
-    require { P >= N }
+    tune { BM: [32, 16], BD: [32, 64], BE: [32, 64], warps: [8] }
+    require { P >= N, R == min(E, M), Q == max(E, M), U == min(M, D), V == max(M, D), I == 2, O == 1 }
     {
         for (b, h) in grid(B, H) {
-            for m in tiles(M, BM) {
-                store(t1[b, h, .., m], load(w1[b, h, .., m]).cast::<T>());
-                store(t2[b, h, m, ..], load(w2[b, h, m, ..]).cast::<T>());
-            }
+            let like = zeros::<T>([1, 1]);
+            copied(w1, t1, b, h, E, M, BE, BD, like);
+            copied(w2, t2, b, h, M, D, BE, BD, like);
             let width = size(E).cast::<f32>();
             let length = min(max(chunk, 1), size(K));
             // Read after its step, a token is read where the next one begins.
@@ -96,10 +104,16 @@ atlas_kernel! {
                     store(delta[b, h, .., m], (grad(gelu)(z) * back).cast::<T>());
                 }
                 for t in first..end + select(end == size(N), late, 0) {
-                    let xq = load(q[b, span(t - late, 1), h, ..]).or(0.0);
+                    for m in tiles(M, BM) {
+                        let mut z = zeros::<f32>([1, BM]);
+                        for d in tiles(D, BD) {
+                            z += dot(load(q[b, span(t - late, 1), h, d]).or(0.0), load(t2[b, h, m, d]).t());
+                        }
+                        store(hidden[b, h, span(0, 1), m], gelu(z).cast::<T>());
+                    }
                     let mut out = zeros::<f32>([1, E]);
                     for m in tiles(M, BM) {
-                        out += read_mlp(xq, load(t1[b, h, .., m]), load(t2[b, h, m, ..]));
+                        out += dot(load(hidden[b, h, span(0, 1), m]), load(t1[b, h, .., m]).t());
                     }
                     let (unit_out, _) = layer_normed(out, width, eps);
                     let residual = load(rq[b, span(t - late, 1), h, ..]).or(0.0).cast::<f32>();
@@ -130,63 +144,12 @@ atlas_kernel! {
                                 store(s2[b, h, m, d], s2m);
                             }
                         }
-                        let like = zeros::<T>([1, 1]);
-                        for _ in 0..moves(step) {
-                            let unit = squarable(max(top1));
-                            let mut squares = zeros::<f32>([E, BM]);
-                            for m in tiles(M, BM) {
-                                squares += squared(load(s1[b, h, .., m]), unit);
-                            }
-                            let by = scaled_over_norm(sum(squares), unit);
-                            let mut gram = zeros::<f32>([E, E]);
-                            for m in tiles(M, BM) {
-                                let along = started(load(s1[b, h, .., m]), unit, by, like);
-                                store(t1[b, h, .., m], along);
-                                gram += dot(along, along.t());
-                            }
-                            for i in 0..5 {
-                                let p = of_gram_about(gram, like, iota([E, E], 0) == iota([E, E], 1), i);
-                                gram = zeros::<f32>([E, E]);
-                                for m in tiles(M, BM) {
-                                    let along = dot(p, load(t1[b, h, .., m])).cast::<T>();
-                                    store(t1[b, h, .., m], along);
-                                    gram += dot(along, along.t());
-                                }
-                            }
-                        }
-                        for m in tiles(M, BM) {
-                            let after = stepped(load(w1[b, h, .., m]), held, step * UNSCALE, load(t1[b, h, .., m]));
-                            store(w1[b, h, .., m], after);
-                            store(t1[b, h, .., m], after.cast::<T>());
-                        }
-                        for _ in 0..moves(step) {
-                            let unit = squarable(max(top2));
-                            let mut squares = zeros::<f32>([BM, D]);
-                            for m in tiles(M, BM) {
-                                squares += squared(load(s2[b, h, m, ..]), unit);
-                            }
-                            let by = scaled_over_norm(sum(squares), unit);
-                            let mut gram = zeros::<f32>([D, D]);
-                            for m in tiles(M, BM) {
-                                let along = started(load(s2[b, h, m, ..]), unit, by, like);
-                                store(t2[b, h, m, ..], along);
-                                gram += dot(along.t(), along);
-                            }
-                            for i in 0..5 {
-                                let p = of_gram_about(gram, like, iota([D, D], 0) == iota([D, D], 1), i);
-                                gram = zeros::<f32>([D, D]);
-                                for m in tiles(M, BM) {
-                                    let along = dot(load(t2[b, h, m, ..]), p).cast::<T>();
-                                    store(t2[b, h, m, ..], along);
-                                    gram += dot(along.t(), along);
-                                }
-                            }
-                        }
-                        for m in tiles(M, BM) {
-                            let after = stepped(load(w2[b, h, m, ..]), held, step * UNSCALE, load(t2[b, h, m, ..]));
-                            store(w2[b, h, m, ..], after);
-                            store(t2[b, h, m, ..], after.cast::<T>());
-                        }
+                        orthogonal_step(
+                            s1, w1, t1, iterates1, gram1, poly1, b, h, E, M, R, Q, BE, BD, top1, held, step, CENTRED, like
+                        );
+                        orthogonal_step(
+                            s2, w2, t2, iterates2, gram2, poly2, b, h, M, D, U, V, BE, BD, top2, held, step, CENTRED, like
+                        );
                     }
                 }
             }
