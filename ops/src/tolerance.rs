@@ -26,8 +26,6 @@ pub enum ToleranceClass {
     Bf16x3,
     /// A product of f32 operands that are split into two tf32 each.
     Tf32x3,
-    /// Gradients through five Newton-Schulz steps, in f32.
-    NewtonSchulzGrad,
 }
 
 /// A row of the table: the element type, then MLP, Newton-Schulz, features, norms, functions of projections, moves.
@@ -49,7 +47,6 @@ pub fn bound(class: ToleranceClass, dtype: DType) -> Option<f64> {
         ToleranceClass::Tf32 => Some(of_tf32()),
         ToleranceClass::Bf16x3 => Some(of_split(OF_BF16)),
         ToleranceClass::Tf32x3 => Some(of_split(OF_TF32)),
-        ToleranceClass::NewtonSchulzGrad => Some(of_steps()),
         _ => TABLE.iter().find(|(d, _)| *d == dtype).map(|(_, row)| row[class as usize]),
     }
 }
@@ -63,15 +60,6 @@ fn of_tf32() -> f64 {
 /// the product of both rests, which is left out.
 fn of_split(unit: f64) -> f64 {
     3.0 * unit * unit + OF_SUMS
-}
-
-/// The most that a Newton-Schulz step multiplies by: its first coefficient.
-const OF_STEP: f64 = 3.4445;
-
-/// The bound of gradients through five Newton-Schulz steps: what is small grows with each of them, and with it the rounding error of an
-/// f32.
-fn of_steps() -> f64 {
-    OF_STEP.powi(5) / f64::from(1 << 24)
 }
 
 /// The largest error of one element may be this many times the bound, in units of the reference's root mean square or of the

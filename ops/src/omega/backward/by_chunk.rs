@@ -57,7 +57,7 @@ impl ByChunk {
         let wide = |[rows, cols]: &[usize; 2]| [*rows.min(cols), *rows.max(cols)];
         let room = |shape: &[usize; 2]| {
             let [rows, cols] = wide(shape);
-            Ok([make(&[b, h, 6, rows, cols])?, make(&[b, h, 6, rows, cols])?, make(&[b, h, 4, rows, rows])?])
+            Ok([make(&[b, h, 6, rows, cols])?, make(&[b, h, 6, rows, cols])?, make(&[b, h, 12, rows, rows])?])
         };
         Ok(ByChunk {
             run: shapes.repeat(2).iter().map(|[r, c]| make(&[b, h, *r, *c])).collect::<Result<_>>()?,

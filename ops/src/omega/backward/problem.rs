@@ -448,7 +448,7 @@ pub(super) fn sum(a: &[f64], b: &[f64]) -> Vec<f64> {
 pub(crate) fn flops(p: &Problem) -> f64 {
     let [b, h, c, r, q] = ["B", "H", "C", "R", "Q"].map(|dim| p.dim(dim) as f64);
     if p.kernel.name == "omega_step_backward" {
-        return b * h * (60.0 * r * r * q + 40.0 * r * r * r);
+        return b * h * (50.0 * r * r * q + 30.0 * r * r * r);
     }
     b * h * c * flops_of_chunk(p.kernel.name, ["L", "K", "D", "E", "M"].map(|dim| p.dim(dim) as f64))
 }

@@ -5,7 +5,6 @@ use super::problem::{
 };
 use super::reference::{KeyFactors, MemoryState, after, before_norm, iterates, outward};
 use super::tape::{Matrix, Tape, Var};
-use crate::newton_schulz_small::CLASSIC;
 use crate::omega::reference::SequenceSizes;
 use crate::problem::{Inputs, Problem};
 use std::collections::BTreeMap;
@@ -145,34 +144,7 @@ fn step_backward(p: &Problem, head: &Head) -> Head {
     let by_end = tape.scale(dw, -step);
     let found = tape.gradients(&[(all[5], tape.value(by_end).clone())]);
     let along: f64 = times(&tape.value(dw).values, &tape.value(all[5]).values).iter().sum();
-    let kept = all.iter().flat_map(|&x| tape.value(x).values.clone()).collect();
-    let by = all.iter().flat_map(|&x| found.by(&tape, x)).collect();
-    let g = tape.given(Matrix::new(cols, found.by(&tape, all[1])));
-    let squares = squares(&mut tape, all[0], g).iter().flat_map(|&x| tape.value(x).values.clone()).collect();
-    [
-        ("ds", sum(&head["ds"], &found.by(&tape, s))),
-        ("dstep", vec![-along]),
-        ("iterates", kept),
-        ("by", by),
-        ("squares", squares),
-    ]
-    .into()
-}
-
-/// The square matrices of the iteration on `x`, from the gradient `g` by what comes out of it.
-fn squares(tape: &mut Tape, x: Var, g: Var) -> [Var; 4] {
-    let [a, b, c] = CLASSIC;
-    let (gram, by_p) = (tape.dot_turned(x, x), tape.dot_turned(g, x));
-    let rows = tape.value(x).rows;
-    let one = |i: usize| if i.is_multiple_of(rows + 1) { a } else { 0.0 };
-    let first = tape.given(Matrix::new(rows, (0..rows * rows).map(one).collect()));
-    let [linear, square] = [(gram, b), (tape.dot(gram, gram), c)].map(|(x, by)| tape.scale(x, by));
-    let rest = tape.add(linear, square);
-    let p = tape.add(first, rest);
-    let (left, right) = (tape.dot(by_p, gram), tape.dot(gram, by_p));
-    let twice = tape.add(left, right);
-    let [linear, square] = [(by_p, b), (twice, c)].map(|(x, by)| tape.scale(x, by));
-    [gram, by_p, p, tape.add(linear, square)]
+    [("ds", sum(&head["ds"], &found.by(&tape, s))), ("dstep", vec![-along])].into()
 }
 
 /// What the kernel that goes from steps to their gates should write of one head.

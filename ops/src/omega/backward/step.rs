@@ -15,7 +15,7 @@
 //!
 //! A matrix lies wide: one with more rows than columns is given transposed, for which the function is the same.
 //!
-//! FLOPs: `60 R R Q + 40 R R R`.
+//! FLOPs: `50 R R Q + 30 R R R`.
 
 use crate::newton_schulz_small::{CLASSIC, EPS, LARGE};
 use atlas_macros::atlas_kernel;
@@ -25,13 +25,27 @@ const A0: f32 = CLASSIC[0] as f32;
 const A1: f32 = CLASSIC[1] as f32;
 const A2: f32 = CLASSIC[2] as f32;
 
-/// Square matrices of an iteration, by their place in `squares`: `A`, `dP`, `P`, and `dA` before its transpose is added.
+/// Square matrices by their places in `squares`: the Gram matrices `A` and the polynomials `P` of five iterations, and going back `dP` and
+/// `dA`, before its transpose is added.
 const GRAM: i32 = 0;
-const BY_P: i32 = 1;
-const P: i32 = 2;
-const BY_GRAM: i32 = 3;
+const P: i32 = 5;
+const BY_P: i32 = 10;
+const BY_GRAM: i32 = 11;
 
 atlas_kernel! {
+    /// `to[k] = left[i] right[j]ᵀ`, of matrices `[R, Q]`.
+    device fn met(left, i, right, j, to, k, b, h, R, Q, BR, BQ) {
+        for r in tiles(R, BR) {
+            for c in tiles(R, BR) {
+                let mut product = zeros::<f32>([BR, BR]);
+                for q in tiles(Q, BQ) {
+                    product += dot(load(left[b, h, i, r, q]), load(right[b, h, j, c, q]).t()).precision(tf32x3);
+                }
+                store(to[b, h, k, r, c], product);
+            }
+        }
+    }
+
     /// Adds to `ds` the gradient by the momentum `s` after a chunk, from the one by the weights after it. `dstep` is the gradient by
     /// the length of the step. `iterates`, the gradients `by` them, and `squares` are a workspace.
     pub kernel omega_step_backward(
@@ -45,7 +59,7 @@ atlas_kernel! {
         squares: &mut Tensor<f32, [B, H, F, R, R]>,
     )
     tune { BR: [32, 16], BQ: [32, 16], warps: [4, 8] }
-    require { C == 1, X == 1, I == 6, F == 4 }
+    require { C == 1, X == 1, I == 6, F == 12 }
     {
         for (b, h) in grid(B, H) {
             let mut greatest = zeros::<f32>([BR, BQ]);
@@ -70,26 +84,17 @@ atlas_kernel! {
                 }
             }
             for i in 0..5 {
-                for r in tiles(R, BR) {
-                    for c in tiles(R, BR) {
-                        let mut gram = zeros::<f32>([BR, BR]);
-                        for q in tiles(Q, BQ) {
-                            let x = load(iterates[b, h, i, c, q]);
-                            gram += dot(load(iterates[b, h, i, r, q]), x.t()).precision(tf32x3);
-                        }
-                        store(squares[b, h, GRAM, r, c], gram);
-                    }
-                }
+                met(iterates, i, iterates, i, squares, GRAM + i, b, h, R, Q, BR, BQ);
                 for r in tiles(R, BR) {
                     for c in tiles(R, BR) {
                         let mut squared = zeros::<f32>([BR, BR]);
                         for k in tiles(R, BR) {
-                            let column = load(squares[b, h, GRAM, k, c]);
-                            squared += dot(load(squares[b, h, GRAM, r, k]), column).precision(tf32x3);
+                            let column = load(squares[b, h, GRAM + i, k, c]);
+                            squared += dot(load(squares[b, h, GRAM + i, r, k]), column).precision(tf32x3);
                         }
-                        let p = A1 * load(squares[b, h, GRAM, r, c]) + A2 * squared;
+                        let p = A1 * load(squares[b, h, GRAM + i, r, c]) + A2 * squared;
                         let on_diagonal = r * BR + iota([BR, BR], 0) == c * BR + iota([BR, BR], 1);
-                        store(squares[b, h, P, r, c], select(on_diagonal, p + A0, p));
+                        store(squares[b, h, P + i, r, c], select(on_diagonal, p + A0, p));
                     }
                 }
                 for r in tiles(R, BR) {
@@ -97,7 +102,7 @@ atlas_kernel! {
                         let mut next = zeros::<f32>([BR, BQ]);
                         for k in tiles(R, BR) {
                             let x = load(iterates[b, h, i, k, q]);
-                            next += dot(load(squares[b, h, P, r, k]), x).precision(tf32x3);
+                            next += dot(load(squares[b, h, P + i, r, k]), x).precision(tf32x3);
                         }
                         store(iterates[b, h, i + 1, r, q], next);
                     }
@@ -115,41 +120,17 @@ atlas_kernel! {
             store(dstep[b, h, 0, 0], -sum(along));
             for j in 0..5 {
                 let i = 4 - j;
-                for r in tiles(R, BR) {
-                    for c in tiles(R, BR) {
-                        let mut gram = zeros::<f32>([BR, BR]);
-                        let mut by_p = zeros::<f32>([BR, BR]);
-                        for q in tiles(Q, BQ) {
-                            let x = load(iterates[b, h, i, c, q]).t();
-                            gram += dot(load(iterates[b, h, i, r, q]), x).precision(tf32x3);
-                            by_p += dot(load(by[b, h, i + 1, r, q]), x).precision(tf32x3);
-                        }
-                        store(squares[b, h, GRAM, r, c], gram);
-                        store(squares[b, h, BY_P, r, c], by_p);
-                    }
-                }
-                for r in tiles(R, BR) {
-                    for c in tiles(R, BR) {
-                        let mut squared = zeros::<f32>([BR, BR]);
-                        for k in tiles(R, BR) {
-                            let column = load(squares[b, h, GRAM, k, c]);
-                            squared += dot(load(squares[b, h, GRAM, r, k]), column).precision(tf32x3);
-                        }
-                        let p = A1 * load(squares[b, h, GRAM, r, c]) + A2 * squared;
-                        let on_diagonal = r * BR + iota([BR, BR], 0) == c * BR + iota([BR, BR], 1);
-                        store(squares[b, h, P, r, c], select(on_diagonal, p + A0, p));
-                    }
-                }
+                met(by, i + 1, iterates, i, squares, BY_P, b, h, R, Q, BR, BQ);
                 for r in tiles(R, BR) {
                     for c in tiles(R, BR) {
                         let mut twice = zeros::<f32>([BR, BR]);
                         for k in tiles(R, BR) {
-                            let column = load(squares[b, h, GRAM, k, c]);
+                            let column = load(squares[b, h, GRAM + i, k, c]);
                             twice += dot(load(squares[b, h, BY_P, r, k]), column).precision(tf32x3);
                         }
                         for k in tiles(R, BR) {
                             let column = load(squares[b, h, BY_P, k, c]);
-                            twice += dot(load(squares[b, h, GRAM, r, k]), column).precision(tf32x3);
+                            twice += dot(load(squares[b, h, GRAM + i, r, k]), column).precision(tf32x3);
                         }
                         store(squares[b, h, BY_GRAM, r, c], A1 * load(squares[b, h, BY_P, r, c]) + A2 * twice);
                     }
@@ -158,7 +139,7 @@ atlas_kernel! {
                     for q in tiles(Q, BQ) {
                         let mut through = zeros::<f32>([BR, BQ]);
                         for k in tiles(R, BR) {
-                            let p = load(squares[b, h, P, r, k]);
+                            let p = load(squares[b, h, P + i, r, k]);
                             through += dot(p, load(by[b, h, i + 1, k, q])).precision(tf32x3);
                         }
                         for k in tiles(R, BR) {
@@ -169,13 +150,13 @@ atlas_kernel! {
                     }
                 }
             }
-            let mut met = zeros::<f32>([BR, BQ]);
+            let mut radius = zeros::<f32>([BR, BQ]);
             for r in tiles(R, BR) {
                 for q in tiles(Q, BQ) {
-                    met += (load(by[b, h, 0, r, q]) * load(iterates[b, h, 0, r, q])).or(0.0);
+                    radius += (load(by[b, h, 0, r, q]) * load(iterates[b, h, 0, r, q])).or(0.0);
                 }
             }
-            let radial = select(length > 0.0, sum(met) * norm / length, 0.0);
+            let radial = select(length > 0.0, sum(radius) * norm / length, 0.0);
             for r in tiles(R, BR) {
                 for q in tiles(Q, BQ) {
                     let across = load(by[b, h, 0, r, q]) - radial * load(iterates[b, h, 0, r, q]);
