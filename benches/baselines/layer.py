@@ -53,6 +53,22 @@ def dense(q, k, v, pk, pv):
     return F.softmax(scores, -1) @ vs
 
 
+def banded(q, k, v, pk, pv):
+    """The same by blocks of `WINDOW` queries, each with the keys that it sees."""
+    attended = []
+    for first in range(0, q.shape[2], WINDOW):
+        start = max(first - WINDOW + 1, 0)
+        block = q[:, :, first : first + WINDOW]
+        ks = torch.cat((pk.expand(len(k), -1, -1, -1), k[:, :, start : first + WINDOW]), 2)
+        vs = torch.cat((pv.expand(len(v), -1, -1, -1), v[:, :, start : first + WINDOW]), 2)
+        own = torch.arange(start, start + ks.shape[2] - PREFIX, device=DEVICE)
+        behind = torch.arange(first, first + block.shape[2], device=DEVICE)[:, None] - own
+        hidden = F.pad((behind < 0) | (behind >= WINDOW), (PREFIX, 0))
+        scores = (block @ ks.mT * q.shape[-1] ** -0.5).masked_fill(hidden, -math.inf)
+        attended.append(F.softmax(scores, -1) @ vs)
+    return torch.cat(attended, 2)
+
+
 def layer(b, t, h, d, m, name):
     args = omega.inputs(b * h, t, d, m, CHUNK, MEMORY_WINDOW)
     aq, ak, av = (normal(b, h, t, d) for _ in range(3))
@@ -77,18 +93,8 @@ def layer(b, t, h, d, m, name):
     @functools.cache
     def expected():
         memory = oracle.omega(*args, CHUNK)[0].view(b, h, t, d)
-        attended = []
-        for first in range(0, t, WINDOW):
-            start = max(first - WINDOW + 1, 0)
-            q = aq[:, :, first : first + WINDOW].double()
-            ks = torch.cat((pk.expand(b, h, PREFIX, d), ak[:, :, start : first + WINDOW]), 2).double()
-            vs = torch.cat((pv.expand(b, h, PREFIX, d), av[:, :, start : first + WINDOW]), 2).double()
-            own = torch.arange(start, start + ks.shape[2] - PREFIX, device=DEVICE)
-            at = torch.arange(first, first + q.shape[2], device=DEVICE)[:, None] - own
-            hidden = F.pad((at < 0) | (at >= WINDOW), (PREFIX, 0))
-            scores = (q @ ks.mT * d**-0.5).masked_fill(hidden, -math.inf)
-            attended.append(F.softmax(scores, -1) @ vs)
-        return combine(torch.cat(attended, 2), memory, wa.double(), wm.double())
+        attended = banded(*(x.double() for x in (aq, ak, av, pk, pv)))
+        return combine(attended, memory, wa.double(), wm.double())
 
     n = CHUNK + MEMORY_WINDOW - 1
     chunks = math.ceil(t / CHUNK)
@@ -129,7 +135,7 @@ def layer_step(b, t, h, d, m, name, attend=windowed):
         for i in range(b):
             args = [x[i * h : (i + 1) * h] for x in memory], [x[i : i + 1] for x in heads], shared, [dy[i : i + 1]]
             memory_, heads_, shared_, (dy_,) = ([x.double() for x in part] for part in args)
-            each.append(gradients(memory_, heads_, shared_, dy_, dense))
+            each.append(gradients(memory_, heads_, shared_, dy_, banded))
         outputs = list(zip(*each))
         apart = len(outputs) - len(shared)
         return (*(torch.cat(x) for x in outputs[:apart]), *(sum(x) for x in outputs[apart:]))
@@ -161,6 +167,7 @@ def layer_step(b, t, h, d, m, name, attend=windowed):
 
 GROUPS = {
     "layer_step": [lambda: layer_step(8, 2048, 16, 64, 256, "layer_340m")],
+    "layer_long_step": [lambda: layer_step(1, 32768, 16, 64, 256, "layer_340m_long")],
     "layer": [
         lambda: layer(8, 2048, 16, 64, 256, "layer_340m"),
         lambda: layer(8, 2048, 16, 48, 192, "layer_170m"),

@@ -27,6 +27,18 @@ pub struct Requirement {
 }
 
 impl Requirement {
+    /// The dim that it makes equal to a quantity of other dims, and its size, if those of the quantity are known. Sizes are in the
+    /// signature's order.
+    pub fn implied(&self, dims: &[Option<u64>]) -> Option<(usize, u64)> {
+        let (Predicate::Eq, Quantity::Dim(dim)) = (self.is, self.left) else { return None };
+        let of = self.right.dims();
+        if of.contains(&dim) || of.iter().any(|&d| dims[d].is_none()) {
+            return None;
+        }
+        let known: Vec<u64> = dims.iter().map(|size| size.unwrap_or(0)).collect();
+        Some((dim, self.right.value(&known)?.try_into().ok()?))
+    }
+
     /// True if it holds for these sizes, in the signature's order. False if a number is divided by 0 or overflows.
     pub fn holds(&self, dims: &[u64]) -> bool {
         let sides = self.left.value(dims).zip(self.right.value(dims));

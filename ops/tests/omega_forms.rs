@@ -213,6 +213,10 @@ fn the_error_goes_through_the_jacobian_of_the_norm() {
     assert!(!apart(false).passes(1e-1), "{:?}", apart(false));
 }
 
+fn shorter_steps(x: &mut CaseInputs) {
+    x.eta.iter_mut().for_each(|eta| *eta *= 0.3);
+}
+
 /// Memories whose rows of hidden elements, features and values are of any widths.
 #[test]
 fn widths_of_any_size() {
@@ -222,7 +226,9 @@ fn widths_of_any_size() {
             if memory[1] == 1 && matches!(form, MemoryForm::Normed { .. }) {
                 continue;
             }
-            let case = Case::new([1, 23, 2], memory, Chunking::new(8, 5)).of_form(form);
+            let mut case = Case::new([1, 23, 2], memory, Chunking::new(8, 5)).of_form(form);
+            // A gated memory is of the third degree in its matrices: with long steps a narrow one grows beyond all bounds.
+            case.edit = shorter_steps;
             let right = case.check(&crate::device()).unwrap();
             assert!(right.passes(1e-5), "{case:?}: {right:?}");
         }

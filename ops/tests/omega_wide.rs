@@ -95,6 +95,8 @@ fn wide_rows_are_as_defined() {
             for memory in [[264, 16, 24], [20, 264, 24]] {
                 let mut case = case(form, 21, memory, Chunking::new(8, 5));
                 (case.rule.read, case.rule.loss) = (read, loss);
+                // A gated memory of narrow rows grows with long steps, and roundings with it.
+                case.edit = |x| x.eta.iter_mut().for_each(|eta| *eta *= 0.3);
                 // Whoever's rows are wide: a linear memory is in tiles of values anyway.
                 case.chain = Some(chain);
                 let found = case.check(&crate::device()).unwrap();

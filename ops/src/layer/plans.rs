@@ -14,8 +14,8 @@ use crate::usual::unit;
 use atlas_dsl::DType;
 use atlas_runtime::{Device, Result, Tensor};
 
-/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million, which come in pieces; and a
-/// training step.
+/// Layers of the paper's models (ATLAS, Table 7), with 2048 and 32768 tokens, and with a million, which come in pieces; and
+/// training steps.
 pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_170m_plan", &GATE, [8, 2048, 16, 48, 192]),
     Plan::new("layer_340m_plan", &GATE, [8, 2048, 16, 64, 256]),
@@ -25,6 +25,7 @@ pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_340m_long_plan", &GATE, [1, 32768, 16, 64, 256]),
     Plan::new("layer_340m_context_plan", &CONTEXT, [8, 2048, 16, 64, 256, 256]),
     Plan::new("layer_340m_step_plan", &STEP, [8, 2048, 16, 64, 256]),
+    Plan::new("layer_340m_long_step_plan", &STEP, [1, 32768, 16, 64, 256]),
 ];
 
 /// Tokens of a piece. A longer sequence is pushed piece after piece, each with the same tokens: what they are takes no time, and

@@ -108,12 +108,7 @@ impl Case {
         };
         // Longer steps diverge: a gradient is as large as the hidden row is long, and momentum adds up five of a window.
         // Through a norm it is also as large as one over what is normed, so that this may not decay as fast either.
-        // A gated memory is of the third degree in its matrices, and some of narrow rows would grow without bound.
-        let (through, kept) = match self.rule.memory {
-            MemoryForm::Normed { .. } => (4.0, 0.99),
-            MemoryForm::Gated => (3.0, 0.95),
-            _ => (1.0, 0.95),
-        };
+        let (through, kept) = if self.is_normed() { (4.0, 0.99) } else { (1.0, 0.95) };
         let step = 0.3 / (through * self.rule.chunking.window as f64 * (1.0 + m as f64 / 4.0));
         let gate = |x: Vec<f32>| x.into_iter().map(|v| v.clamp(0.0, 1.0)).collect::<Vec<f32>>();
         let [q, k] = ["q", "k"].map(|name| rounded(make(name, 0.0, unit(d), tokens * d)));

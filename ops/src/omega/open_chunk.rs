@@ -22,10 +22,6 @@ pub(super) fn workspace(
     let mut dims = chunking.dims(sequences, heads, tokens).to_vec();
     dims.extend([("D", key), ("E", value)]);
     dims.extend(has_hidden(chain).then_some(("M", hidden)));
-    // Of the iteration of Newton-Schulz, whose matrices lie wide: two of them, and one row that is read.
-    let inner = if has(chain, "M") { hidden } else { key };
-    dims.extend([("R", value.min(inner)), ("Q", value.max(inner)), ("U", hidden.min(key)), ("V", hidden.max(key))]);
-    dims.extend([("I", 2), ("O", 1)]);
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));
     let types: &[(&str, DType)] = if has(chain, "T") { &[("T", dtype)] } else { &[] };

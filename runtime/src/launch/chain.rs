@@ -42,6 +42,7 @@ pub struct Chain {
 #[derive(Debug)]
 pub struct Workspace {
     chain: &'static str,
+    kernels: &'static [&'static dyn Declared],
     /// The sizes of dims for which it is, by name.
     sizes: Vec<(String, usize)>,
     spaces: Vec<WorkspaceTensor>,
@@ -94,7 +95,8 @@ impl Workspace {
         if sizes == self.sizes {
             return Ok(());
         }
-        let size = |dim: &&'static str| sizes.iter().find(|(of, _)| of == dim).map_or(0, |(_, size)| *size);
+        let all = with_implied(self.kernels, sizes.clone());
+        let size = |dim: &&'static str| all.iter().find(|(of, _)| of == dim).map_or(0, |(_, size)| *size);
         let resized = |s: &WorkspaceTensor| WorkspaceTensor::new(s, &s.dims.iter().map(size).collect::<Vec<usize>>());
         let spaces = self.spaces.iter().map(resized).collect::<Result<_>>()?;
         (self.sizes, self.spaces) = (sizes, spaces);
@@ -107,6 +109,25 @@ impl Workspace {
 pub struct PreparedChain {
     chain: &'static Chain,
     launches: Vec<PreparedLaunch>,
+}
+
+/// These sizes of dims, and those that follow from them by what the kernels require.
+fn with_implied(kernels: &'static [&'static dyn Declared], mut sizes: Vec<(String, usize)>) -> Vec<(String, usize)> {
+    loop {
+        let before = sizes.len();
+        for def in kernels.iter().map(|k| k.declared()) {
+            let known = |name: &str| sizes.iter().find(|(of, _)| of == name).map(|(_, size)| *size as u64);
+            let dims: Vec<Option<u64>> = def.dims.iter().map(|d| known(d.name)).collect();
+            let found = def.requires.iter().filter_map(|r| r.implied(&dims));
+            let new = found.filter(|(dim, _)| dims[*dim].is_none());
+            let new: Vec<(String, usize)> =
+                new.map(|(dim, size)| (def.dims[dim].name.to_owned(), size as usize)).collect();
+            sizes.extend(new);
+        }
+        if sizes.len() == before {
+            return sizes;
+        }
+    }
 }
 
 impl Chain {
@@ -128,7 +149,8 @@ impl Chain {
         found
     }
 
-    /// Allocates the workspace for these element types and sizes of dims, by name. It needs those that its tensors have.
+    /// Allocates the workspace for these element types and sizes of dims, by name. It needs those that its tensors have, but for those
+    /// that follow: of a kernel with `require { R == min(D, E) }`, `R` follows from `D` and `E`.
     /// A dim that is given besides is remembered: a launch with another size of it is refused.
     ///
     /// # Errors
@@ -148,10 +170,13 @@ impl Chain {
             let (name, known) = (name.to_owned(), known.join(", "));
             return Err(LaunchError::WorkspaceUnknown { chain: self.name, name, known }.into());
         }
-        let of = |name: &&'static str| self.allocate(device, name, types, dims);
+        let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
+        let all = with_implied(self.kernels, sizes.clone());
+        let of = |name: &&'static str| self.allocate(device, name, types, &all);
         Ok(Workspace {
             chain: self.name,
-            sizes: dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect(),
+            kernels: self.kernels,
+            sizes,
             spaces: self.workspace.iter().map(of).collect::<Result<_>>()?,
         })
     }
@@ -161,7 +186,7 @@ impl Chain {
         device: &Device,
         name: &str,
         types: &[(&str, DType)],
-        dims: &[(&str, usize)],
+        dims: &[(String, usize)],
     ) -> Result<WorkspaceTensor> {
         let declared = self.defs().find_map(|k| k.params.iter().find(|p| p.name() == name).map(|p| (k, p)));
         let Some((kernel, param @ &ParamDef::Tensor { dtype, dims: axes, .. })) = declared else {

@@ -88,12 +88,7 @@ impl TrainingCase {
         let ([b, n, h], [d, e, m]) = (self.batch, self.memory);
         let unit = |width: usize| (width.max(1) as f64).powf(-0.5);
         // Through a norm a gradient is also as large as one over what is normed, so that this may not decay as fast.
-        // A gated memory is of the third degree in its matrices, and some of narrow rows would grow without bound.
-        let (through, kept) = match self.form {
-            MemoryForm::Normed { .. } => (4.0, 0.99),
-            MemoryForm::Gated => (3.0, 0.95),
-            _ => (1.0, 0.95),
-        };
+        let (through, kept) = if self.is_normed() { (4.0, 0.99) } else { (1.0, 0.95) };
         let step = 0.3 / (through * self.chunking.window as f64 * (1.0 + m as f64 / 4.0));
         let w = self.chunking.window;
         let mut made = Named::new();

@@ -36,7 +36,7 @@ const fn polynomials() -> [[[f32; 4]; 5]; 2] {
 }
 
 atlas_kernel! {
-    use super::iteration::{moves, squarable, squared, started, stepped};
+    use super::iteration::{moves, squarable, squared, started};
 
     /// `t = w` of a matrix `[ROWS, COLUMNS]`, in the element type of `like`.
     pub(crate) device fn copied(w, t, b, h, ROWS, COLUMNS, BR, BQ, like) {
@@ -57,7 +57,8 @@ atlas_kernel! {
         // One of the two is 1, and the other one 0.
         let is_wide = select(size(ROWS) <= size(COLUMNS), 1.cast::<i32>(), 0);
         let is_tall = 1 - is_wide;
-        for _ in 0..moves(step) {
+        let is_moved = moves(step);
+        for _ in 0..is_moved {
             let unit = squarable(max(top));
             let mut squares = zeros::<f32>([BR, BQ]);
             for r in tiles(ROWS, BR) {
@@ -87,21 +88,31 @@ atlas_kernel! {
             }
         }
         let length = back(step, kind);
-        for _ in 0..is_wide {
+        // No direction was computed for a step of length 0, and there is none to read.
+        for _ in is_moved..1 {
             for r in tiles(ROWS, BR) {
                 for q in tiles(COLUMNS, BQ) {
-                    let along = load(x[b, h, 1, span(r * BR, BR), span(q * BQ, BQ)]).or(0.0);
-                    let after = stepped(load(w[b, h, r, q]), held, length, along);
+                    let after = held * load(w[b, h, r, q]);
                     store(w[b, h, r, q], after);
                     store(t[b, h, r, q], after.cast_like(like));
                 }
             }
         }
-        for _ in 0..is_tall {
+        for _ in 0..is_moved * is_wide {
+            for r in tiles(ROWS, BR) {
+                for q in tiles(COLUMNS, BQ) {
+                    let along = load(x[b, h, 1, span(r * BR, BR), span(q * BQ, BQ)]).or(0.0);
+                    let after = held * load(w[b, h, r, q]) - length * along.cast::<f32>();
+                    store(w[b, h, r, q], after);
+                    store(t[b, h, r, q], after.cast_like(like));
+                }
+            }
+        }
+        for _ in 0..is_moved * is_tall {
             for q in tiles(ROWS, BR) {
                 for r in tiles(COLUMNS, BQ) {
                     let along = load(x[b, h, 1, span(r * BQ, BQ), span(q * BR, BR)]).or(0.0);
-                    let after = stepped(load(w[b, h, q, r]), held, length, along.t());
+                    let after = held * load(w[b, h, q, r]) - length * along.t().cast::<f32>();
                     store(w[b, h, q, r], after);
                     store(t[b, h, q, r], after.cast_like(like));
                 }
