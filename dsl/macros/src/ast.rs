@@ -207,3 +207,14 @@ impl Mode {
         }
     }
 }
+
+/// The attributes that may leave out what they stand before.
+pub(crate) fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
+    attrs.iter().filter(|a| {
+        let path = a.path();
+        let text = || a.meta.to_token_stream().to_string();
+        path.is_ident("cfg")
+            || (path.is_ident("cfg_attr")
+                && text().split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "cfg"))
+    })
+}

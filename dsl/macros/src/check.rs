@@ -4,7 +4,7 @@
 
 use crate::error::{Errors, SourceRange};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty, list};
-use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, ParamKind, Stmt, TileFn};
+use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, LocalKind, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use quote::ToTokens;
 use std::collections::BTreeMap;
@@ -51,6 +51,7 @@ fn kernel(k: &Kernel, fns: &[TileFn], errors: &mut Errors) -> bool {
         formulas: BTreeMap::new(),
         depth: 0,
         inside: None,
+        tensors: None,
         at: None,
         home: None,
     };
@@ -105,6 +106,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) depth: usize,
     /// The call being checked, for messages.
     inside: Option<String>,
+    /// The names of tensors in the device fn being checked.
+    pub(crate) tensors: Option<&'a BTreeMap<usize, String>>,
     /// Where the call stands, if the function is one of another module: a mistake is shown in the user's own text.
     at: Option<SourceRange>,
     /// The input that declares the function being checked, if that is another one.
@@ -126,7 +129,7 @@ impl<'a> Checker<'a> {
         Ty::unknown()
     }
 
-    pub(crate) fn statements(&mut self, stmts: &[Stmt]) {
+    pub(crate) fn statements(&mut self, stmts: &'a [Stmt]) {
         for stmt in stmts {
             match stmt {
                 Stmt::Let { local, value } => self.vars[*local] = self.expr(value),
@@ -159,10 +162,11 @@ impl<'a> Checker<'a> {
                     }
                 }
                 Stmt::Loop(l) => self.for_loop(l),
-                Stmt::Inlined { call, body } => {
+                Stmt::Inlined { call, tensors, body } => {
                     let outer = self.inside.replace(call.clone());
+                    let outer_tensors = self.tensors.replace(tensors);
                     self.statements(body);
-                    self.inside = outer;
+                    (self.inside, self.tensors) = (outer, outer_tensors);
                 }
             }
         }
@@ -170,6 +174,10 @@ impl<'a> Checker<'a> {
 
     pub(crate) fn local_name(&self, local: usize) -> String {
         self.locals[local].name.to_string()
+    }
+
+    pub(crate) fn local_kind(&self, local: usize) -> LocalKind {
+        self.locals[local].kind
     }
 
     /// The operand's name and a space if it is a name, for messages such as `dot of xs [BN, D] and ..`.

@@ -7,7 +7,7 @@ use crate::symbolic::{Coordinate, Edge, Elem, Number, Size, Ty, broadcasts_to, l
 use crate::tree::{Expr, ExprKind, Loop, Range};
 use atlas_vocabulary::DType;
 
-impl Checker<'_> {
+impl<'a> Checker<'a> {
     /// `acc += dot(a, b)`, which accumulates in place.
     pub(crate) fn accumulate(&mut self, local: usize, dot: &Expr) -> Ty {
         let (old, product) = (self.vars[local].clone(), self.expr(dot));
@@ -34,7 +34,7 @@ impl Checker<'_> {
         Ty { depth: self.depth, ..old }.with_edges_of(&[&product])
     }
 
-    pub(crate) fn for_loop(&mut self, l: &Loop) {
+    pub(crate) fn for_loop(&mut self, l: &'a Loop) {
         let mut index = Ty::scalar(Elem::Fixed(DType::I32));
         index.number = self.local_number(l.index);
         match &l.range {

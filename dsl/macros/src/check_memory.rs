@@ -7,7 +7,7 @@ use crate::error::SourceRange;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
 };
-use crate::tree::{Expr, ExprKind, Index, Kernel, ParamKind};
+use crate::tree::{Expr, ExprKind, Index, Kernel, LocalKind, ParamKind};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use std::fmt::Display;
 
@@ -40,16 +40,17 @@ impl Checker<'_> {
         for (i, axis) in self.kernel.axes.iter().enumerate() {
             if target.shape.is_some() && !coordinates.iter().any(|c| c.0 == i) {
                 let coord = self.local_name(axis.coord);
-                let hidden = index.iter().any(|i| match i {
+                let hidden = index.iter().find_map(|i| match i {
                     Index::At(Expr { kind: ExprKind::Local(id), .. }) => {
-                        self.local_name(*id) == coord && *id != axis.coord
+                        (self.local_name(*id) == coord && *id != axis.coord).then(|| self.local_kind(*id))
                     }
-                    _ => false,
+                    _ => None,
                 });
                 let computed =
                     index.iter().any(|i| matches!(i, Index::At(e) if matches!(e.kind, ExprKind::Load { .. })));
                 let why = match (hidden, computed) {
-                    (true, _) => format!("; the `{coord}` of this index is another one, which hides it"),
+                    (Some(LocalKind::FnParam), _) => format!("; the call gives something else as `{coord}`"),
+                    (Some(_), _) => format!("; the `{coord}` of this index is another one, which hides it"),
                     (_, true) => "; where to store is known from the grid alone, a place cannot be loaded".to_owned(),
                     _ => String::new(),
                 };
@@ -141,8 +142,9 @@ impl Checker<'_> {
         };
         let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
         let mut points = Vec::new();
+        let name = self.tensors.and_then(|names| names.get(&param).cloned()).unwrap_or_else(|| p.name.to_string());
         let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, tile: Option<String>| {
-            let load = format!("load({}[{}])", p.name, index_text(k, index));
+            let load = format!("load({name}[{}])", index_text(k, index));
             let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile: tile.is_some() };
             let elem = Elem::of(p.dtype, Some(k));
             let (repeats, filled) = (false, false);

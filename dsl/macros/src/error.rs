@@ -43,20 +43,27 @@ impl From<Span> for SourceRange {
 pub(crate) struct Errors {
     list: Vec<(SourceRange, String)>,
     seen: BTreeSet<String>,
+    /// Those that were dropped, too.
+    count: usize,
+    /// The call whose body is being read, for messages.
+    pub(crate) inside: Option<String>,
 }
 
 impl Errors {
     /// Records a mistake. A second one of the same code at the same token is dropped.
     pub(crate) fn push(&mut self, code: u16, place: impl Into<SourceRange>, message: impl Display) {
         let place = place.into();
+        self.count += 1;
         if self.seen.insert(format!("{code} {:?} {:?}", place.start, place.end)) {
-            self.list.push((place, format!("ATL{code:03}: {message}")));
+            let inside = self.inside.as_ref().map_or(String::new(), |call| format!(" (in {call})"));
+            self.list.push((place, format!("ATL{code:03}: {message}{inside}")));
         }
     }
 
-    /// The number of mistakes. Equal counts before and after a step mean that it found none.
+    /// The number of mistakes, with those that were recorded before: two kernels may call one wrong function. Equal counts
+    /// before and after a step mean that it found none.
     pub(crate) fn count(&self) -> usize {
-        self.list.len()
+        self.count
     }
 
     /// One `compile_error!` per mistake, under the tokens it concerns.

@@ -14,7 +14,7 @@ use crate::parse_type::type_name;
 use crate::parse_unsupported::unsupported;
 use crate::parse_use::{called, imports};
 use atlas_vocabulary::{BinaryOp, Predicate};
-use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
@@ -158,7 +158,8 @@ fn tile_fn(
         return Err(input.error(format!("a {what} fn has no written types; remove the result type")));
     }
     let (body, broken) = block(input, errors)?;
-    let tokens = [written.parse::<Group>()?, written.parse::<Group>()?].map(TokenTree::from).into_iter().collect();
+    // The body may be a macro's `$body:block`, which is a group in a group.
+    let tokens = [written.parse::<TokenTree>()?, written.parse::<TokenTree>()?].into_iter().collect();
     Ok(TileFnSyntax { is_device, attrs, vis, name, params, body, tokens, broken })
 }
 

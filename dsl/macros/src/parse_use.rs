@@ -7,7 +7,7 @@ use syn::parse::ParseStream;
 use syn::{Attribute, ItemUse, PathArguments, UseTree, Visibility};
 
 /// Names of types that have functions of their own, as `f32::sqrt`.
-const PRIMITIVES: [&str; 19] = [
+pub(crate) const PRIMITIVES: [&str; 19] = [
     "bf16", "bool", "char", "f16", "f32", "f64", "f128", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8",
     "u16", "u32", "u64", "usize",
 ];

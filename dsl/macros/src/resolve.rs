@@ -5,14 +5,14 @@ use crate::error::{Errors, SourceRange};
 use crate::import::Package;
 use crate::names::did_you_mean;
 use crate::require::requirement;
-use crate::resolve_device::{self, Frame};
+use crate::resolve_device::{self, Frame, take_product};
 use crate::resolve_fns::{FnSignature, Foreign, Scope, Signatures, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
     Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
     TileFn,
 };
-use atlas_vocabulary::{LoopKind, ScheduleKey};
+use atlas_vocabulary::{BinaryOp, LoopKind, ScheduleKey};
 use proc_macro2::{Ident, Span};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,7 @@ pub(crate) fn resolve(items: Vec<ast::Item>, packages: Vec<(syn::Path, Option<Pa
     signatures.own(&items, errors);
     let foreign = signatures.foreign(packages);
     signatures.imports(&items, errors);
+    signatures.passed_on(&items);
     let (mut fns, mut kernel_asts) = (Vec::new(), Vec::new());
     for item in items {
         match item {
@@ -149,7 +150,8 @@ fn kernel(ast: KernelSyntax, fns: &Signatures, device: &[TileFn], errors: &mut E
             }
         }
     }
-    if !ast.broken && r.errors.count() == before {
+    let is_mistaken = ast.broken || r.lacks_a_body || r.errors.count() > before;
+    if !is_mistaken {
         if !has_grid {
             r.report_no_grid(&ast);
         } else if !r.stores {
@@ -160,7 +162,7 @@ fn kernel(ast: KernelSyntax, fns: &Signatures, device: &[TileFn], errors: &mut E
     }
     let (params, dims, locals) = (r.params, r.dims, r.locals);
     check_order(&ast, axes.len(), errors);
-    let broken = ast.broken || errors.count() > before;
+    let broken = is_mistaken || errors.count() > before;
     Kernel { ast, params, dims, locals, axes, requires, body, broken }
 }
 
@@ -187,6 +189,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) scope: &'a Scope,
     /// The device fns being inlined, each called by the one before it.
     pub(crate) frames: Vec<Frame>,
+    /// How many calls of device fns were written out.
+    pub(crate) inlined: usize,
     /// `None` in a tile fn.
     pub(crate) kernel: Option<&'a KernelSyntax>,
     pub(crate) params: Vec<Param>,
@@ -195,6 +199,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) knob_used: Vec<bool>,
     /// Something is stored.
     pub(crate) stores: bool,
+    /// A device fn that is called has a mistake where it is declared, so its body is not here.
+    pub(crate) lacks_a_body: bool,
     pub(crate) calls: Vec<(usize, Span)>,
     uses: BTreeMap<String, usize>,
     pub(crate) locals: Vec<Local>,
@@ -211,12 +217,14 @@ impl<'a> Resolver<'a> {
             device,
             scope,
             frames: vec![],
+            inlined: 0,
             kernel: None,
             params: vec![],
             dims: vec![],
             param_used: vec![],
             knob_used: vec![],
             stores: false,
+            lacks_a_body: false,
             calls: vec![],
             uses: BTreeMap::new(),
             locals: vec![],
@@ -347,8 +355,9 @@ impl<'a> Resolver<'a> {
     ) {
         match stmt {
             StmtSyntax::Let { mutable, name, .. } => {
-                let given = self.inline(value, call, 1, out);
+                let (given, hides) = self.let_value(name, |r| r.inline(value, call, 1, out));
                 let local = self.bind(name, LocalKind::Let { mutable: *mutable });
+                self.locals[local].hides = hides;
                 out.extend(given.into_iter().flatten().map(|value| Stmt::Let { local, value }));
             }
             StmtSyntax::LetMany { names, .. } => {
@@ -361,22 +370,22 @@ impl<'a> Resolver<'a> {
                 let given = self.inline(value, call, 1, out);
                 let Some(local) = self.assigned(name) else { return };
                 self.locals[local].used |= op.is_some();
-                let assign = |value| Stmt::Assign { local, op: *op, value, token: *op_span };
-                out.extend(given.into_iter().flatten().map(assign));
+                for mut value in given.into_iter().flatten() {
+                    if *op == Some(BinaryOp::Add) {
+                        value = take_product(value, out);
+                    }
+                    out.push(Stmt::Assign { local, op: *op, value, token: *op_span });
+                }
             }
             StmtSyntax::AssignMany { names, .. } => {
                 let given = self.inline(value, call, names.len(), out).unwrap_or_default();
-                // All are computed before the first is assigned.
-                let mut assigns = Vec::new();
-                for (name, value) in names.iter().zip(given) {
-                    let (place, token) = (value.place, value.token);
-                    let temp = self.bind(&Ident::new("_given", name.span()), LocalKind::Let { mutable: false });
-                    out.push(Stmt::Let { local: temp, value });
-                    let Some(local) = self.assigned(name) else { return };
-                    let value = Expr { kind: ExprKind::Local(temp), place, token };
-                    assigns.push(Stmt::Assign { local, op: None, value, token });
+                self.assigned_once(names);
+                let locals: Vec<Option<LocalId>> = names.iter().map(|name| self.assigned(name)).collect();
+                for (local, value) in locals.into_iter().zip(given) {
+                    let Some(local) = local else { continue };
+                    let token = value.token;
+                    out.push(Stmt::Assign { local, op: None, value, token });
                 }
-                out.append(&mut assigns);
             }
             _ => _ = self.inline(value, call, 0, out),
         }
@@ -390,7 +399,7 @@ impl<'a> Resolver<'a> {
                     self.bind(name, LocalKind::Let { mutable: *mutable });
                     return None;
                 };
-                let (value, hides) = self.let_value(name, value);
+                let (value, hides) = self.let_value(name, |r| r.expr(value));
                 let local = self.bind(name, LocalKind::Let { mutable: *mutable });
                 self.locals[local].hides = hides;
                 Some(Stmt::Let { local, value })
@@ -403,11 +412,7 @@ impl<'a> Resolver<'a> {
             }
             StmtSyntax::AssignMany { names, value } => {
                 let call = self.call_of_many(value, names.len());
-                for (i, name) in names.iter().enumerate() {
-                    if names[..i].contains(name) {
-                        self.errors.push(25, name.span(), format!("`{name}` is assigned twice at once"));
-                    }
-                }
+                self.assigned_once(names);
                 let locals: Vec<Option<LocalId>> = names.iter().map(|name| self.assigned(name)).collect();
                 Some(Stmt::Many { locals: locals.into_iter().collect::<Option<_>>()?, binds: false, call: call? })
             }
@@ -433,17 +438,26 @@ impl<'a> Resolver<'a> {
     }
 
     /// The value of a `let`, and the local of the same name outside of the loop, if the value is computed from it.
-    fn let_value(&mut self, name: &Ident, value: &ExprSyntax) -> (Expr, Option<LocalId>) {
+    fn let_value<V>(&mut self, name: &Ident, value: impl FnOnce(&mut Self) -> V) -> (V, Option<LocalId>) {
         let (Some(before), Some(&(first, _))) = (self.lookup(name), self.loops.last()) else {
-            return (self.expr(value), None);
+            return (value(self), None);
         };
         let was_used = std::mem::replace(&mut self.locals[before].used, false);
-        let value = self.expr(value);
+        let value = value(self);
         let reads = std::mem::replace(&mut self.locals[before].used, true);
         self.locals[before].used = reads || was_used;
         let outside = if before < first { Some(before) } else { self.locals[before].hides };
         let is_let = |l: &LocalId| matches!(self.locals[*l].kind, LocalKind::Let { .. });
         (value, outside.filter(is_let).filter(|_| reads))
+    }
+
+    /// Reports a name that stands twice among those that are assigned at once.
+    fn assigned_once(&mut self, names: &[Ident]) {
+        for (i, name) in names.iter().enumerate() {
+            if names[..i].contains(name) {
+                self.errors.push(25, name.span(), format!("`{name}` is assigned twice at once"));
+            }
+        }
     }
 
     fn assigned(&mut self, name: &Ident) -> Option<LocalId> {

@@ -4,7 +4,7 @@ use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::names::did_you_mean;
 use crate::resolve::Resolver;
 use crate::resolve_expr::is_const_name;
-use crate::tree::{Expr, ExprKind, Index, ParamKind};
+use crate::tree::{Expr, ExprKind, Extent, Index, ParamKind};
 
 impl Resolver<'_> {
     /// The tensor and the indices of `x[g, n, ..]`.
@@ -104,7 +104,10 @@ impl Resolver<'_> {
                 } else if let Some(local) = self.lookup(name) {
                     self.locals[local].used = true;
                     (name, format!("`{name}` is a tile, and tiles are not indexed; load the part that you need"))
-                } else if self.dim_named(name).is_some() || self.knob(name).is_some() {
+                } else if let Some(Extent::Const(table)) = self.size_given(name) {
+                    return Some(ExprKind::Table { name: table, indices });
+                } else if self.dim_named(name).is_some() || self.knob(name).is_some() || self.size_given(name).is_some()
+                {
                     (name, format!("`{name}` is a number; it cannot be indexed"))
                 } else if is_const_name(name) {
                     return Some(ExprKind::Table { name: self.const_named(name)?, indices });

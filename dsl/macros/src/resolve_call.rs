@@ -16,6 +16,10 @@ impl Resolver<'_> {
         let index = self.called(of)?;
         if self.fns[index].is_device {
             let name = &of.name;
+            if self.kernel.is_none() {
+                self.no_device_call(name, e.place);
+                return None;
+            }
             let message = format!(
                 "`{name}` is a device fn, so its call is a statement, or stands alone behind a `let`: `let a = {name}(..);`"
             );
@@ -63,7 +67,7 @@ impl Resolver<'_> {
                 self.call_fn(e, &Called::named(name), args)?
             }
             ExprSyntaxKind::CallPath { of, generics, args } => {
-                self.no_types(&of.name, generics)?;
+                self.needless_types(&of.name, generics)?;
                 self.call_fn(e, of, args)?
             }
             _ => {

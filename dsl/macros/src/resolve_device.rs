@@ -1,18 +1,22 @@
 //! Device functions: inlined where they are called, as statements of the kernel.
 
-use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, StmtSyntax, TileFnSyntax};
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, StmtSyntax, TileFnSyntax, conditions};
 use crate::error::{Errors, SourceRange};
 use crate::import::in_statements;
 use crate::parse::parse;
+use crate::parse_use::PRIMITIVES;
 use crate::resolve::{LocalNames, Resolver};
 use crate::resolve_expr::{const_path, is_const_name};
 use crate::resolve_fns::{Scope, Signatures};
 use crate::signature::is_upper;
-use crate::tree::{Expr, ExprKind, Extent, LocalKind, Stmt, TileFn};
+use crate::tree::{Expr, ExprKind, Extent, Local, LocalId, LocalKind, Stmt, TileFn};
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use std::collections::BTreeMap;
 use syn::ExprPath;
+
+/// The most calls of device fns in a kernel, with those in what is called. Each is written out, and each of these may call others.
+const MOST_CALLS: usize = 4096;
 
 /// What a parameter of a device fn stands for, if that is no value.
 #[derive(Clone)]
@@ -56,7 +60,7 @@ pub(crate) fn declared(
             errors.push(24, p.span(), format!("parameter `{p}` is never used"));
         }
     }
-    if signature.is_conditional() {
+    if conditions(&ast.attrs).next().is_some() {
         errors.push(20, name.span(), "a device fn does not stand under `cfg`; take a const as an argument instead");
     }
     let (mut called, mut uses, mut calls) = (Vec::new(), BTreeMap::new(), Vec::new());
@@ -83,6 +87,56 @@ pub(crate) fn results(body: &[StmtSyntax]) -> usize {
             _ => 1,
         },
         _ => 0,
+    }
+}
+
+/// The last expression of a device fn.
+enum Tail {
+    /// What it computes.
+    Values(Vec<Expr>),
+    /// The results of the device fn that it calls, which have names already.
+    Given(Vec<Expr>),
+}
+
+/// Takes a product out of the call that gives it, so that `+=` accumulates it, as it does where it is written out.
+pub(crate) fn take_product(result: Expr, out: &mut [Stmt]) -> Expr {
+    let ExprKind::Local(name) = result.kind else { return result };
+    let Some(Stmt::Inlined { body, .. }) = out.last_mut() else { return result };
+    match body.last() {
+        Some(Stmt::Let { local, value: Expr { kind: ExprKind::Dot { .. }, .. } }) if *local == name => {
+            if let Some(Stmt::Let { value, .. }) = body.pop() { value } else { result }
+        }
+        Some(Stmt::Inlined { .. }) => take_product(result, body),
+        _ => result,
+    }
+}
+
+/// The function that an expression calls, the element types that it is given, and its arguments.
+fn called(e: &ExprSyntax) -> Option<(Called, &[Ident], &[ExprSyntax])> {
+    match &e.kind {
+        ExprSyntaxKind::Call { name, generics, args } => Some((Called::named(name), generics, args)),
+        ExprSyntaxKind::CallPath { of, generics, args } => {
+            Some((Called { name: of.name.clone(), path: of.path.clone() }, generics, args))
+        }
+        _ => None,
+    }
+}
+
+/// The function whose results a device fn gives as its own, if it ends in a call.
+pub(crate) fn ends_in(f: &TileFnSyntax) -> Option<Called> {
+    match f.body.last() {
+        Some(StmtSyntax::Expr { value, last: true }) if f.is_device => called(value).map(|(of, ..)| of),
+        _ => None,
+    }
+}
+
+/// Whether an upper-case parameter may be given this.
+fn may_be_size(arg: &ExprSyntax) -> bool {
+    match &arg.kind {
+        ExprSyntaxKind::Literal { value, whole } => *whole && *value >= 1.0,
+        ExprSyntaxKind::Name(name) => is_const_name(name),
+        ExprSyntaxKind::Path(_) | ExprSyntaxKind::Binary(..) => true,
+        _ => false,
     }
 }
 
@@ -120,18 +174,13 @@ fn at_the_call(f: &TileFn, span: Span) -> Option<TileFnSyntax> {
 impl<'a> Resolver<'a> {
     /// The device fn that an expression calls, with its arguments.
     pub(crate) fn device_call<'e>(&mut self, e: &'e ExprSyntax) -> Option<(usize, Ident, &'e [ExprSyntax])> {
-        let (of, args) = match &e.kind {
-            ExprSyntaxKind::Call { name, args, .. } => (Called::named(name), args),
-            ExprSyntaxKind::CallPath { of, args, .. } => {
-                (Called { name: of.name.clone(), path: of.path.clone() }, args)
-            }
-            _ => return None,
-        };
+        let (of, generics, args) = called(e)?;
         let &index = self.scope.get(&of.key())?;
         if !self.fns[index].is_device {
             return None;
         }
         self.called(&of);
+        let _ = self.needless_types(&of.name, generics);
         Some((index, of.name, args))
     }
 
@@ -149,6 +198,13 @@ impl<'a> Resolver<'a> {
         }
         let (params, results) = (self.fns[index].params.clone(), self.fns[index].results);
         self.arity(e, args, &name, &params.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let device = self.device;
+        let is_open = self.frames().any(|f| f.index == index);
+        let Some(f) = device.get(index).filter(|f| !f.broken && !is_open) else {
+            // Where it is declared, this was reported.
+            self.lacks_a_body = true;
+            return None;
+        };
         if results != wanted {
             let tiles = |n: usize| match n {
                 0 => "no tile".to_owned(),
@@ -162,12 +218,14 @@ impl<'a> Resolver<'a> {
             self.errors.push(21, e.place, format!("`{name}` gives {}, and {what}", tiles(results)));
             return None;
         }
-        if self.frames().any(|f| f.index == index) {
-            // Where it is declared, this was reported.
+        self.inlined += 1;
+        if self.inlined > MOST_CALLS {
+            if self.inlined == MOST_CALLS + 1 {
+                let message = format!("this kernel has more than {MOST_CALLS} calls of device fns; call them in loops");
+                self.errors.push(6, e.place, message);
+            }
             return None;
         }
-        let device = self.device;
-        let f = device.get(index).filter(|f| !f.broken)?;
         let respanned;
         let ast = match &f.origin {
             None => &f.ast,
@@ -184,8 +242,16 @@ impl<'a> Resolver<'a> {
             }
         }
         let list: Vec<String> = ast.params.iter().zip(args).map(|(p, a)| format!("{p}: {}", self.text_of(a))).collect();
-        let call = format!("`{name}` called with {}", list.join(", "));
+        let given = if list.is_empty() { "nothing".to_owned() } else { list.join(", ") };
+        let call = format!("`{name}` called with {given}");
+        let mut tensors = BTreeMap::new();
+        for (param, alias) in &aliases {
+            if let Alias::Tensor(i) = alias {
+                tensors.insert(*i, param.clone());
+            }
+        }
         let frame = Frame { index, name, aliases, is_foreign: f.origin.is_some() };
+        let outer_call = self.errors.inside.replace(call.clone());
         let outer = self.enter(frame, &f.scope);
         for (param, value) in values {
             let local = self.bind(param, LocalKind::FnParam);
@@ -198,18 +264,61 @@ impl<'a> Resolver<'a> {
             _ => (None, &ast.body[..]),
         };
         body.extend(self.block(before));
-        let tail = match last.map(|e| &e.kind) {
-            None => vec![],
-            Some(ExprSyntaxKind::Tuple(list)) => list.iter().map(|e| self.expr(e)).collect(),
-            Some(_) => last.map(|e| self.expr(e)).into_iter().collect(),
-        };
+        let tail = self.tail(f, last, results, &mut body);
         if f.origin.is_some() {
             // Where it is declared, its author sees what is not used.
             self.locals[first..].iter_mut().for_each(|l| (l.used, l.assigned) = (true, true));
         }
         self.leave(outer);
-        out.push(Stmt::Inlined { call, body });
-        Some(tail)
+        self.errors.inside = outer_call;
+        let given = tail.map(|tail| self.given(e, f, tail, &mut body));
+        out.push(Stmt::Inlined { call, tensors, body });
+        given
+    }
+
+    /// What a device fn ends in.
+    fn tail(&mut self, f: &TileFn, last: Option<&ExprSyntax>, results: usize, body: &mut Vec<Stmt>) -> Option<Tail> {
+        let Some(last) = last else { return Some(Tail::Values(vec![])) };
+        if let Some(call) = self.device_call(last) {
+            return self.inline(last, call, results, body).map(Tail::Given);
+        }
+        Some(Tail::Values(match &last.kind {
+            ExprSyntaxKind::Tuple(list) => list.iter().map(|e| self.expr(e)).collect(),
+            _ if results > 1 => {
+                let call = self.call_of_many(last, results)?;
+                let locals: Vec<_> = (0..results).map(|_| self.unnamed(f)).collect();
+                let values = locals
+                    .iter()
+                    .map(|&l| Expr { kind: ExprKind::Local(l), place: last.place, token: last.token })
+                    .collect();
+                body.push(Stmt::Many { locals, binds: true, call });
+                return Some(Tail::Given(values));
+            }
+            _ => vec![self.expr(last)],
+        }))
+    }
+
+    /// A local that no name of the body's means. In messages it has the name of the device fn whose result it is.
+    fn unnamed(&mut self, f: &TileFn) -> LocalId {
+        let (name, kind) = (f.ast.name.clone(), LocalKind::Let { mutable: false });
+        self.locals.push(Local { name, kind, used: true, assigned: false, hides: None });
+        self.locals.len() - 1
+    }
+
+    /// The results of a call, as names that no text means: a mistake in what is done with them is one of the call's statement.
+    fn given(&mut self, e: &ExprSyntax, f: &TileFn, tail: Tail, body: &mut Vec<Stmt>) -> Vec<Expr> {
+        let here = |kind| Expr { kind, place: e.place, token: e.token };
+        let values = match tail {
+            Tail::Given(names) => return names.into_iter().map(|name| here(name.kind)).collect(),
+            Tail::Values(values) => values,
+        };
+        let mut names = Vec::new();
+        for value in values {
+            let local = self.unnamed(f);
+            body.push(Stmt::Let { local, value });
+            names.push(here(ExprKind::Local(local)));
+        }
+        names
     }
 
     /// Reports a device fn that a tile fn calls.
@@ -226,6 +335,9 @@ impl<'a> Resolver<'a> {
         let of = &frame.name;
         Some(match given {
             true => format!("`{name}` of `{of}` has to be a dim, and the call gives it a tile size or a number"),
+            false if !is_upper(name) => {
+                format!("`{name}` is lower-case, and a dim is an upper-case parameter of `{of}`")
+            }
             false => format!("`{of}` has no parameter `{name}`, and a device fn sees the dims that it is given"),
         })
     }
@@ -237,6 +349,11 @@ impl<'a> Resolver<'a> {
             true => format!(
                 "`{name}` of `{of}` has to be a knob of `tune` or a whole number, and the call gives it something else"
             ),
+            false if !is_upper(name) => {
+                format!(
+                    "`{name}` is lower-case, and a tile size is an upper-case parameter of `{of}`, or a whole number"
+                )
+            }
             false => format!("`{of}` has no parameter `{name}`, and a device fn sees the tile sizes that it is given"),
         };
         self.errors.push(28, name.span(), message);
@@ -253,6 +370,13 @@ impl<'a> Resolver<'a> {
             self.errors.push(31, arg.place, message);
             return None;
         }
+        if !may_be_size(arg) {
+            let message = format!(
+                "`{param}` is upper-case, so it is a dim, a tile size, a const or a whole number above 0; what is computed is given to a lower-case parameter"
+            );
+            self.errors.push(28, arg.place, message);
+            return None;
+        }
         let dim = if let ExprSyntaxKind::Name(name) = &arg.kind { self.dim_named(name) } else { None };
         let size = dim.map_or_else(|| self.extent(arg), Extent::Dim);
         (!matches!(size, Extent::Bad)).then_some(Some(Alias::Size(size)))
@@ -264,6 +388,10 @@ impl<'a> Resolver<'a> {
             ExprSyntaxKind::Name(name) => match self.frame().and_then(|f| f.stands_for(name)) {
                 Some(Alias::Tensor(i)) => self.params[*i].name.to_string(),
                 Some(Alias::Size(Extent::Dim(i))) => self.dims[*i].name.to_string(),
+                Some(Alias::Size(Extent::Number(n))) => n.to_string(),
+                Some(Alias::Size(Extent::Knob(i))) => {
+                    self.kernel.map_or(String::new(), |k| k.tune[*i].name.to_string())
+                }
                 _ => name.to_string(),
             },
             ExprSyntaxKind::Literal { value, .. } => value.to_string(),
@@ -346,7 +474,8 @@ impl<'a> Resolver<'a> {
     pub(crate) fn const_here(&mut self, path: &ExprPath, place: SourceRange) -> Option<ExprPath> {
         let Some(frame) = self.frame().filter(|f| f.is_foreign) else { return Some(path.clone()) };
         let first = path.path.segments.first().map_or(String::new(), |s| s.ident.to_string());
-        if path.qself.is_some() || (path.path.segments.len() > 1 && ["std", "core"].contains(&first.as_str())) {
+        let is_of_rust = ["std", "core"].contains(&first.as_str()) || PRIMITIVES.contains(&first.as_str());
+        if path.qself.is_some() || (path.path.segments.len() > 1 && is_of_rust) {
             return Some(path.clone());
         }
         let (name, of) = (path.to_token_stream().to_string().replace(' ', ""), &frame.name);
@@ -359,12 +488,18 @@ impl<'a> Resolver<'a> {
 
     /// The value of what a parameter of a device fn stands for.
     pub(crate) fn size_as_value(&mut self, name: &Ident) -> Option<ExprKind> {
-        match self.size_given(name)? {
-            Extent::Number(n) => Some(ExprKind::Literal { value: n.into(), whole: true }),
-            Extent::Knob(i) => Some(ExprKind::Knob(i)),
-            Extent::Const(path) => Some(ExprKind::Const(path)),
-            _ => None,
+        fn value(size: Extent, span: Span) -> ExprKind {
+            let side = |size| Box::new(Expr { kind: value(size, span), place: span.into(), token: span });
+            match size {
+                Extent::Number(n) => ExprKind::Literal { value: n.into(), whole: true },
+                Extent::Knob(i) => ExprKind::Knob(i),
+                Extent::Const(path) => ExprKind::Const(path),
+                Extent::Dim(i) => ExprKind::Size(i),
+                Extent::Combined(op, a, b) => ExprKind::Binary(op, side(*a), side(*b)),
+                Extent::Bad => ExprKind::Bad,
+            }
         }
+        Some(value(self.size_given(name)?, name.span()))
     }
 
     /// A name that looks like a const, as one.

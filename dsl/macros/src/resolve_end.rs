@@ -11,7 +11,6 @@ impl Resolver<'_> {
     pub(crate) fn report_unused(&mut self) {
         for (id, local) in self.locals.iter().enumerate() {
             let (name, span) = (&local.name, local.name.span());
-            let hidden = self.hidden(id);
             let message = match local.kind {
                 // A coordinate that no store mentions is reported by `check`.
                 LocalKind::Coordinate => continue,
@@ -30,7 +29,7 @@ impl Resolver<'_> {
                     LocalKind::FnParam => format!("parameter `{name}` is never used"),
                     _ => format!("`{name}` is never used; remove it"),
                 },
-                LocalKind::Let { mutable: true } if !local.assigned => match hidden {
+                LocalKind::Let { mutable: true } if !local.assigned => match self.hidden(id) {
                     Some(inner) if !self.locals[inner].used => continue,
                     Some(_) => format!(
                         "`{name}` is `mut`, but never assigned: the `let {name}` in the loop is a new value in each iteration; write `{name} = ..` there to carry it, or remove the `mut`"

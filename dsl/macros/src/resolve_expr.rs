@@ -67,7 +67,7 @@ impl Resolver<'_> {
             ExprSyntaxKind::Compare(p, a, b) => ExprKind::Compare(*p, self.boxed(a), self.boxed(b)),
             ExprSyntaxKind::Call { name, generics, args } => return self.call(e, name, generics, args),
             ExprSyntaxKind::CallPath { of, generics, args } => {
-                self.no_types(&of.name, generics)?;
+                self.needless_types(&of.name, generics)?;
                 let (kind, results) = self.call_fn(e, of, args)?;
                 return self.one_of(kind, results, e);
             }
@@ -180,12 +180,14 @@ impl Resolver<'_> {
 
     /// Reports element types given to an operation that takes none.
     pub(crate) fn no_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
-        let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
         let known = functions().chain(METHODS).any(|f| *name == f) || self.is_tile_fn(name);
         // Of an unknown function another message says more.
-        if !known {
-            return Some(());
-        }
+        if known { self.needless_types(name, generics) } else { Some(()) }
+    }
+
+    /// Reports element types given to a function, which takes none.
+    pub(crate) fn needless_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
+        let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
         let cast = format!("cast what goes in or comes out, as in `x.cast::<{first}>()`");
         let message = format!("`{name}` is given no element type: it takes that of its operands; {cast}");
         self.errors.push(22, SourceRange { start: first.span(), end: last.span() }, message);

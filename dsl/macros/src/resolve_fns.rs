@@ -27,13 +27,6 @@ pub(crate) struct FnSignature {
     pub(crate) is_device: bool,
 }
 
-impl FnSignature {
-    /// It stands under a `cfg`.
-    pub(crate) fn is_conditional(&self) -> bool {
-        self.conditional
-    }
-}
-
 /// A tile fn of another module, and what its body's calls mean.
 pub(crate) struct Foreign {
     pub(crate) ast: TileFnSyntax,
@@ -61,8 +54,9 @@ impl Signatures {
     pub(crate) fn own(&mut self, items: &[ast::Item], errors: &mut Errors) {
         for item in items {
             let ast::Item::TileFn(f) = item else { continue };
+            let what = if f.is_device { "device" } else { "tile" };
             if functions().any(|name| f.name == name) {
-                let message = format!("`{}` is a built-in function; give the tile fn another name", f.name);
+                let message = format!("`{}` is a built-in function; give the {what} fn another name", f.name);
                 errors.push(4, f.name.span(), message);
             }
             let results = match f.body.last() {
@@ -76,7 +70,7 @@ impl Signatures {
             let conditional = is_conditional(&f.attrs);
             for before in self.list.iter().filter(|s| s.name == f.name) {
                 if !conditional && !before.conditional {
-                    errors.push(4, f.name.span(), format!("tile fn `{}` is defined twice", f.name));
+                    errors.push(4, f.name.span(), format!("{what} fn `{}` is defined twice", f.name));
                 } else if (params.len(), results) != (before.params.len(), before.results) {
                     let message = format!(
                         "tile fn `{}` has two versions under `cfg`s, which must take as many arguments and give as many tiles",
@@ -121,6 +115,22 @@ impl Signatures {
             }
         }
         out
+    }
+
+    /// A device fn that ends in a call gives what that gives.
+    pub(crate) fn passed_on(&mut self, items: &[ast::Item]) {
+        let own = items.iter().filter_map(|item| if let ast::Item::TileFn(f) = item { Some(f) } else { None });
+        let ends: Vec<(usize, usize)> = own
+            .enumerate()
+            .filter_map(|(i, f)| Some((i, *self.scope.get(&resolve_device::ends_in(f)?.key())?)))
+            .filter(|&(_, called)| self.list[called].is_device || self.list[called].results > 1)
+            .collect();
+        // As often as one may end in the next one.
+        for _ in 0..ends.len() {
+            for &(i, called) in &ends {
+                self.list[i].results = self.list[called].results;
+            }
+        }
     }
 
     /// The names that `use` gives to tile fns of other modules.

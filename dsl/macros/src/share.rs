@@ -1,8 +1,9 @@
 //! A tile fn for kernels of other modules: a macro of its name, which hands its text over. `import` says how it is used.
 
+use crate::ast::conditions;
 use crate::tree::{File, TileFn};
 use proc_macro2::TokenStream;
-use quote::{ToTokens, format_ident, quote};
+use quote::{format_ident, quote};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -143,12 +144,6 @@ fn package(fns: &[TileFn], index: usize, home: &str) -> TokenStream {
 impl TileFn {
     /// The attributes that may leave it out.
     pub(crate) fn condition(&self) -> impl Iterator<Item = &syn::Attribute> {
-        self.ast.attrs.iter().filter(|a| {
-            let path = a.path();
-            let text = || a.meta.to_token_stream().to_string();
-            path.is_ident("cfg")
-                || (path.is_ident("cfg_attr")
-                    && text().split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "cfg"))
-        })
+        conditions(&self.ast.attrs)
     }
 }

@@ -182,9 +182,11 @@ pub(crate) enum Stmt {
         axes: OnceCell<Vec<Option<u8>>>,
     },
     Loop(Box<Loop>),
-    /// The body of a device fn, which assigns only names of its own. `call` is for messages.
+    /// The body of a device fn, which assigns only names of its own. `call` is for messages, as are the names that tensors have
+    /// in it.
     Inlined {
         call: String,
+        tensors: BTreeMap<usize, String>,
         body: Vec<Stmt>,
     },
 }

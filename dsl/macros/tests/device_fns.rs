@@ -43,6 +43,8 @@ mod walks {
             (total, steps)
         }
 
+        pub(crate) device fn bounded(y, n, v, T) { store(y[n], max(v, f32::NEG_INFINITY) * T[1]); }
+
         pub(crate) device fn fill(out, g, C, BR, N) {
             for r in tiles(C, BR) { store(out[g, r], zeros::<f32>([BR]) + N + size(C).cast::<f32>() + BR) }
         }
@@ -208,6 +210,98 @@ atlas_kernel! {
     }
 }
 
+/// A body and an argument that a macro of the user's is given.
+macro_rules! ending_in {
+    ($body:block, $by:expr, $($kernel:tt)*) => {
+        atlas_kernel! {
+            tile fn pair(x, by) { (x * by, x + by) }
+            device fn both(x, n) { pair(load(x[n]), $by) }
+            device fn ends(x, n) $body
+            device fn passed(n, x) { ends(x, n) }
+            $($kernel)*
+        }
+    };
+}
+
+mod of_a_macro {
+    use atlas_macros::atlas_kernel;
+
+    ending_in! { { let (a, b) = both(x, n); (b, a) }, 2.0 + 1.0,
+        pub(crate) kernel called(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) tune { BN: [16] } {
+            for n in grid(tiles(N, BN)) {
+                let (a, b) = passed(n, x);
+                store(y[n], a - b);
+            }
+        }
+
+        pub(crate) kernel written(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) tune { BN: [16] } {
+            for n in grid(tiles(N, BN)) {
+                let v = load(x[n]);
+                let (product, total) = pair(v, 3.0);
+                store(y[n], total - product);
+            }
+        }
+    }
+}
+
+/// What a call gives: an extent that is computed, a table, a name that only the kernel has, a product that is accumulated.
+mod given {
+    use super::walks;
+    use atlas_macros::atlas_kernel;
+
+    const STEPS: [f32; 2] = [1.0, 2.0];
+    /// A parameter of this name is another one.
+    #[allow(dead_code, reason = "it would be read if the parameter were not")]
+    const W: f32 = 99.0;
+
+    atlas_kernel! {
+        device fn product(x, n, d) { dot(load(x[n, d]), load(x[n, d]).t()) }
+        /// Ends in a call, as the next one does in one that gives nothing.
+        device fn passed(x, d, n) { product(x, n, d) }
+        device fn put(y, n, v) { store_bounded(y, n, v, STEPS) }
+        device fn store_bounded(y, n, v, T) { walks::bounded(y, n, v, T) }
+        device fn two(a, b, W) { (b * W + zeros::<f32>([W / 2, 1]), a) }
+
+        pub(crate) kernel called(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
+        tune { BN: [16, 32], BD: [32, 64] }
+        {
+            for n in grid(tiles(N, BN)) {
+                let _given = 7.0;
+                let mut a = zeros::<f32>([BN, BN]);
+                for d in tiles(D, BD) {
+                    a += passed(x, d, n);
+                    a -= product(x, n, d);
+                }
+                let mut b = sum(a, axis = 1);
+                let mut c = b + 1.0;
+                for _ in 0..3 { (b, c) = two(b, c, 2 * BN); }
+                put(y, n, b - c + _given);
+            }
+        }
+
+        pub(crate) kernel written(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N]>)
+        tune { BN: [16, 32], BD: [32, 64] }
+        {
+            for n in grid(tiles(N, BN)) {
+                let mut a = zeros::<f32>([BN, BN]);
+                for d in tiles(D, BD) {
+                    a += dot(load(x[n, d]), load(x[n, d]).t());
+                    a -= dot(load(x[n, d]), load(x[n, d]).t());
+                }
+                let mut b = sum(a, axis = 1);
+                let mut c = b + 1.0;
+                for _ in 0..3 {
+                    let next = c * (2 * BN) + zeros::<f32>([2 * BN / 2, 1]);
+                    let before = b;
+                    b = next;
+                    c = before;
+                }
+                store(y[n], max(b - c + 7.0, f32::NEG_INFINITY) * STEPS[1]);
+            }
+        }
+    }
+}
+
 fn built(def: &'static KernelDef, tiles: &[(&str, u32)]) -> Kernel {
     let mut config = Config::default();
     config.tile.extend(tiles.iter().map(|&(name, size)| (name.to_owned(), size)));
@@ -226,7 +320,11 @@ fn a_device_fn_is_what_its_body_is_in_the_kernel() {
     for tiles in [[("BM", 16), ("BD", 32)], [("BM", 32), ("BD", 64)]] {
         assert_eq!(text(&called::grams, &tiles), text(&written::grams, &tiles));
     }
+    for tiles in [[("BN", 16), ("BD", 32)], [("BN", 32), ("BD", 64)]] {
+        assert_eq!(text(&given::called, &tiles), text(&given::written, &tiles));
+    }
     let tiles = [("BN", 16)];
+    assert_eq!(text(&of_a_macro::called, &tiles), text(&of_a_macro::written, &tiles));
     assert_eq!(text(&crossed, &tiles), text(&uncrossed, &tiles));
     // Two kernels that differ.
     assert_ne!(text(&called::grams, &[("BM", 16), ("BD", 32)]), text(&written::grams, &[("BM", 32), ("BD", 32)]));
