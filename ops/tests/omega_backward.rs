@@ -107,6 +107,27 @@ fn a_chunk_may_take_one_orthogonalised_step() {
     }
 }
 
+/// Where the forward pass walks over its matrices: rows, features or hidden layers that are too wide to be held whole.
+#[test]
+fn orthogonalised_steps_of_wide_memories() {
+    for memory in [
+        (MemoryForm::Linear, [152, 16, 0]),
+        (MemoryForm::Linear, [16, 100, 0]),
+        (MemoryForm::Mlp, [152, 16, 24]),
+        (MemoryForm::Mlp, [16, 8, 520]),
+        (MemoryForm::Gated, [24, 72, 40]),
+        (NORMED, [72, 16, 40]),
+    ] {
+        let case = by_chunk(case(11, memory, 4, 3));
+        holds(&case, 1e-5);
+        holds(&TrainingCase { segment: Some(1), batch: [1, 3, 2], ..case.clone() }, 1e-5);
+        let x = case.inputs();
+        let found = case.run(&crate::device(), &x).unwrap();
+        let wrong = missed(&found, &case.expected(&x, Forgotten::Step), 1e-5);
+        assert!(!wrong.is_empty(), "a step went unnoticed for {memory:?}");
+    }
+}
+
 /// With more keys in a chunk than matrices have rows: with fewer, an iteration magnifies what roundings leave.
 #[test]
 fn orthogonalised_steps_in_sixteen_bits() {

@@ -8,11 +8,13 @@
 use super::segment::{Segment, Views, Workspace};
 use super::trained::{TrainedRule, gradient};
 use super::{omega_step_backward, omega_step_gate_backward};
-use crate::omega::OmegaRule;
 use crate::omega::stream::omega_copy_tokens;
+use crate::omega::{OmegaRule, open_chunk};
 use crate::pass::Pass;
+use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
-use atlas_runtime::{Device, Result, Stream, Tensor, args};
+use atlas_runtime::{Chain, Device, Result, Stream, Tensor, args};
 use std::ops::Range;
 
 /// What a pass back needs besides the workspace of the rule by descent.
@@ -29,6 +31,8 @@ pub(super) struct ByChunk {
     y: Tensor,
     zero: Tensor,
     one: Tensor,
+    /// What a forward kernel that walks over its matrices keeps in global memory, by name.
+    forward: Views,
 }
 
 /// A segment to go back over.
@@ -47,12 +51,13 @@ impl ByChunk {
     /// For sequences, heads and chunks of a segment, and elements of a key, of a value and hidden ones.
     pub(super) fn new(
         device: &Device,
-        rule: &OmegaRule,
+        (rule, forward): (&OmegaRule, &'static Chain),
         dtype: DType,
         [b, h, chunks]: [usize; 3],
         [key, value, hidden]: [usize; 3],
     ) -> Result<ByChunk> {
         let shapes = rule.memory.matrices(key, value, hidden);
+        let tokens = chunks.saturating_mul(rule.chunking.chunk);
         let make = |shape: &[usize]| Tensor::empty(device, DType::F32, shape);
         let wide = |[rows, cols]: &[usize; 2]| [*rows.min(cols), *rows.max(cols)];
         let room = |shape: &[usize; 2]| {
@@ -67,12 +72,19 @@ impl ByChunk {
             y: Tensor::empty(device, dtype, [b, rule.chunking.chunk, h, value])?,
             zero: Tensor::zeros(device, DType::F32, [1])?,
             one: device.tensor_from(&[1.0_f32], [1])?,
+            forward: forward_room(device, rule, forward, dtype, [b, h, key, value, hidden, tokens])?,
         })
+    }
+
+    /// What a forward kernel that walks over its matrices keeps in global memory, by name.
+    pub(super) fn of_forward(&self) -> Views {
+        self.forward.clone()
     }
 
     /// Bytes that it holds on its device.
     pub(super) fn bytes(&self) -> u64 {
-        let all = self.run.iter().chain(&self.after).chain(self.rooms.iter().flatten()).chain([&self.dsteps, &self.y]);
+        let all = self.run.iter().chain(&self.after).chain(self.rooms.iter().flatten()).chain(self.forward.values());
+        let all = all.chain([&self.dsteps, &self.y]);
         all.map(|t| t.len() as u64 * u64::from(t.dtype().bytes())).sum()
     }
 
@@ -120,6 +132,8 @@ impl ByChunk {
             views.insert((*name).to_owned(), tensor.clone());
         }
         views.insert("y".to_owned(), self.y.slice(1, 0..chunk.tokens.len())?);
+        // Some have the names of what the states have just written, which is not theirs.
+        views.extend(self.of_forward());
         for kernel in &trained.forward.kernels[1..] {
             chunk.launch(pass, stream, kernel.declared(), &views, of)?;
         }
@@ -166,6 +180,32 @@ impl ByChunk {
         }
         Ok(())
     }
+}
+
+/// What the kernels of a chain write for themselves, less the mixing weights that the first one gives the others.
+fn forward_room(
+    device: &Device,
+    rule: &OmegaRule,
+    chain: &'static Chain,
+    dtype: DType,
+    sizes: [usize; 6],
+) -> Result<Views> {
+    let known = open_chunk::dims(chain, &rule.chunking, sizes);
+    let size = |dim: &str| known.iter().find(|(name, _)| *name == dim).map_or(0, |(_, size)| *size);
+    let mut room = Views::new();
+    for kernel in chain.kernels[1..].iter().map(|k| k.declared()) {
+        for param in kernel.params.iter().filter(|p| chain.workspace.contains(&p.name())) {
+            if let ParamDef::Tensor { name, dtype: of, dims, access: Access::Out, .. } = param {
+                let shape: Vec<usize> = dims.iter().map(|&d| size(kernel.dims[d].name)).collect();
+                let of = match of {
+                    DTypeRef::Fixed(fixed) => *fixed,
+                    DTypeRef::Generic(_) => dtype,
+                };
+                room.insert((*name).to_owned(), Tensor::empty(device, of, shape)?);
+            }
+        }
+    }
+    Ok(room)
 }
 
 impl Over<'_> {

@@ -15,7 +15,8 @@
 //!
 //! With one orthogonalised step for each chunk, 2 and 4 go chunk by chunk, between them steps: `by_chunk` has the launches,
 //! [`omega_step_backward`] goes back through a step, and [`omega_step_gate_backward`] to the gates of its length. A chunk has to be read
-//! before its step. A step for each token has no gradients yet.
+//! before its step. Its forward pass takes the chain of [`OmegaRule::chain_for_hidden`](super::OmegaRule::chain_for_hidden). A step for
+//! each token has no gradients yet.
 //!
 //! The loss is `s/2 |M(k) - v|^2` or, with `predicts` 0, `-s <M(k), v>`, whose errors do not depend on the memory.
 //!

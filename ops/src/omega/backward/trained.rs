@@ -1,5 +1,6 @@
 //! The kernels of each rule that has gradients.
 
+use super::TrainingSizes;
 use super::{
     omega_gated_query_backward, omega_gated_read_backward, omega_gated_states, omega_gated_train_backward,
     omega_key_backward, omega_linear_read_backward, omega_linear_states, omega_linear_train_backward,
@@ -7,8 +8,9 @@ use super::{
     omega_normed_read_backward, omega_normed_states, omega_normed_train_backward,
 };
 use crate::omega::{
-    MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_LINEAR,
-    OMEGA_MUON_NORMED, OMEGA_NORMED, OmegaRule, Read, Step, omega_mix,
+    MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE,
+    OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_WIDE,
+    OMEGA_NORMED, OmegaRule, Read, Step, omega_mix,
 };
 use atlas_dsl::def::Declared;
 use atlas_runtime::{Chain, LaunchError, Result};
@@ -102,18 +104,29 @@ static MUON_LINEAR: TrainedRule = TrainedRule { forward: &OMEGA_MUON_LINEAR, ..L
 static MUON_MLP: TrainedRule = TrainedRule { forward: &OMEGA_MUON, ..MLP };
 static MUON_GATED: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED, ..GATED };
 static MUON_NORMED: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED, ..NORMED };
+// The same where the forward pass walks over matrices.
+static MUON_LINEAR_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_LINEAR_WIDE, ..LINEAR };
+static MUON_MLP_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_WIDE, ..MLP };
+static MUON_GATED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED_WIDE, ..GATED };
+static MUON_NORMED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED_WIDE, ..NORMED };
 
 impl TrainedRule {
-    /// The kernels of a rule.
-    pub(super) fn of(rule: &OmegaRule) -> Result<&'static TrainedRule> {
+    /// The kernels of a rule on a memory of these sizes.
+    pub(super) fn of(rule: &OmegaRule, sizes: &TrainingSizes) -> Result<&'static TrainedRule> {
+        let forward = rule.chain_for_hidden(sizes.key, sizes.value, sizes.hidden, sizes.dtype);
+        let walks = !std::ptr::eq(forward, rule.chain());
         match (rule.memory, rule.step, rule.read) {
             (MemoryForm::Linear, Step::Descent, _) => Ok(&LINEAR),
             (MemoryForm::Mlp, Step::Descent, _) => Ok(&MLP),
             (MemoryForm::Gated, Step::Descent, _) => Ok(&GATED),
             (MemoryForm::Normed { .. }, Step::Descent, _) => Ok(&NORMED),
+            (MemoryForm::Linear, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_LINEAR_WIDE),
             (MemoryForm::Linear, Step::MuonByChunk, Read::Before) => Ok(&MUON_LINEAR),
+            (MemoryForm::Mlp, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_MLP_WIDE),
             (MemoryForm::Mlp, Step::MuonByChunk, Read::Before) => Ok(&MUON_MLP),
+            (MemoryForm::Gated, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_GATED_WIDE),
             (MemoryForm::Gated, Step::MuonByChunk, Read::Before) => Ok(&MUON_GATED),
+            (MemoryForm::Normed { .. }, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_NORMED_WIDE),
             (MemoryForm::Normed { .. }, Step::MuonByChunk, Read::Before) => Ok(&MUON_NORMED),
             _ => {
                 let found = format!("{:?} that reads {:?}", rule.step, rule.read);
@@ -133,4 +146,56 @@ impl TrainedRule {
 /// The name of a gradient.
 pub(super) fn gradient(name: &str) -> String {
     format!("d{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MemoryForm, OmegaRule, Read, Step, TrainedRule, TrainingSizes};
+    use crate::omega::Chunking;
+    use atlas_dsl::{DType, KernelDef};
+    use atlas_runtime::choose_for;
+
+    /// Heads of 128 elements, as large models have them, and all monomials up to degree 2 of 16 numbers: no GPU holds their matrices.
+    #[test]
+    fn gpus_run_the_forward_pass_of_wide_memories() {
+        let rule =
+            OmegaRule { read: Read::Before, step: Step::MuonByChunk, ..OmegaRule::omega_net(Chunking::new(64, 16)) };
+        let sizes =
+            TrainingSizes { sequences: 2, tokens: 128, heads: 4, key: 0, value: 0, hidden: 0, dtype: DType::Bf16 };
+        for memory in [MemoryForm::Linear, MemoryForm::Mlp, MemoryForm::Gated, MemoryForm::Normed { eps: 0.01 }] {
+            let rule = OmegaRule { memory, ..rule };
+            for [key, value, width] in [[64, 64, 256], [128, 128, 512], [152, 16, 64]] {
+                let hidden = if memory == MemoryForm::Linear { 0 } else { width };
+                let sizes = TrainingSizes { key, value, hidden, ..sizes };
+                let inner = if hidden == 0 { key } else { hidden };
+                let size = |name: &str| match name {
+                    "B" | "C" => 2,
+                    "H" => 4,
+                    "N" | "P" => 128,
+                    "L" => 64,
+                    "K" => 80,
+                    "W" => 16,
+                    "D" => key as u64,
+                    "E" => value as u64,
+                    "M" => hidden as u64,
+                    "I" => 2,
+                    "R" => value.min(inner) as u64,
+                    "Q" => value.max(inner) as u64,
+                    "U" => hidden.min(key) as u64,
+                    _ => hidden.max(key) as u64,
+                };
+                let is_legal = |kernel: &'static KernelDef| {
+                    let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
+                    let spec = kernel.specialization(DType::Bf16, &dims);
+                    choose_for(kernel, &spec, &dims, "sm_89".parse().ok()).chosen().is_some()
+                };
+                let forward = TrainedRule::of(&rule, &sizes).unwrap().forward;
+                let kernel = forward.kernels[1].declared();
+                assert!(is_legal(kernel), "{} {sizes:?}", kernel.name);
+                if key > 96 {
+                    assert!(!is_legal(rule.chain().kernels[1].declared()) || memory == MemoryForm::Linear, "{sizes:?}");
+                }
+            }
+        }
+    }
 }

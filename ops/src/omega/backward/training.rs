@@ -151,7 +151,8 @@ impl OmegaTraining {
         sizes: TrainingSizes,
         segment: Option<usize>,
     ) -> Result<OmegaTraining> {
-        let (rule, trained) = (rule.at_least_one(), TrainedRule::of(&rule)?);
+        let rule = rule.at_least_one();
+        let trained = TrainedRule::of(&rule, &sizes)?;
         let chunking = rule.chunking;
         let segments = Segments::new(&chunking, sizes.tokens, segment);
         let dims = [
@@ -169,7 +170,7 @@ impl OmegaTraining {
             Step::MuonByChunk => {
                 let TrainingSizes { sequences, heads, key, value, hidden, dtype, .. } = sizes;
                 let batch = [sequences, heads, segments.longest()];
-                Some(ByChunk::new(device, &rule, dtype, batch, [key, value, hidden])?)
+                Some(ByChunk::new(device, (&rule, trained.forward), dtype, batch, [key, value, hidden])?)
             }
             _ => None,
         };
@@ -278,6 +279,7 @@ impl OmegaTraining {
                 for (name, tensor) in rule.state.iter().zip(memory.iter()) {
                     views.insert((*name).to_owned(), (**tensor).clone());
                 }
+                views.extend(self.by_chunk.iter().flat_map(ByChunk::of_forward));
                 for kernel in rule.forward.kernels {
                     segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
                 }
