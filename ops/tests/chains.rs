@@ -18,7 +18,7 @@ use atlas_ops::omega::{
 use atlas_ops::rms_norm_grad::{RMS_NORM_GRAD, RMS_NORM_RESIDUAL_GRAD};
 use atlas_ops::window_sums::WINDOW_LOSS;
 use atlas_ops::windowed_attention_grad::WINDOWED_ATTENTION_GRAD;
-use atlas_runtime::{Arg, Chain, Device, Launch, Tensor};
+use atlas_runtime::{Arg, Chain, Device, Launch, Tensor, Workspace};
 use std::collections::BTreeMap;
 
 const MEMORY: &[(&str, usize)] = &[("G", 2), ("N", 9), ("D", 16), ("H", 24), ("E", 16)];
@@ -74,8 +74,16 @@ const CHAINS: [(&Chain, &[(&str, usize)]); 35] = [
     (&OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA),
 ];
 
+/// The workspace of a chain for those of these sizes that it has.
+fn workspace(device: &Device, chain: &Chain, sizes: &[(&str, usize)]) -> Workspace {
+    let has = |dim: &str| chain.kernels.iter().any(|k| k.declared().dims.iter().any(|d| d.name == dim));
+    let own: Vec<(&str, usize)> = sizes.iter().copied().filter(|(dim, _)| has(dim)).collect();
+    chain.workspace(device, &[("T", DType::F32)], &own).unwrap_or_else(|e| panic!("{e}"))
+}
+
 /// The tensors of all kernels by name, each as it is before the launch.
 fn tensors(device: &Device, chain: &Chain, sizes: &[(&str, usize)]) -> BTreeMap<&'static str, Tensor> {
+    let space = workspace(device, chain, sizes);
     let mut made = BTreeMap::new();
     for kernel in chain.kernels.iter().map(|k| k.declared()) {
         for param in kernel.params {
@@ -84,7 +92,8 @@ fn tensors(device: &Device, chain: &Chain, sizes: &[(&str, usize)]) -> BTreeMap<
                 let of = sizes.iter().find(|(dim, _)| *dim == kernel.dims[*d].name);
                 of.unwrap_or_else(|| panic!("{}: no size of {}", chain.name, kernel.dims[*d].name)).1
             };
-            let shape: Vec<usize> = dims.iter().map(size).collect();
+            let own = space.tensors().find(|(of, _)| of == name);
+            let shape: Vec<usize> = own.map_or_else(|| dims.iter().map(size).collect(), |(_, t)| t.shape().to_vec());
             let len: usize = shape.iter().product();
             let salt: usize = name.bytes().map(usize::from).sum();
             let value = |i: usize| ((i + salt) * 37 % 41) as f32 / 80.0 + 0.01;
@@ -121,9 +130,7 @@ fn chains_are_their_kernels_one_after_the_other() {
             kernel.launch(&device, args(&params, &mut by_kernel)).unwrap_or_else(|e| panic!("{}: {e}", chain.name));
         }
         let mut at_once = tensors(&device, chain, sizes);
-        let has = |dim: &str| chain.kernels.iter().any(|k| k.declared().dims.iter().any(|d| d.name == dim));
-        let own: Vec<(&str, usize)> = sizes.iter().copied().filter(|(dim, _)| has(dim)).collect();
-        let mut space = chain.workspace(&device, &[("T", DType::F32)], &own).unwrap_or_else(|e| panic!("{e}"));
+        let mut space = workspace(&device, chain, sizes);
         let params = chain.params();
         chain
             .launch(&device, args(&params, &mut at_once), &mut space)

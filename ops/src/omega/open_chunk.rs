@@ -17,24 +17,15 @@ pub(super) fn workspace(
     chunking: &Chunking,
     device: &Device,
     dtype: DType,
-    sizes: [usize; 6],
-) -> Result<Workspace> {
-    let types: &[(&str, DType)] = if has(chain, "T") { &[("T", dtype)] } else { &[] };
-    chain.workspace(device, types, &dims(chain, chunking, sizes))
-}
-
-/// The dims of such a workspace by name.
-pub(super) fn dims(
-    chain: &Chain,
-    chunking: &Chunking,
     [sequences, heads, key, value, hidden, tokens]: [usize; 6],
-) -> Vec<(&'static str, usize)> {
+) -> Result<Workspace> {
     let mut dims = chunking.dims(sequences, heads, tokens).to_vec();
     dims.extend([("D", key), ("E", value)]);
     dims.extend(has_hidden(chain).then_some(("M", hidden)));
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));
-    dims
+    let types: &[(&str, DType)] = if has(chain, "T") { &[("T", dtype)] } else { &[] };
+    chain.workspace(device, types, &dims)
 }
 
 /// Makes a workspace of the chain one for so many chunks. With a step for each token it has no tensor of all chunks.

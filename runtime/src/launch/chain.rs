@@ -51,6 +51,7 @@ pub struct Workspace {
 /// One tensor of a workspace.
 #[derive(Debug)]
 struct WorkspaceTensor {
+    name: &'static str,
     /// The names of its dims.
     dims: Vec<&'static str>,
     /// A view of the first elements of its memory, which has one axis.
@@ -67,7 +68,8 @@ impl WorkspaceTensor {
         } else {
             Tensor::empty(like.memory.device(), like.memory.dtype(), [len])?
         };
-        Ok(WorkspaceTensor { dims: like.dims.clone(), tensor: memory.slice(0, 0..len)?.reshape(sizes)?, memory })
+        let tensor = memory.slice(0, 0..len)?.reshape(sizes)?;
+        Ok(WorkspaceTensor { name: like.name, dims: like.dims.clone(), tensor, memory })
     }
 }
 
@@ -75,6 +77,11 @@ impl Workspace {
     /// Bytes that it takes on its device.
     pub fn bytes(&self) -> u64 {
         self.spaces.iter().map(|s| s.memory.len() as u64 * u64::from(s.memory.dtype().bytes())).sum()
+    }
+
+    /// Its tensors by name, for kernels of the chain that are launched one by one.
+    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        self.spaces.iter().map(|s| (s.name, &s.tensor))
     }
 
     /// Makes it one for other sizes of some dims, by name; those that are left out stay. It allocates only what is larger than the
@@ -218,7 +225,8 @@ impl Chain {
         let sizes = axes.iter().map(size).collect::<Result<Vec<usize>>>()?;
         let tensor = Tensor::empty(device, dtype, &sizes)?;
         let memory = tensor.reshape([tensor.len()])?;
-        Ok(WorkspaceTensor { dims: axes.iter().map(|&axis| kernel.dims[axis].name).collect(), tensor, memory })
+        let dims = axes.iter().map(|&axis| kernel.dims[axis].name).collect();
+        Ok(WorkspaceTensor { name: param.name(), dims, tensor, memory })
     }
 
     /// Runs the kernels on a device's default stream. The arguments are in the order of [`Chain::params`].

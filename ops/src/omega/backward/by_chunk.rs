@@ -11,8 +11,6 @@ use super::{omega_step_backward, omega_step_gate_backward};
 use crate::omega::stream::omega_copy_tokens;
 use crate::omega::{OmegaRule, open_chunk};
 use crate::pass::Pass;
-use atlas_dsl::def::{DTypeRef, ParamDef};
-use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
 use atlas_runtime::{Chain, Device, Result, Stream, Tensor, args};
 use std::ops::Range;
@@ -57,7 +55,9 @@ impl ByChunk {
         [key, value, hidden]: [usize; 3],
     ) -> Result<ByChunk> {
         let shapes = rule.memory.matrices(key, value, hidden);
-        let tokens = chunks.saturating_mul(rule.chunking.chunk);
+        // Mixing weights are those of the segment: of no tokens there are none.
+        let space = open_chunk::workspace(forward, &rule.chunking, device, dtype, [b, h, key, value, hidden, 0])?;
+        let own = space.tensors().filter(|(_, tensor)| !tensor.is_empty());
         let make = |shape: &[usize]| Tensor::empty(device, DType::F32, shape);
         let wide = |[rows, cols]: &[usize; 2]| [*rows.min(cols), *rows.max(cols)];
         let room = |shape: &[usize; 2]| {
@@ -72,7 +72,7 @@ impl ByChunk {
             y: Tensor::empty(device, dtype, [b, rule.chunking.chunk, h, value])?,
             zero: Tensor::zeros(device, DType::F32, [1])?,
             one: device.tensor_from(&[1.0_f32], [1])?,
-            forward: forward_room(device, rule, forward, dtype, [b, h, key, value, hidden, tokens])?,
+            forward: own.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
         })
     }
 
@@ -180,32 +180,6 @@ impl ByChunk {
         }
         Ok(())
     }
-}
-
-/// What the kernels of a chain write for themselves, less the mixing weights that the first one gives the others.
-fn forward_room(
-    device: &Device,
-    rule: &OmegaRule,
-    chain: &'static Chain,
-    dtype: DType,
-    sizes: [usize; 6],
-) -> Result<Views> {
-    let known = open_chunk::dims(chain, &rule.chunking, sizes);
-    let size = |dim: &str| known.iter().find(|(name, _)| *name == dim).map_or(0, |(_, size)| *size);
-    let mut room = Views::new();
-    for kernel in chain.kernels[1..].iter().map(|k| k.declared()) {
-        for param in kernel.params.iter().filter(|p| chain.workspace.contains(&p.name())) {
-            if let ParamDef::Tensor { name, dtype: of, dims, access: Access::Out, .. } = param {
-                let shape: Vec<usize> = dims.iter().map(|&d| size(kernel.dims[d].name)).collect();
-                let of = match of {
-                    DTypeRef::Fixed(fixed) => *fixed,
-                    DTypeRef::Generic(_) => dtype,
-                };
-                room.insert((*name).to_owned(), Tensor::empty(device, of, shape)?);
-            }
-        }
-    }
-    Ok(room)
 }
 
 impl Over<'_> {
