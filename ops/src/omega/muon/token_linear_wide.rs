@@ -34,7 +34,7 @@ atlas_kernel! {
         scale: f32,
         predicts: i32,
     )
-    tune { BD: [32, 64], BE: [32, 64], warps: [8] }
+    tune { BD: [32, 64, 128], BE: [32, 64], warps: [8] }
     require { P >= N, R == min(E, D), Q == max(E, D), I == 2 }
     {
         for (b, h) in grid(B, H) {
