@@ -1,7 +1,6 @@
 //! From resolved kernels to Rust that calls `Builder`, with one `let` per operation.
 
 use crate::ast::{self, Mode};
-use crate::expand_call::called_by_device_fn;
 use crate::expand_docs::{doc_text, documented_parameters};
 use crate::share::{Home, shared};
 use crate::signature::is_upper;
@@ -20,7 +19,7 @@ pub(crate) fn expand(file: &File, root: &TokenStream) -> TokenStream {
     let home = Home::next();
     for (i, f) in file.fns.iter().enumerate().filter(|(_, f)| f.origin.is_none()) {
         out.extend(match f.ast.is_device {
-            true => called_by_device_fn(f, file, &home.name, root),
+            true => Writer::new(root, file).called_by_device_fn(f, &home.name),
             false => tile_fn(f, file, root),
         });
         out.extend(shared(file, i, &home));

@@ -2,58 +2,58 @@
 
 use crate::ast::Mode;
 use crate::expand::{Writer, variant};
-use crate::tree::{Callee, Expr, ExprKind, File, TileFn};
+use crate::tree::{Callee, Expr, ExprKind, TileFn};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 
-/// A Rust function of a device fn's name: it calls a tile fn that the device fn calls, by the input that declares it and its name.
-///
-/// The body of the device fn is written out in kernels of other modules, which do not see private functions of its module.
-pub(crate) fn called_by_device_fn(f: &TileFn, file: &File, home: &str, root: &TokenStream) -> TokenStream {
-    let w = Writer::new(root, file);
-    let (name, vis, attrs) = (&f.ast.name, &f.ast.vis, &f.ast.attrs);
-    let (mut arms, mut through) = (Vec::new(), Vec::new());
-    for &index in f.uses.values() {
-        let called = &file.fns[index];
-        let (home, text) = (called.origin.as_ref().map_or(home, |o| &o.home), called.ast.name.unraw().to_string());
-        if called.ast.is_device {
-            let path = match &called.origin {
-                None => called.ast.name.to_token_stream(),
-                Some(origin) => origin.path.to_token_stream(),
-            };
-            through.push(quote! {
-                if let ::core::option::Option::Some(given) = #path(__atlas_b, __atlas_home, __atlas_name, __atlas_args) {
-                    return ::core::option::Option::Some(given);
-                }
-            });
-            continue;
-        }
-        let args: Vec<TokenStream> = (0..called.ast.params.len()).map(|i| quote!(__atlas_args[#i])).collect();
-        let call = w.call_of(index, &args, name.span());
-        let given = if called.results == 1 { quote!(::std::vec![#call]) } else { quote!(#call.to_vec()) };
-        arms.push(quote!((#home, #text) => return ::core::option::Option::Some(#given),));
-    }
-    quote! {
-        #(#attrs)*
-        #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a device fn")]
-        #vis fn #name(
-            __atlas_b: &mut #root::Builder,
-            __atlas_home: &str,
-            __atlas_name: &str,
-            __atlas_args: &[#root::Operand],
-        ) -> ::core::option::Option<::std::vec::Vec<#root::Operand>> {
-            match (__atlas_home, __atlas_name) {
-                #(#arms)*
-                _ => {}
-            }
-            #(#through)*
-            ::core::option::Option::None
-        }
-    }
-}
-
 impl Writer<'_> {
+    /// A Rust function of a device fn's name: it calls a tile fn that the device fn calls, by the input that declares it and its name.
+    ///
+    /// The body of the device fn is written out in kernels of other modules, which do not see private functions of its module.
+    pub(crate) fn called_by_device_fn(&self, f: &TileFn, home: &str) -> TokenStream {
+        let (root, file) = (self.root, self.file);
+        let (name, vis, attrs) = (&f.ast.name, &f.ast.vis, &f.ast.attrs);
+        let (mut arms, mut through) = (Vec::new(), Vec::new());
+        for &index in f.uses.values() {
+            let called = &file.fns[index];
+            let (home, text) = (called.origin.as_ref().map_or(home, |o| &o.home), called.ast.name.unraw().to_string());
+            if called.ast.is_device {
+                let path = match &called.origin {
+                    None => called.ast.name.to_token_stream(),
+                    Some(origin) => origin.path.to_token_stream(),
+                };
+                through.push(quote! {
+                    if let ::core::option::Option::Some(given) = #path(__atlas_b, __atlas_home, __atlas_name, __atlas_args) {
+                        return ::core::option::Option::Some(given);
+                    }
+                });
+                continue;
+            }
+            let args: Vec<TokenStream> = (0..called.ast.params.len()).map(|i| quote!(__atlas_args[#i])).collect();
+            let call = self.call_of(index, &args, name.span());
+            let given = if called.results == 1 { quote!(::std::vec![#call]) } else { quote!(#call.to_vec()) };
+            arms.push(quote!((#home, #text) => return ::core::option::Option::Some(#given),));
+        }
+        quote! {
+            #(#attrs)*
+            #[allow(unused, non_snake_case, clippy::all, reason = "expanded from a device fn")]
+            #vis fn #name(
+                __atlas_b: &mut #root::Builder,
+                __atlas_home: &str,
+                __atlas_name: &str,
+                __atlas_args: &[#root::Operand],
+            ) -> ::core::option::Option<::std::vec::Vec<#root::Operand>> {
+                match (__atlas_home, __atlas_name) {
+                    #(#arms)*
+                    _ => {}
+                }
+                #(#through)*
+                ::core::option::Option::None
+            }
+        }
+    }
+
     /// What a function gives: an operand, or a list of them.
     pub(crate) fn call(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
         match &e.kind {

@@ -1,16 +1,16 @@
 //! Scopes and statements: resolves names to parameters, dims, knobs, coordinates, lets and tile fns.
 
 use crate::ast::{self, AxisSyntax, ExprSyntax, ExprSyntaxKind, KernelSyntax, RangeSyntax, StmtSyntax, TileFnSyntax};
+use crate::device_fn::{Frame, take_product};
 use crate::error::{Errors, SourceRange};
 use crate::import::Package;
 use crate::names::did_you_mean;
 use crate::require::requirement;
-use crate::resolve_device::{self, Frame, take_product};
-use crate::resolve_fns::{FnSignature, Foreign, Scope, Signatures, report_recursion};
+use crate::resolve_fns::{FnSignature, Foreign, Signatures, declared, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
-    Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Stmt,
-    TileFn,
+    Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Scope,
+    Stmt, TileFn,
 };
 use atlas_vocabulary::{BinaryOp, LoopKind, ScheduleKey};
 use proc_macro2::{Ident, Span};
@@ -46,7 +46,7 @@ pub(crate) fn resolve(items: Vec<ast::Item>, packages: Vec<(syn::Path, Option<Pa
 
 fn function(ast: TileFnSyntax, index: usize, fns: &Signatures, scope: &Scope, errors: &mut Errors) -> TileFn {
     if ast.is_device {
-        return resolve_device::declared(ast, index, fns, scope, errors);
+        return declared(ast, index, fns, scope, errors);
     }
     let before = errors.count();
     let mut r = Resolver::new(&fns.list, &[], scope, errors);

@@ -1,15 +1,14 @@
 //! Device functions: inlined where they are called, as statements of the kernel.
 
-use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, StmtSyntax, TileFnSyntax, conditions};
+use crate::ast::{ExprSyntax, ExprSyntaxKind, StmtSyntax, TileFnSyntax};
+use crate::device_fn::{Alias, Frame, called};
 use crate::error::{Errors, SourceRange};
-use crate::import::in_statements;
 use crate::parse::parse;
 use crate::parse_use::PRIMITIVES;
 use crate::resolve::{LocalNames, Resolver};
 use crate::resolve_expr::{const_path, is_const_name};
-use crate::resolve_fns::{Scope, Signatures};
 use crate::signature::is_upper;
-use crate::tree::{Expr, ExprKind, Extent, Local, LocalId, LocalKind, Stmt, TileFn};
+use crate::tree::{Expr, ExprKind, Extent, Local, LocalId, LocalKind, Scope, Stmt, TileFn};
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use std::collections::BTreeMap;
@@ -18,116 +17,12 @@ use syn::ExprPath;
 /// The most calls of device fns in a kernel, with those in what is called. Each is written out, and each of these may call others.
 const MOST_CALLS: usize = 4096;
 
-/// What a parameter of a device fn stands for, if that is no value.
-#[derive(Clone)]
-pub(crate) enum Alias {
-    /// A tensor of the kernel.
-    Tensor(usize),
-    /// A dim, a tile size or another extent.
-    Size(Extent),
-}
-
-/// A device fn while its body is resolved: the only names that it sees are its own.
-pub(crate) struct Frame {
-    index: usize,
-    name: Ident,
-    aliases: BTreeMap<String, Alias>,
-    /// It is one of another module, where the kernel does not see its consts.
-    is_foreign: bool,
-}
-
-impl Frame {
-    /// The device fns being inlined end in this one.
-    fn stands_for(&self, name: &Ident) -> Option<&Alias> {
-        self.aliases.get(&name.to_string())
-    }
-}
-
-/// A device fn as it is declared. What it computes is resolved at each call.
-pub(crate) fn declared(
-    ast: TileFnSyntax,
-    index: usize,
-    fns: &Signatures,
-    scope: &Scope,
-    errors: &mut Errors,
-) -> TileFn {
-    let before = errors.count();
-    let (name, signature) = (&ast.name, &fns.list[index]);
-    for (i, p) in ast.params.iter().enumerate() {
-        if ast.params[..i].contains(p) {
-            errors.push(4, p.span(), format!("parameter `{p}` of `{name}` is declared twice"));
-        } else if !ast.broken && !mentions(&ast.tokens, p) {
-            errors.push(24, p.span(), format!("parameter `{p}` is never used"));
-        }
-    }
-    if conditions(&ast.attrs).next().is_some() {
-        errors.push(20, name.span(), "a device fn does not stand under `cfg`; take a const as an argument instead");
-    }
-    let (mut called, mut uses, mut calls) = (Vec::new(), BTreeMap::new(), Vec::new());
-    in_statements(&ast.body, &mut called);
-    for of in called {
-        let key = of.key();
-        let Some(&first) = scope.get(&key) else { continue };
-        uses.insert(key, first);
-        let group = fns.list[first].group;
-        calls.extend((0..fns.list.len()).filter(|&i| fns.list[i].group == group).map(|i| (i, of.name.span())));
-    }
-    let (results, group) = (signature.results, signature.group);
-    let broken = ast.broken || errors.count() > before;
-    let scope = scope.clone();
-    TileFn { ast, locals: vec![], body: vec![], tail: vec![], results, calls, uses, scope, group, origin: None, broken }
-}
-
-/// How many tiles a device fn gives: those of its last expression, if that has no `;`.
-pub(crate) fn results(body: &[StmtSyntax]) -> usize {
-    match body.last() {
-        Some(StmtSyntax::Expr { value, last: true }) => match &value.kind {
-            ExprSyntaxKind::Tuple(list) => list.len(),
-            ExprSyntaxKind::Call { name, .. } if name == "store" => 0,
-            _ => 1,
-        },
-        _ => 0,
-    }
-}
-
 /// The last expression of a device fn.
 enum Tail {
     /// What it computes.
     Values(Vec<Expr>),
     /// The results of the device fn that it calls, which have names already.
     Given(Vec<Expr>),
-}
-
-/// Takes a product out of the call that gives it, so that `+=` accumulates it, as it does where it is written out.
-pub(crate) fn take_product(result: Expr, out: &mut [Stmt]) -> Expr {
-    let ExprKind::Local(name) = result.kind else { return result };
-    let Some(Stmt::Inlined { body, .. }) = out.last_mut() else { return result };
-    match body.last() {
-        Some(Stmt::Let { local, value: Expr { kind: ExprKind::Dot { .. }, .. } }) if *local == name => {
-            if let Some(Stmt::Let { value, .. }) = body.pop() { value } else { result }
-        }
-        Some(Stmt::Inlined { .. }) => take_product(result, body),
-        _ => result,
-    }
-}
-
-/// The function that an expression calls, the element types that it is given, and its arguments.
-fn called(e: &ExprSyntax) -> Option<(Called, &[Ident], &[ExprSyntax])> {
-    match &e.kind {
-        ExprSyntaxKind::Call { name, generics, args } => Some((Called::named(name), generics, args)),
-        ExprSyntaxKind::CallPath { of, generics, args } => {
-            Some((Called { name: of.name.clone(), path: of.path.clone() }, generics, args))
-        }
-        _ => None,
-    }
-}
-
-/// The function whose results a device fn gives as its own, if it ends in a call.
-pub(crate) fn ends_in(f: &TileFnSyntax) -> Option<Called> {
-    match f.body.last() {
-        Some(StmtSyntax::Expr { value, last: true }) if f.is_device => called(value).map(|(of, ..)| of),
-        _ => None,
-    }
 }
 
 /// Whether an upper-case parameter may be given this.
@@ -138,18 +33,6 @@ fn may_be_size(arg: &ExprSyntax) -> bool {
         ExprSyntaxKind::Path(_) | ExprSyntaxKind::Binary(..) => true,
         _ => false,
     }
-}
-
-/// Whether a name stands in the body, which is the last group.
-fn mentions(tokens: &TokenStream, name: &Ident) -> bool {
-    fn any(tokens: TokenStream, name: &Ident) -> bool {
-        tokens.into_iter().any(|tree| match tree {
-            TokenTree::Ident(found) => found == *name,
-            TokenTree::Group(group) => any(group.stream(), name),
-            _ => false,
-        })
-    }
-    tokens.clone().into_iter().last().is_some_and(|body| any(body.into(), name))
 }
 
 /// The same tokens, all at one place.

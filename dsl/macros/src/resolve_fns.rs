@@ -1,18 +1,15 @@
 //! Which tile fns there are: those of the input, and those of other modules that it calls.
 
-use crate::ast::{self, ExprSyntax, ExprSyntaxKind, Import, StmtSyntax, TileFnSyntax, path_key};
+use crate::ast::{self, ExprSyntax, ExprSyntaxKind, Import, StmtSyntax, TileFnSyntax, conditions, path_key};
+use crate::device_fn::{ends_in, mentions, results};
 use crate::error::Errors;
-use crate::import::{Imported, Package, calls, imports};
+use crate::import::{Imported, Package, calls, imports, in_statements};
 use crate::names::functions;
-use crate::resolve_device;
-use crate::tree::{Origin, TileFn};
+use crate::tree::{Origin, Scope, TileFn};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::collections::BTreeMap;
 use syn::Visibility;
 use syn::ext::IdentExt;
-
-/// What a call says, and the first tile fn of those that it stands for.
-pub(crate) type Scope = BTreeMap<String, usize>;
 
 /// A tile fn's name, its parameters and how many tiles it gives, known before any body is read.
 pub(crate) struct FnSignature {
@@ -60,7 +57,7 @@ impl Signatures {
                 errors.push(4, f.name.span(), message);
             }
             let results = match f.body.last() {
-                _ if f.is_device => resolve_device::results(&f.body),
+                _ if f.is_device => results(&f.body),
                 Some(StmtSyntax::Expr { value: ExprSyntax { kind: ExprSyntaxKind::Tuple(list), .. }, last: true }) => {
                     list.len()
                 }
@@ -122,7 +119,7 @@ impl Signatures {
         let own = items.iter().filter_map(|item| if let ast::Item::TileFn(f) = item { Some(f) } else { None });
         let ends: Vec<(usize, usize)> = own
             .enumerate()
-            .filter_map(|(i, f)| Some((i, *self.scope.get(&resolve_device::ends_in(f)?.key())?)))
+            .filter_map(|(i, f)| Some((i, *self.scope.get(&ends_in(f)?.key())?)))
             .filter(|&(_, called)| self.list[called].is_device || self.list[called].results > 1)
             .collect();
         // As often as one may end in the next one.
@@ -197,4 +194,39 @@ fn recursion(fns: &[TileFn], start: usize) -> Option<(Span, usize)> {
         }
         None
     })
+}
+
+/// A device fn as it is declared. What it computes is resolved at each call.
+pub(crate) fn declared(
+    ast: TileFnSyntax,
+    index: usize,
+    fns: &Signatures,
+    scope: &Scope,
+    errors: &mut Errors,
+) -> TileFn {
+    let before = errors.count();
+    let (name, signature) = (&ast.name, &fns.list[index]);
+    for (i, p) in ast.params.iter().enumerate() {
+        if ast.params[..i].contains(p) {
+            errors.push(4, p.span(), format!("parameter `{p}` of `{name}` is declared twice"));
+        } else if !ast.broken && !mentions(&ast.tokens, p) {
+            errors.push(24, p.span(), format!("parameter `{p}` is never used"));
+        }
+    }
+    if conditions(&ast.attrs).next().is_some() {
+        errors.push(20, name.span(), "a device fn does not stand under `cfg`; take a const as an argument instead");
+    }
+    let (mut called, mut uses, mut calls) = (Vec::new(), BTreeMap::new(), Vec::new());
+    in_statements(&ast.body, &mut called);
+    for of in called {
+        let key = of.key();
+        let Some(&first) = scope.get(&key) else { continue };
+        uses.insert(key, first);
+        let group = fns.list[first].group;
+        calls.extend((0..fns.list.len()).filter(|&i| fns.list[i].group == group).map(|i| (i, of.name.span())));
+    }
+    let (results, group) = (signature.results, signature.group);
+    let broken = ast.broken || errors.count() > before;
+    let scope = scope.clone();
+    TileFn { ast, locals: vec![], body: vec![], tail: vec![], results, calls, uses, scope, group, origin: None, broken }
 }

@@ -2,7 +2,6 @@
 
 use crate::ast::{self, KernelSyntax, TileFnSyntax};
 use crate::error::SourceRange;
-use crate::resolve_fns::Scope;
 use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
@@ -14,6 +13,9 @@ pub(crate) struct File {
     pub(crate) fns: Vec<TileFn>,
     pub(crate) kernels: Vec<Kernel>,
 }
+
+/// What a call says, and the first tile fn of those that it stands for.
+pub(crate) type Scope = BTreeMap<String, usize>;
 
 /// A tile fn.
 pub(crate) struct TileFn {

@@ -113,7 +113,7 @@ impl AtlasLayer {
         })
     }
 
-    /// The memory as it is: weights, then momenta.
+    /// The memory as it is: weights, then momenta. Tokens of a chunk that is not full have not changed it yet.
     pub fn memory(&self) -> &[Tensor] {
         &self.memory
     }

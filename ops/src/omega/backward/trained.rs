@@ -1,6 +1,5 @@
 //! The kernels of each rule that has gradients.
 
-use super::TrainingSizes;
 use super::{
     omega_gated_query_backward, omega_gated_read_backward, omega_gated_states, omega_gated_train_backward,
     omega_key_backward, omega_linear_read_backward, omega_linear_states, omega_linear_train_backward,
@@ -12,6 +11,7 @@ use crate::omega::{
     OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_WIDE,
     OMEGA_NORMED, OmegaRule, Read, Step, omega_mix,
 };
+use atlas_dsl::DType;
 use atlas_dsl::def::Declared;
 use atlas_runtime::{Chain, LaunchError, Result};
 
@@ -111,9 +111,9 @@ static MUON_GATED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED_W
 static MUON_NORMED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED_WIDE, ..NORMED };
 
 impl TrainedRule {
-    /// The kernels of a rule on a memory of these sizes.
-    pub(super) fn of(rule: &OmegaRule, sizes: &TrainingSizes) -> Result<&'static TrainedRule> {
-        let forward = rule.chain_for_hidden(sizes.key, sizes.value, sizes.hidden, sizes.dtype);
+    /// The kernels of a rule on a memory of so many elements of a key, of a value and hidden ones.
+    pub(super) fn of(rule: &OmegaRule, [key, value, hidden]: [usize; 3], dtype: DType) -> Result<&'static TrainedRule> {
+        let forward = rule.chain_for_hidden(key, value, hidden, dtype);
         let walks = !std::ptr::eq(forward, rule.chain());
         match (rule.memory, rule.step, rule.read) {
             (MemoryForm::Linear, Step::Descent, _) => Ok(&LINEAR),
@@ -150,7 +150,7 @@ pub(super) fn gradient(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MemoryForm, OmegaRule, Read, Step, TrainedRule, TrainingSizes};
+    use super::{MemoryForm, OmegaRule, Read, Step, TrainedRule};
     use crate::omega::Chunking;
     use atlas_dsl::{DType, KernelDef};
     use atlas_runtime::choose_for;
@@ -160,13 +160,11 @@ mod tests {
     fn gpus_run_the_forward_pass_of_wide_memories() {
         let rule =
             OmegaRule { read: Read::Before, step: Step::MuonByChunk, ..OmegaRule::omega_net(Chunking::new(64, 16)) };
-        let sizes =
-            TrainingSizes { sequences: 2, tokens: 128, heads: 4, key: 0, value: 0, hidden: 0, dtype: DType::Bf16 };
         for memory in [MemoryForm::Linear, MemoryForm::Mlp, MemoryForm::Gated, MemoryForm::Normed { eps: 0.01 }] {
             let rule = OmegaRule { memory, ..rule };
             for [key, value, width] in [[64, 64, 256], [128, 128, 512], [152, 16, 64]] {
                 let hidden = if memory == MemoryForm::Linear { 0 } else { width };
-                let sizes = TrainingSizes { key, value, hidden, ..sizes };
+                let sizes = [key, value, hidden];
                 let inner = if hidden == 0 { key } else { hidden };
                 let size = |name: &str| match name {
                     "B" | "C" => 2,
@@ -189,7 +187,7 @@ mod tests {
                     let spec = kernel.specialization(DType::Bf16, &dims);
                     choose_for(kernel, &spec, &dims, "sm_89".parse().ok()).chosen().is_some()
                 };
-                let forward = TrainedRule::of(&rule, &sizes).unwrap().forward;
+                let forward = TrainedRule::of(&rule, sizes, DType::Bf16).unwrap().forward;
                 let kernel = forward.kernels[1].declared();
                 assert!(is_legal(kernel), "{} {sizes:?}", kernel.name);
                 if key > 96 {

@@ -152,7 +152,7 @@ impl OmegaTraining {
         segment: Option<usize>,
     ) -> Result<OmegaTraining> {
         let rule = rule.at_least_one();
-        let trained = TrainedRule::of(&rule, &sizes)?;
+        let trained = TrainedRule::of(&rule, [sizes.key, sizes.value, sizes.hidden], sizes.dtype)?;
         let chunking = rule.chunking;
         let segments = Segments::new(&chunking, sizes.tokens, segment);
         let dims = [
