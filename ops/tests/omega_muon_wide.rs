@@ -244,12 +244,10 @@ fn gpus_have_a_config() {
     let chunks = [("C", n / l), ("L", l), ("K", k), ("W", 16), ("B", 2), ("H", 4), ("N", n), ("P", n)];
     let mut refused = vec![];
     // Features, elements of a value, hidden elements: all monomials up to degree 2 of 16 and of 64 numbers are 152 and 2144.
-    for [d, e, m] in
-        [[128, 128, 512], [152, 16, 64], [192, 64, 256], [2144, 64, 256], [256, 200, 1024], [47905, 64, 256]]
-    {
+    for [d, e, m] in [[128, 128, 512], [152, 16, 64], [2144, 64, 256], [256, 200, 1024], [47905, 64, 256]] {
         for (form, _, chain) in WIDE.into_iter().filter(|(form, ..)| *form != NORMED || e <= 128) {
             let kernel = chain.kernels[chain.kernels.len() - 1].declared();
-            for (dtype, target) in [(DType::Bf16, "sm_89"), (DType::F32, "sm_89"), (DType::Bf16, "sm_90a")] {
+            for (dtype, target) in [(DType::F32, "sm_89"), (DType::Bf16, "sm_90a")] {
                 let rows = [("D", d), ("E", e), ("M", m)];
                 let (spec, dims) = specialized(kernel, dtype, &[&rows[..], &chunks[..]].concat());
                 let selection = choose_for(kernel, &spec, &dims, target.parse().ok());

@@ -50,7 +50,7 @@ atlas_kernel! {
         scale: f32,
         predicts: i32,
     )
-    tune { BM: [32, 16], BD: [32, 64, 128], BE: [32, 64], warps: [8] }
+    tune { BM: [32, 16], BD: [32, 64], BE: [32, 64], warps: [8] }
     require { C * L >= N, K >= L, P >= N, R == min(E, M), Q == max(E, M), U == min(M, D), V == max(M, D), I == 2 }
     {
         for (b, h) in grid(B, H) {
