@@ -198,7 +198,7 @@
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, t1, t2
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, t1, t2, iterates1, gram1, poly1, iterates2, gram2, poly2
 //! OMEGA_MUON_GATED
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -232,7 +232,7 @@
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, delta3, hidden, t1, t2, t3
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, delta3, hidden, t1, t2, t3, iterates1, gram1, poly1, iterates2, gram2, poly2
 //! OMEGA_MUON_LINEAR
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -260,7 +260,7 @@
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, t
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, t, iterates, gram, poly
 //! OMEGA_MUON_NORMED
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -298,7 +298,7 @@
 //!     scale: f32
 //!     predicts: i32
 //!     eps: f32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, t1, t2
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, errors, act, delta, hidden, t1, t2, iterates1, gram1, poly1, iterates2, gram2, poly2
 //! OMEGA_MUON_TOKENS
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -332,7 +332,7 @@
 //!     chunk, before: i32
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: errors, act, delta, t1, t2
+//!     workspace: errors, act, delta, hidden, t1, t2, iterates1, gram1, poly1, iterates2, gram2, poly2
 //! OMEGA_MUON_TOKENS_GATED
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -366,7 +366,7 @@
 //!     chunk, before: i32
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: errors, act, delta, delta3, t1, t2, t3
+//!     workspace: errors, act, delta, delta3, hidden, t1, t2, t3, iterates1, gram1, poly1, iterates2, gram2, poly2
 //! OMEGA_MUON_TOKENS_LINEAR
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -394,7 +394,7 @@
 //!     chunk, before: i32
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: errors, t
+//!     workspace: errors, t, iterates, gram, poly
 //! OMEGA_MUON_TOKENS_NORMED
 //!     q: &Tensor<T, [B, N, H, D]>
 //!     k: &Tensor<T, [B, P, H, D]>
@@ -432,7 +432,7 @@
 //!     scale: f32
 //!     predicts: i32
 //!     eps: f32
-//!     workspace: errors, act, delta, t1, t2
+//!     workspace: errors, act, delta, hidden, t1, t2, iterates1, gram1, poly1, iterates2, gram2, poly2
 //! ```
 
 pub use atlas_ops::omega::backward::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
