@@ -23,6 +23,7 @@ pub(crate) struct Import {
 }
 
 /// A function where it is called: by its name alone, or by a path.
+#[derive(Clone)]
 pub(crate) struct Called {
     /// The last name of a path.
     pub(crate) name: Ident,

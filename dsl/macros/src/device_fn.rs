@@ -24,7 +24,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The device fns being inlined end in this one.
+    /// What a parameter stands for, if that is no value.
     pub(crate) fn stands_for(&self, name: &Ident) -> Option<&Alias> {
         self.aliases.get(&name.to_string())
     }
@@ -59,9 +59,7 @@ pub(crate) fn take_product(result: Expr, out: &mut [Stmt]) -> Expr {
 pub(crate) fn called(e: &ExprSyntax) -> Option<(Called, &[Ident], &[ExprSyntax])> {
     match &e.kind {
         ExprSyntaxKind::Call { name, generics, args } => Some((Called::named(name), generics, args)),
-        ExprSyntaxKind::CallPath { of, generics, args } => {
-            Some((Called { name: of.name.clone(), path: of.path.clone() }, generics, args))
-        }
+        ExprSyntaxKind::CallPath { of, generics, args } => Some((of.clone(), generics, args)),
         _ => None,
     }
 }

@@ -126,7 +126,7 @@ fn in_expressions<'a>(list: impl IntoIterator<Item = &'a ExprSyntax>, out: &mut 
                 in_expressions(args, out);
             }
             ExprSyntaxKind::CallPath { of, args, .. } | ExprSyntaxKind::Derivative { of, args, .. } => {
-                out.push(Called { name: of.name.clone(), path: of.path.clone() });
+                out.push(of.clone());
                 in_expressions(args, out);
             }
             ExprSyntaxKind::Unary(_, x) | ExprSyntaxKind::Named(_, x) => in_expressions([&**x], out),

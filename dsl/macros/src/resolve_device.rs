@@ -82,7 +82,7 @@ impl<'a> Resolver<'a> {
         let (params, results) = (self.fns[index].params.clone(), self.fns[index].results);
         self.arity(e, args, &name, &params.iter().map(String::as_str).collect::<Vec<_>>())?;
         let device = self.device;
-        let is_open = self.frames().any(|f| f.index == index);
+        let is_open = self.frames.iter().any(|f| f.index == index);
         let Some(f) = device.get(index).filter(|f| !f.broken && !is_open) else {
             // Where it is declared, this was reported.
             self.lacks_a_body = true;
@@ -290,10 +290,6 @@ impl<'a> Resolver<'a> {
     fn leave(&mut self, (names, scope): (LocalNames, &'a Scope)) {
         self.frames.pop();
         (self.names, self.scope) = (names, scope);
-    }
-
-    fn frames(&self) -> impl Iterator<Item = &Frame> {
-        self.frames.iter()
     }
 
     /// The device fn being inlined.

@@ -34,7 +34,7 @@ const BY_GRAM: i32 = 11;
 
 atlas_kernel! {
     /// `to[k] = left[i] right[j]ᵀ`, of matrices `[R, Q]`.
-    device fn met(left, i, right, j, to, k, b, h, R, Q, BR, BQ) {
+    device fn times_transposed(left, i, right, j, to, k, b, h, R, Q, BR, BQ) {
         for r in tiles(R, BR) {
             for c in tiles(R, BR) {
                 let mut product = zeros::<f32>([BR, BR]);
@@ -84,7 +84,7 @@ atlas_kernel! {
                 }
             }
             for i in 0..5 {
-                met(iterates, i, iterates, i, squares, GRAM + i, b, h, R, Q, BR, BQ);
+                times_transposed(iterates, i, iterates, i, squares, GRAM + i, b, h, R, Q, BR, BQ);
                 for r in tiles(R, BR) {
                     for c in tiles(R, BR) {
                         let mut squared = zeros::<f32>([BR, BR]);
@@ -120,7 +120,7 @@ atlas_kernel! {
             store(dstep[b, h, 0, 0], -sum(along));
             for j in 0..5 {
                 let i = 4 - j;
-                met(by, i + 1, iterates, i, squares, BY_P, b, h, R, Q, BR, BQ);
+                times_transposed(by, i + 1, iterates, i, squares, BY_P, b, h, R, Q, BR, BQ);
                 for r in tiles(R, BR) {
                     for c in tiles(R, BR) {
                         let mut twice = zeros::<f32>([BR, BR]);

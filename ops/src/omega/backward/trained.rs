@@ -111,7 +111,7 @@ static MUON_GATED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED_W
 static MUON_NORMED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED_WIDE, ..NORMED };
 
 impl TrainedRule {
-    /// The kernels of a rule on a memory of so many elements of a key, of a value and hidden ones.
+    /// The kernels of a rule on a memory whose keys, values and hidden layer have these sizes.
     pub(super) fn of(rule: &OmegaRule, [key, value, hidden]: [usize; 3], dtype: DType) -> Result<&'static TrainedRule> {
         let forward = rule.chain_for_hidden(key, value, hidden, dtype);
         let walks = !std::ptr::eq(forward, rule.chain());
