@@ -4,6 +4,7 @@ use super::print::{say, tell};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
 /// A table with these headings.
 pub(super) fn table(headings: &[&str]) -> Table {
@@ -35,11 +36,18 @@ pub(super) fn time(ms: f64) -> String {
     }
 }
 
-/// A progress bar on a terminal; a plain line per step in a pipe. Both go to stderr.
+/// Above this many steps, a pipe gets no line for each.
+const FEW: usize = 100;
+/// The least time between two lines of many.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// A progress bar on a terminal. In a pipe, a plain line for each step of few, and one a second for many. Both go to stderr.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     done: usize,
     total: usize,
+    /// When the last line was printed.
+    printed: Option<Instant>,
 }
 
 impl Progress {
@@ -52,7 +60,7 @@ impl Progress {
             }
             bar
         });
-        Progress { bar, done: 0, total }
+        Progress { bar, done: 0, total, printed: None }
     }
 
     /// Begins a step.
@@ -63,7 +71,11 @@ impl Progress {
                 bar.set_position(self.done as u64 - 1);
                 bar.set_message(what.to_owned());
             }
-            None => tell!("[{}/{}] {what}", self.done, self.total),
+            None if self.total <= FEW || self.printed.is_none_or(|at| at.elapsed() >= BETWEEN) => {
+                tell!("[{}/{}] {what}", self.done, self.total);
+                self.printed = Some(Instant::now());
+            }
+            None => {}
         }
     }
 }

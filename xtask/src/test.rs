@@ -25,6 +25,8 @@ struct Run<'r> {
     root: &'r Path,
     /// The times of its tests.
     times: Vec<Timed>,
+    /// What its failed tests printed.
+    output: Vec<String>,
     /// Why it was skipped, in whole or in part.
     skipped: Option<String>,
 }
@@ -83,10 +85,12 @@ const STEPS: [(&str, StepFn); 14] = [
 ];
 
 impl Run<'_> {
-    /// Runs tests and keeps their times.
+    /// Runs tests, and keeps their times and what those print that fail.
     fn test(&mut self, args: &[&str], of_tests: &[&str]) -> Result<()> {
-        self.times.extend(timed::run(self.root, args, of_tests)?);
-        Ok(())
+        let tested = timed::run(self.root, args, of_tests)?;
+        self.times.extend(tested.times);
+        self.output.extend(tested.output);
+        tested.failed.map_or(Ok(()), Err)
     }
 }
 
@@ -163,16 +167,16 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
         bail!("no step is called `{unknown}`; the steps are {}", known.join(", "));
     }
     let start = Instant::now();
-    let (mut rows, mut times) = (Vec::new(), Vec::new());
+    let (mut rows, mut times, mut output) = (Vec::new(), Vec::new(), Vec::new());
     for (name, check) in STEPS {
         if !args.only.is_empty() && !args.only.iter().any(|o| o == name) {
             continue;
         }
         println!("== {name}");
         let begun = Instant::now();
-        let mut run = Run { root, times: Vec::new(), skipped: None };
+        let mut run = Run { root, times: Vec::new(), output: Vec::new(), skipped: None };
         let outcome = match check(&mut run) {
-            Ok(()) => run.skipped.map_or(Outcome::Ok, Outcome::Skipped),
+            Ok(()) => run.skipped.take().map_or(Outcome::Ok, Outcome::Skipped),
             Err(e) => Outcome::Failed(format!("{e:#}")),
         };
         if let Outcome::Failed(text) = &outcome {
@@ -181,6 +185,7 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
         let row = StepResult { name, time: begun.elapsed(), outcome };
         println!("== {row}\n");
         times.extend(run.times.into_iter().map(|t| (name, t)));
+        output.extend(run.output);
         let stop = row.failed() && args.fail_fast;
         rows.push(row);
         if stop {
@@ -190,6 +195,8 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
     if !times.is_empty() {
         println!("the slowest tests\n{}", timed::slowest(times, SLOWEST));
     }
+    // Once more, for what stands between is long.
+    output.iter().for_each(|line| println!("{line}"));
     rows.iter().for_each(|row| println!("{row}"));
     println!("{:<14} {:>8.1} s", "total", start.elapsed().as_secs_f64());
     let failed: Vec<&str> = rows.iter().filter(|r| r.failed()).map(|r| r.name).collect();

@@ -5,7 +5,7 @@
 //! binaries by this program ([`start`]), which sets the variable for them alone.
 
 use crate::command;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -29,9 +29,19 @@ pub(crate) struct Timed {
     pub(crate) seconds: f64,
 }
 
-/// Runs tests by `cargo test` with these arguments, and returns the times of those that passed. Lines about tests that pass
-/// are not printed.
-pub(crate) fn run(root: &Path, args: &[&str], of_tests: &[&str]) -> Result<Vec<Timed>> {
+/// What came of tests.
+#[derive(Debug, Default)]
+pub(crate) struct Tested {
+    /// The times of those that passed.
+    pub(crate) times: Vec<Timed>,
+    /// What cargo says of it if one failed.
+    pub(crate) failed: Option<anyhow::Error>,
+    /// What the failed tests printed, a line each.
+    pub(crate) output: Vec<String>,
+}
+
+/// Runs tests by `cargo test` with these arguments. Lines about tests that pass are not printed.
+pub(crate) fn run(root: &Path, args: &[&str], of_tests: &[&str]) -> Result<Tested> {
     let mut test = command::cargo(root);
     test.args(["test", "--quiet", "--no-fail-fast"]).args(args);
     let this = std::env::current_exe().context("this program has no path")?;
@@ -39,20 +49,50 @@ pub(crate) fn run(root: &Path, args: &[&str], of_tests: &[&str]) -> Result<Vec<T
     test.args(["--config", &runner, "--", "--format=pretty"]).args(of_tests);
     println!("+ {}", command::text(&test));
     let mut child = test.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let mut times = Vec::new();
+    let mut tested = Tested::default();
+    let mut failures = Failures::default();
     for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
         let line = line.context("the output of tests is not text")?;
         match passed(&line) {
-            Some(timed) => times.extend(timed),
+            Some(timed) => tested.times.extend(timed),
             None if line.is_empty() || line.starts_with("running ") => {}
-            None => println!("{line}"),
+            None => {
+                println!("{line}");
+                failures.read(line);
+            }
         }
     }
     let status = child.wait().context("cannot wait for cargo")?;
     if !status.success() {
-        bail!("`{}` failed ({status})", command::text(&test));
+        tested.failed = Some(anyhow!("`{}` failed ({status})", command::text(&test)));
+        tested.output = failures.lines;
     }
-    Ok(times)
+    Ok(tested)
+}
+
+/// How many lines of a failed test are kept for the summary.
+const LINES: usize = 30;
+
+/// The outputs of failed tests, which libtest prints after all tests of a binary.
+#[derive(Default)]
+struct Failures {
+    lines: Vec<String>,
+    /// How many lines of the test that is being read are kept; `None` outside a test.
+    kept: Option<usize>,
+}
+
+impl Failures {
+    fn read(&mut self, line: String) {
+        if line.starts_with("---- ") {
+            self.kept = Some(0);
+        } else if line == "failures:" || line.starts_with("test ") {
+            self.kept = None;
+        }
+        if let Some(kept) = self.kept.as_mut().filter(|kept| **kept < LINES) {
+            *kept += 1;
+            self.lines.push(line);
+        }
+    }
 }
 
 /// For the line of a test that passed or was ignored, its time if it has one; for other lines `None`.
@@ -89,7 +129,7 @@ pub(crate) fn slowest(mut times: Vec<(&str, Timed)>, count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Timed, passed, slowest};
+    use super::{Failures, LINES, Timed, passed, slowest};
 
     fn timed(name: &str, seconds: f64) -> Timed {
         Timed { name: name.to_owned(), seconds }
@@ -103,6 +143,19 @@ mod tests {
         for other in ["test a::b ... FAILED <0.1s>", "running 3 tests", "test result: ok. 3 passed", "anything"] {
             assert_eq!(passed(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_output_of_failed_tests_is_kept() {
+        let mut failures = Failures::default();
+        let long = (0..LINES + 5).map(|i| format!("line {i}"));
+        let lines = ["test a ... FAILED", "failures:", "---- a stdout ----", "why"].map(str::to_owned).into_iter();
+        let ends = ["---- b stdout ----", "and why", "failures:", "    a", "test result: FAILED"].map(str::to_owned);
+        lines.chain(long).chain(ends).for_each(|line| failures.read(line));
+        let kept = failures.lines;
+        assert_eq!(kept.len(), LINES + 2);
+        assert_eq!((kept[0].as_str(), kept[1].as_str()), ("---- a stdout ----", "why"));
+        assert_eq!(&kept[LINES..], ["---- b stdout ----", "and why"]);
     }
 
     #[test]
