@@ -5,8 +5,9 @@ use crate::agreement::devices;
 use atlas::prelude::*;
 use atlas_dsl::DType;
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpaces};
+use atlas_ops::omega::backward::check::TrainingCase;
 use atlas_ops::omega::check::Case;
-use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, StreamSizes, Tokens};
+use atlas_ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens};
 use atlas_runtime::{CacheDir, SimOptions, Stream, Target};
 
 #[test]
@@ -119,4 +120,23 @@ fn a_step_of_which_one_shape_is_refused_changes_no_matrix() {
     assert_eq!(values(&matrices), before, "the first shape has been stepped");
     step(&device, &mut matrices[..1]).unwrap();
     assert_ne!(values(&matrices), before);
+}
+
+/// All monomials up to degree 2 of 64 numbers: no GPU holds a row of these, so the passes walk over it.
+#[test]
+fn memories_with_long_rows_train_on_a_gpu() {
+    let device = Device::sim_with(Target { sm: 89, specific: false }, SimOptions::default(), CacheDir::Off);
+    for (form, memory) in [
+        (MemoryForm::Linear, [2144, 12, 0]),
+        (MemoryForm::Mlp, [2144, 12, 24]),
+        (MemoryForm::Gated, [2144, 12, 24]),
+        (MemoryForm::Normed { eps: 0.3 }, [2144, 12, 24]),
+    ] {
+        for step in [Step::Descent, Step::MuonByChunk] {
+            let of = TrainingCase::new([1, 7, 1], memory, Chunking::new(4, 3));
+            let case = TrainingCase { form, step, before: step != Step::Descent, of_memory: true, ..of };
+            let found = case.check(&device).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+            assert!(found.passes(1e-5), "{case:?}: {found:?}");
+        }
+    }
 }

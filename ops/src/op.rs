@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 61] = [
+pub static OPS: [Op; 62] = [
     activation_grad::cases::OP,
     adamw::cases::OP,
     attention::cases::OP,
@@ -52,6 +52,7 @@ pub static OPS: [Op; 61] = [
     newton_schulz_small::cases::OP,
     omega::backward::backward_cases::OMEGA_BACKWARD,
     omega::backward::step_cases::STEP,
+    omega::backward::wide_cases::OMEGA_WIDE_BACKWARD,
     omega::cases::OMEGA,
     omega::cases::PACKING,
     omega::muon::muon_cases::BY_CHUNK,

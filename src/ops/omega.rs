@@ -13,7 +13,6 @@
 //! [`OmegaTraining`] is for layers that are trained: its forward pass keeps the state of the memory here and there, and
 //! its backward pass has the gradients of everything that goes in, those by the weight of a memory's norm among them. It takes
 //! every memory and every loss: by descent, read before or after a token's step, and with Muon by chunk, read before a chunk's step.
-//! On a GPU, gradients with Muon are of memories whose matrices have at most 32 elements on their smaller side (ATL302).
 //! Other rules are refused (ATL651).
 //!
 //! | parameter | meaning |

@@ -8,11 +8,11 @@
 use super::segment::{Segment, Views, Workspace};
 use super::trained::{TrainedRule, gradient};
 use super::{omega_step_backward, omega_step_gate_backward};
+use crate::omega::OmegaRule;
 use crate::omega::stream::omega_copy_tokens;
-use crate::omega::{OmegaRule, open_chunk};
 use crate::pass::Pass;
 use atlas_dsl::{DType, KernelDef};
-use atlas_runtime::{Chain, Device, Result, Stream, Tensor, args};
+use atlas_runtime::{Device, Result, Stream, Tensor, args};
 use std::ops::Range;
 
 /// What a pass back needs besides the workspace of the rule by descent.
@@ -29,35 +29,32 @@ pub(super) struct ByChunk {
     y: Tensor,
     zero: Tensor,
     one: Tensor,
-    /// What a forward kernel that walks over its matrices keeps in global memory, by name.
-    forward: Views,
 }
 
 /// A segment to go back over.
 pub(super) struct Over<'a> {
     pub(super) pass: Pass,
     pub(super) stream: &'a Stream,
-    pub(super) trained: &'static TrainedRule,
+    pub(super) trained: &'a TrainedRule,
     pub(super) of: (&'a OmegaRule, usize),
     pub(super) segment: &'a Segment,
     pub(super) workspace: &'a Workspace,
     /// Tokens and gradients by name, of the whole sequence.
     pub(super) given: &'a Views,
+    /// What the forward kernel keeps in global memory, by name.
+    pub(super) forward: &'a Views,
 }
 
 impl ByChunk {
     /// For sequences, heads and chunks of a segment, and elements of a key, of a value and hidden ones.
     pub(super) fn new(
         device: &Device,
-        (rule, forward): (&OmegaRule, &'static Chain),
+        rule: &OmegaRule,
         dtype: DType,
         [b, h, chunks]: [usize; 3],
         [key, value, hidden]: [usize; 3],
     ) -> Result<ByChunk> {
         let shapes = rule.memory.matrices(key, value, hidden);
-        // Mixing weights are those of the segment: of no tokens there are none.
-        let space = open_chunk::workspace(forward, &rule.chunking, device, dtype, [b, h, key, value, hidden, 0])?;
-        let own = space.tensors().filter(|(_, tensor)| !tensor.is_empty());
         let make = |shape: &[usize]| Tensor::empty(device, DType::F32, shape);
         let wide = |[rows, cols]: &[usize; 2]| [*rows.min(cols), *rows.max(cols)];
         let room = |shape: &[usize; 2]| {
@@ -72,18 +69,12 @@ impl ByChunk {
             y: Tensor::empty(device, dtype, [b, rule.chunking.chunk, h, value])?,
             zero: Tensor::zeros(device, DType::F32, [1])?,
             one: device.tensor_from(&[1.0_f32], [1])?,
-            forward: own.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
         })
-    }
-
-    /// What a forward kernel that walks over its matrices keeps in global memory, by name.
-    pub(super) fn of_forward(&self) -> Views {
-        self.forward.clone()
     }
 
     /// Bytes that it holds on its device.
     pub(super) fn bytes(&self) -> u64 {
-        let all = self.run.iter().chain(&self.after).chain(self.rooms.iter().flatten()).chain(self.forward.values());
+        let all = self.run.iter().chain(&self.after).chain(self.rooms.iter().flatten());
         let all = all.chain([&self.dsteps, &self.y]);
         all.map(|t| t.len() as u64 * u64::from(t.dtype().bytes())).sum()
     }
@@ -133,7 +124,7 @@ impl ByChunk {
         }
         views.insert("y".to_owned(), self.y.slice(1, 0..chunk.tokens.len())?);
         // Some have the names of what the states have just written, which is not theirs.
-        views.extend(self.of_forward());
+        views.extend(over.forward.clone());
         for kernel in &trained.forward.kernels[1..] {
             chunk.launch(pass, stream, kernel.declared(), &views, of)?;
         }

@@ -16,26 +16,33 @@ atlas_kernel! {
         past: i32,
         predicts: i32,
     )
-    tune { BP: [16, 32, 64], warps: [4, 8] }
+    tune { BP: [16, 32, 64], BW: [64, 32], warps: [4, 8] }
     {
         for (b, p, h) in grid(B, tiles(P, BP), H) {
             // From the first key of the first chunk; quotients that are rounded towards 0 are right from 0 on.
             let at = p * BP - (past + chunk - size(K));
             let first = max((at - size(K) + chunk) / chunk, 0);
             let end = min(max((at + BP + chunk - 1) / chunk, 0), size(C));
-            let mut to_key = load(dk[b, p, h, ..]);
-            let mut to_value = load(dv[b, p, h, ..]);
-            let mut to_residual = load(drk[b, p, h, ..]);
-            for i in 0..end - first {
-                let c = end - 1 - i;
-                let error = load(by_read[b, h, c, span(at - c * chunk, BP), ..]).or(0.0);
-                to_key += load(by_key[b, h, c, span(at - c * chunk, BP), ..]).or(0.0);
-                to_value -= error;
-                to_residual += select(predicts > 0, error, 0.0);
+            for d in tiles(D, BW) {
+                let mut to_key = load(dk[b, p, h, d]);
+                for i in 0..end - first {
+                    let c = end - 1 - i;
+                    to_key += load(by_key[b, h, c, span(at - c * chunk, BP), d]).or(0.0);
+                }
+                store(dk[b, p, h, d], to_key);
             }
-            store(dk[b, p, h, ..], to_key);
-            store(dv[b, p, h, ..], to_value);
-            store(drk[b, p, h, ..], to_residual);
+            for e in tiles(E, BW) {
+                let mut to_value = load(dv[b, p, h, e]);
+                let mut to_residual = load(drk[b, p, h, e]);
+                for i in 0..end - first {
+                    let c = end - 1 - i;
+                    let error = load(by_read[b, h, c, span(at - c * chunk, BP), e]).or(0.0);
+                    to_value -= error;
+                    to_residual += select(predicts > 0, error, 0.0);
+                }
+                store(dv[b, p, h, e], to_value);
+                store(drk[b, p, h, e], to_residual);
+            }
         }
     }
 }

@@ -10,6 +10,9 @@
 //! 5. the gradients of keys are added up, because a key is seen by several chunks: [`omega_key_backward`];
 //! 6. those of the mixing weights become those of the gates: [`omega_mix_backward`].
 //!
+//! Keys, values and hidden layers that are too wide for the registers and the shared memory of a device take kernels that walk over them
+//! in tiles: `omega_*_wide_*`, of the parts in [`walk`].
+//!
 //! Another memory needs kernels for 2, 3 and 4, and a row beside those of [`OmegaTraining`]. A memory with a norm inside shares those
 //! of a memory of two layers behind the norm ([`normed`]).
 //!
@@ -34,14 +37,18 @@ pub mod check;
 pub mod gated;
 pub mod gated_read;
 pub mod gated_train;
+pub mod gated_wide;
 pub mod keys;
 pub mod linear;
+pub mod linear_wide;
 pub mod mix;
 pub mod mlp;
 pub mod mlp_read;
 pub mod mlp_train;
+pub mod mlp_wide;
 pub mod normed;
 pub mod normed_train;
+pub mod normed_wide;
 #[cfg(feature = "verify")]
 mod plans;
 #[cfg(feature = "verify")]
@@ -51,6 +58,7 @@ mod problem_train;
 #[cfg(feature = "verify")]
 pub mod reference;
 mod segment;
+mod sizes;
 pub mod step;
 #[cfg(feature = "verify")]
 pub(crate) mod step_cases;
@@ -58,17 +66,30 @@ pub(crate) mod step_cases;
 pub mod tape;
 mod trained;
 mod training;
+pub mod walk;
+#[cfg(feature = "verify")]
+pub(crate) mod wide_cases;
 
 pub use gated::omega_gated_states;
 pub use gated_read::{omega_gated_query_backward, omega_gated_read_backward};
 pub use gated_train::omega_gated_train_backward;
+pub use gated_wide::{
+    omega_gated_wide_query_backward, omega_gated_wide_read_backward, omega_gated_wide_states,
+    omega_gated_wide_train_backward,
+};
 pub use keys::omega_key_backward;
 pub use linear::{omega_linear_read_backward, omega_linear_states, omega_linear_train_backward};
+pub use linear_wide::{omega_linear_wide_read_backward, omega_linear_wide_states, omega_linear_wide_train_backward};
 pub use mix::omega_mix_backward;
 pub use mlp::omega_mlp_states;
 pub use mlp_read::{omega_mlp_query_backward, omega_mlp_read_backward};
 pub use mlp_train::omega_mlp_train_backward;
+pub use mlp_wide::{
+    omega_mlp_wide_query_backward, omega_mlp_wide_read_backward, omega_mlp_wide_states, omega_mlp_wide_train_backward,
+};
 pub use normed::{omega_normed_read_backward, omega_normed_states};
 pub use normed_train::omega_normed_train_backward;
+pub use normed_wide::{omega_normed_wide_read_backward, omega_normed_wide_states, omega_normed_wide_train_backward};
+pub use sizes::TrainingSizes;
 pub use step::{omega_step_backward, omega_step_gate_backward};
-pub use training::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
+pub use training::{OmegaGradients, OmegaKept, OmegaTraining};

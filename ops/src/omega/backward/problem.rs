@@ -75,7 +75,7 @@ pub(super) fn checked(p: &Problem, inputs: &Inputs, others: fn(&Problem, Head) -
                 given.insert(*name, axes.indices(head).into_iter().map(|i| values[i]).collect());
             }
         }
-        let found = match p.kernel.name {
+        let found = match as_narrow(p.kernel.name).as_str() {
             "omega_mix_backward" => mixed(p, &given),
             "omega_key_backward" => key_backward(p, given),
             "omega_normed_read_backward" => norm_backward(p, &given),
@@ -90,7 +90,13 @@ pub(super) fn checked(p: &Problem, inputs: &Inputs, others: fn(&Problem, Head) -
             axes.indices(head).into_iter().zip(values).for_each(|(i, value)| all[i] = *value);
         }
     }
-    tensors.iter().filter_map(|(name, _)| written.remove(name)).collect()
+    let compared = tensors.iter().filter(|(name, _)| !p.op.scratch.contains(name));
+    compared.filter_map(|(name, _)| written.remove(name)).collect()
+}
+
+/// The name of the kernel that computes the same with whole rows.
+fn as_narrow(kernel: &str) -> String {
+    kernel.replace("_wide_", "_")
 }
 
 /// Sizes of a problem. Those of chunks are scalars where no tensor has them.
@@ -456,7 +462,7 @@ pub(crate) fn flops(p: &Problem) -> f64 {
 /// Operations of a kernel for one chunk of one head.
 pub(super) fn flops_of_chunk(kernel: &str, [l, k, d, e, m]: [f64; 5]) -> f64 {
     let (width, both) = ((d + e) / 2.0, d + e);
-    match kernel {
+    match as_narrow(kernel).as_str() {
         "omega_mix_backward" => 18.0 * l * k,
         "omega_key_backward" => k * (d + 2.0 * e),
         "omega_linear_states" => 6.0 * k * d * e,

@@ -1,19 +1,23 @@
 //! The kernels of each rule that has gradients.
 
+use super::sizes::TrainingSizes;
 use super::{
     omega_gated_query_backward, omega_gated_read_backward, omega_gated_states, omega_gated_train_backward,
-    omega_key_backward, omega_linear_read_backward, omega_linear_states, omega_linear_train_backward,
-    omega_mix_backward, omega_mlp_query_backward, omega_mlp_read_backward, omega_mlp_states, omega_mlp_train_backward,
-    omega_normed_read_backward, omega_normed_states, omega_normed_train_backward,
+    omega_gated_wide_query_backward, omega_gated_wide_read_backward, omega_gated_wide_states,
+    omega_gated_wide_train_backward, omega_key_backward, omega_linear_read_backward, omega_linear_states,
+    omega_linear_train_backward, omega_linear_wide_read_backward, omega_linear_wide_states,
+    omega_linear_wide_train_backward, omega_mix_backward, omega_mlp_query_backward, omega_mlp_read_backward,
+    omega_mlp_states, omega_mlp_train_backward, omega_mlp_wide_query_backward, omega_mlp_wide_read_backward,
+    omega_mlp_wide_states, omega_mlp_wide_train_backward, omega_normed_read_backward, omega_normed_states,
+    omega_normed_train_backward, omega_normed_wide_read_backward, omega_normed_wide_states,
+    omega_normed_wide_train_backward,
 };
+use crate::omega::room::chain_on;
 use crate::omega::{
-    MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE,
-    OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_WIDE,
-    OMEGA_NORMED, OmegaRule, Read, Step, omega_mix,
+    MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_NORMED, OmegaRule, Read, Step, StreamSizes, omega_mix,
 };
-use atlas_dsl::DType;
 use atlas_dsl::def::Declared;
-use atlas_runtime::{Chain, LaunchError, Result};
+use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, choose_for};
 
 /// The kernels of a memory.
 #[derive(Clone, Copy)]
@@ -22,6 +26,8 @@ pub(super) struct TrainedRule {
     /// From the gates of a segment to all of its gradients: the first mixes, the second makes states; the last three train, add up
     /// what keys have, and go back to the gates.
     pub(super) backward: &'static [&'static dyn Declared],
+    /// The same for rows of any width.
+    backward_wide: &'static [&'static dyn Declared],
     /// The tensors of the state, weights first.
     pub(super) state: &'static [&'static str],
     /// The name that its kernels have for the gradients by what is read.
@@ -34,7 +40,7 @@ pub(super) struct TrainedRule {
 const ONE: [(&str, usize); 3] = [("F", 4), ("V", 2), ("R", 2)];
 const TWO: [(&str, usize); 3] = [("F", 7), ("V", 3), ("R", 2)];
 
-static LINEAR: TrainedRule = TrainedRule {
+const LINEAR: TrainedRule = TrainedRule {
     forward: &OMEGA_LINEAR,
     backward: &[
         &omega_mix,
@@ -44,12 +50,20 @@ static LINEAR: TrainedRule = TrainedRule {
         &omega_key_backward,
         &omega_mix_backward,
     ],
+    backward_wide: &[
+        &omega_mix,
+        &omega_linear_wide_states,
+        &omega_linear_wide_read_backward,
+        &omega_linear_wide_train_backward,
+        &omega_key_backward,
+        &omega_mix_backward,
+    ],
     state: &["w", "s"],
     dy: "dy",
     parts: ONE,
 };
 
-pub(super) static MLP: TrainedRule = TrainedRule {
+pub(super) const MLP: TrainedRule = TrainedRule {
     forward: &OMEGA_MLP,
     backward: &[
         &omega_mix,
@@ -60,12 +74,21 @@ pub(super) static MLP: TrainedRule = TrainedRule {
         &omega_key_backward,
         &omega_mix_backward,
     ],
+    backward_wide: &[
+        &omega_mix,
+        &omega_mlp_wide_states,
+        &omega_mlp_wide_read_backward,
+        &omega_mlp_wide_query_backward,
+        &omega_mlp_wide_train_backward,
+        &omega_key_backward,
+        &omega_mix_backward,
+    ],
     state: &["w1", "w2", "s1", "s2"],
     dy: "dy",
     parts: ONE,
 };
 
-static GATED: TrainedRule = TrainedRule {
+const GATED: TrainedRule = TrainedRule {
     forward: &OMEGA_GATED,
     backward: &[
         &omega_mix,
@@ -76,13 +99,22 @@ static GATED: TrainedRule = TrainedRule {
         &omega_key_backward,
         &omega_mix_backward,
     ],
+    backward_wide: &[
+        &omega_mix,
+        &omega_gated_wide_states,
+        &omega_gated_wide_read_backward,
+        &omega_gated_wide_query_backward,
+        &omega_gated_wide_train_backward,
+        &omega_key_backward,
+        &omega_mix_backward,
+    ],
     state: &["w1", "w2", "w3", "s1", "s2", "s3"],
     dy: "dy",
     parts: TWO,
 };
 
 /// Behind its norm a memory is one of two layers.
-static NORMED: TrainedRule = TrainedRule {
+const NORMED: TrainedRule = TrainedRule {
     forward: &OMEGA_NORMED,
     backward: &[
         &omega_mix,
@@ -94,47 +126,77 @@ static NORMED: TrainedRule = TrainedRule {
         &omega_key_backward,
         &omega_mix_backward,
     ],
+    backward_wide: &[
+        &omega_mix,
+        &omega_normed_wide_states,
+        &omega_normed_wide_read_backward,
+        &omega_mlp_wide_read_backward,
+        &omega_mlp_wide_query_backward,
+        &omega_normed_wide_train_backward,
+        &omega_key_backward,
+        &omega_mix_backward,
+    ],
     state: &["w1", "w2", "s1", "s2"],
     dy: "dout",
     parts: ONE,
 };
 
-// With one orthogonalised step for each chunk: see `by_chunk`.
-static MUON_LINEAR: TrainedRule = TrainedRule { forward: &OMEGA_MUON_LINEAR, ..LINEAR };
-static MUON_MLP: TrainedRule = TrainedRule { forward: &OMEGA_MUON, ..MLP };
-static MUON_GATED: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED, ..GATED };
-static MUON_NORMED: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED, ..NORMED };
-// The same where the forward pass walks over matrices.
-static MUON_LINEAR_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_LINEAR_WIDE, ..LINEAR };
-static MUON_MLP_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_WIDE, ..MLP };
-static MUON_GATED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_GATED_WIDE, ..GATED };
-static MUON_NORMED_WIDE: TrainedRule = TrainedRule { forward: &OMEGA_MUON_NORMED_WIDE, ..NORMED };
-
 impl TrainedRule {
-    /// The kernels of a rule on a memory whose keys, values and hidden layer have these sizes.
-    pub(super) fn of(rule: &OmegaRule, [key, value, hidden]: [usize; 3], dtype: DType) -> Result<&'static TrainedRule> {
-        let forward = rule.chain_for_hidden(key, value, hidden, dtype);
-        let walks = !std::ptr::eq(forward, rule.chain());
-        match (rule.memory, rule.step, rule.read) {
-            (MemoryForm::Linear, Step::Descent, _) => Ok(&LINEAR),
-            (MemoryForm::Mlp, Step::Descent, _) => Ok(&MLP),
-            (MemoryForm::Gated, Step::Descent, _) => Ok(&GATED),
-            (MemoryForm::Normed { .. }, Step::Descent, _) => Ok(&NORMED),
-            (MemoryForm::Linear, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_LINEAR_WIDE),
-            (MemoryForm::Linear, Step::MuonByChunk, Read::Before) => Ok(&MUON_LINEAR),
-            (MemoryForm::Mlp, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_MLP_WIDE),
-            (MemoryForm::Mlp, Step::MuonByChunk, Read::Before) => Ok(&MUON_MLP),
-            (MemoryForm::Gated, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_GATED_WIDE),
-            (MemoryForm::Gated, Step::MuonByChunk, Read::Before) => Ok(&MUON_GATED),
-            (MemoryForm::Normed { .. }, Step::MuonByChunk, Read::Before) if walks => Ok(&MUON_NORMED_WIDE),
-            (MemoryForm::Normed { .. }, Step::MuonByChunk, Read::Before) => Ok(&MUON_NORMED),
+    /// The kernels of a rule for a training on a device. Those that hold whole rows are taken if the device has room for them.
+    pub(super) fn of(device: &Device, rule: &OmegaRule, sizes: &TrainingSizes) -> Result<TrainedRule> {
+        let of_memory = match rule.memory {
+            MemoryForm::Linear => LINEAR,
+            MemoryForm::Mlp => MLP,
+            MemoryForm::Gated => GATED,
+            MemoryForm::Normed { .. } => NORMED,
+        };
+        let TrainingSizes { sequences, tokens: piece, heads, key, value, hidden, dtype } = *sizes;
+        let forward = match (rule.step, rule.read) {
+            (Step::Descent, _) => chain_on(device, rule, &StreamSizes { sequences, heads, key, value, piece, dtype })?,
+            // See `by_chunk`.
+            (Step::MuonByChunk, Read::Before) => rule.chain_for_hidden(key, value, hidden, dtype),
             _ => {
                 let found = format!("{:?} that reads {:?}", rule.step, rule.read);
                 let mend =
                     "gradients are of rules by descent, and of those with a step for each chunk that read before it";
-                Err(LaunchError::Choice { op: "omega_training", found, mend }.into())
+                return Err(LaunchError::Choice { op: "omega_training", found, mend }.into());
             }
-        }
+        };
+        Ok(TrainedRule { forward, ..of_memory }.with_room(device.machine(), rule, sizes))
+    }
+
+    /// The same, with kernels for rows of any width if a machine has no room for whole rows.
+    fn with_room(self, machine: Option<Machine>, rule: &OmegaRule, sizes: &TrainingSizes) -> TrainedRule {
+        let fits = machine.is_none_or(|machine| self.fits(machine, rule, sizes));
+        if fits { self } else { TrainedRule { backward: self.backward_wide, ..self } }
+    }
+
+    /// Whether each of its kernels has a config for a machine.
+    fn fits(&self, machine: Machine, rule: &OmegaRule, sizes: &TrainingSizes) -> bool {
+        let dims = self.dims(rule, sizes, 1);
+        self.backward.iter().map(|kernel| kernel.declared()).all(|kernel| {
+            // Of dims that are not used whole, only divisors matter.
+            let size = |dim: &str| dims.iter().find(|(name, _)| *name == dim).map_or(16, |(_, size)| *size);
+            let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name).max(1) as u64).collect();
+            let spec = kernel.specialization(sizes.dtype, &dims);
+            choose_for(kernel, &spec, &dims, Some(machine)).chosen().is_some()
+        })
+    }
+
+    /// The dims of its kernels by name, for segments of so many chunks; tokens are not among them.
+    pub(super) fn dims(&self, rule: &OmegaRule, sizes: &TrainingSizes, chunks: usize) -> Vec<(&'static str, usize)> {
+        let own = [
+            ("B", sizes.sequences),
+            ("H", sizes.heads),
+            ("C", chunks),
+            ("L", rule.chunking.chunk),
+            ("K", rule.chunking.keys()),
+            ("W", rule.chunking.window),
+            ("D", sizes.key),
+            ("E", sizes.value),
+            ("M", sizes.hidden),
+        ];
+        own.into_iter().chain(self.parts).collect()
     }
 
     /// Whether its memory has a norm inside.
@@ -150,21 +212,52 @@ pub(super) fn gradient(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MemoryForm, OmegaRule, Read, Step, TrainedRule};
+    use super::{GATED, LINEAR, MLP, MemoryForm, NORMED, OmegaRule, Read, Step, TrainingSizes};
     use crate::omega::Chunking;
     use atlas_dsl::{DType, KernelDef};
-    use atlas_runtime::choose_for;
+    use atlas_runtime::{Machine, choose_for};
 
-    /// Heads of 128 elements, as large models have them, and all monomials up to degree 2 of 16 numbers: no GPU holds their matrices.
+    /// Keys, values and hidden elements: of heads as large models have them, of all monomials up to degree 2 of 16, 23 and 64
+    /// numbers, and of heads that are wide themselves.
+    const SIZES: [[usize; 3]; 6] =
+        [[64, 64, 256], [128, 128, 512], [152, 16, 64], [300, 64, 256], [2144, 64, 256], [256, 200, 1024]];
+
+    fn sizes([key, value, hidden]: [usize; 3], dtype: DType) -> TrainingSizes {
+        TrainingSizes { sequences: 2, tokens: 128, heads: 4, key, value, hidden, dtype }
+    }
+
+    #[test]
+    fn gpus_run_the_backward_pass_of_wide_memories() {
+        let rule = OmegaRule::omega_net(Chunking::new(64, 16));
+        // Of all targets it has the least shared memory.
+        let machine: Machine = "sm_89".parse().unwrap();
+        let mut whole = 0;
+        for trained in [LINEAR, MLP, GATED, NORMED] {
+            for (of, dtype) in SIZES.into_iter().flat_map(|of| [DType::F32, DType::Bf16].map(|dtype| (of, dtype))) {
+                let found = trained.with_room(Some(machine), &rule, &sizes(of, dtype));
+                assert!(found.fits(machine, &rule, &sizes(of, dtype)), "{:?} {of:?} {dtype}", found.state);
+                whole += usize::from(std::ptr::eq(found.backward, trained.backward));
+                if of[0] > 2000 {
+                    assert!(!std::ptr::eq(found.backward, trained.backward), "{of:?}");
+                }
+            }
+            assert!(std::ptr::eq(
+                trained.with_room(None, &rule, &sizes(SIZES[5], DType::F32)).backward,
+                trained.backward
+            ));
+        }
+        assert!(whole > 0);
+    }
+
+    /// No GPU holds the matrices of Muon for these.
     #[test]
     fn gpus_run_the_forward_pass_of_wide_memories() {
         let rule =
             OmegaRule { read: Read::Before, step: Step::MuonByChunk, ..OmegaRule::omega_net(Chunking::new(64, 16)) };
         for memory in [MemoryForm::Linear, MemoryForm::Mlp, MemoryForm::Gated, MemoryForm::Normed { eps: 0.01 }] {
             let rule = OmegaRule { memory, ..rule };
-            for [key, value, width] in [[64, 64, 256], [128, 128, 512], [152, 16, 64]] {
+            for [key, value, width] in SIZES.into_iter().take(3) {
                 let hidden = if memory == MemoryForm::Linear { 0 } else { width };
-                let sizes = [key, value, hidden];
                 let inner = if hidden == 0 { key } else { hidden };
                 let size = |name: &str| match name {
                     "B" | "C" => 2,
@@ -187,11 +280,12 @@ mod tests {
                     let spec = kernel.specialization(DType::Bf16, &dims);
                     choose_for(kernel, &spec, &dims, "sm_89".parse().ok()).chosen().is_some()
                 };
-                let forward = TrainedRule::of(&rule, sizes, DType::Bf16).unwrap().forward;
+                let of = [key, value, hidden];
+                let forward = rule.chain_for_hidden(key, value, hidden, DType::Bf16);
                 let kernel = forward.kernels[1].declared();
-                assert!(is_legal(kernel), "{} {sizes:?}", kernel.name);
+                assert!(is_legal(kernel), "{} {of:?}", kernel.name);
                 if key > 96 {
-                    assert!(!is_legal(rule.chain().kernels[1].declared()) || memory == MemoryForm::Linear, "{sizes:?}");
+                    assert!(!is_legal(rule.chain().kernels[1].declared()) || memory == MemoryForm::Linear, "{of:?}");
                 }
             }
         }

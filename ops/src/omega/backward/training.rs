@@ -11,32 +11,14 @@
 
 use super::by_chunk::{ByChunk, Over};
 use super::segment::{Segments, Views, Workspace};
+use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
 use crate::omega::stream::{check_memory, check_norm, check_tokens, omega_copy_tokens};
-use crate::omega::{OmegaRule, Step, StreamSizes, Tokens};
+use crate::omega::{OmegaRule, Step, StreamSizes, Tokens, open_chunk};
 use crate::pass::{Pass, check_apart};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
-
-/// What a training is for.
-#[derive(Clone, Copy, Debug)]
-pub struct TrainingSizes {
-    /// Sequences, `B`.
-    pub sequences: usize,
-    /// Tokens of each, `T`.
-    pub tokens: usize,
-    /// Heads, each with a memory of its own, `H`.
-    pub heads: usize,
-    /// Elements of a key and of a query, `D`.
-    pub key: usize,
-    /// Elements of a value and of what is read, `E`.
-    pub value: usize,
-    /// Hidden elements of the memory, `M`; a linear one has none.
-    pub hidden: usize,
-    /// The element type of tokens.
-    pub dtype: DType,
-}
 
 /// What a layer keeps of its forward pass: the state before each segment.
 #[derive(Debug)]
@@ -128,11 +110,13 @@ impl OmegaGradients {
 /// The workspace of forward and backward passes over sequences of one length.
 pub struct OmegaTraining {
     device: Device,
-    trained: &'static TrainedRule,
+    trained: TrainedRule,
     rule: OmegaRule,
     sizes: TrainingSizes,
     segments: Segments,
     workspace: Workspace,
+    /// What a forward kernel that walks over its matrices keeps in global memory, by name.
+    forward: Views,
     norm: Option<Tensor>,
     by_chunk: Option<ByChunk>,
     /// A zero that is repeated where gradients start.
@@ -152,35 +136,29 @@ impl OmegaTraining {
         segment: Option<usize>,
     ) -> Result<OmegaTraining> {
         let rule = rule.at_least_one();
-        let trained = TrainedRule::of(&rule, [sizes.key, sizes.value, sizes.hidden], sizes.dtype)?;
-        let chunking = rule.chunking;
-        let segments = Segments::new(&chunking, sizes.tokens, segment);
-        let dims = [
-            ("B", sizes.sequences),
-            ("H", sizes.heads),
-            ("C", segments.longest()),
-            ("L", chunking.chunk),
-            ("K", chunking.keys()),
-            ("D", sizes.key),
-            ("E", sizes.value),
-            ("M", sizes.hidden),
-        ];
-        let dims: Vec<(&'static str, usize)> = dims.into_iter().chain(trained.parts).collect();
+        let trained = TrainedRule::of(device, &rule, &sizes)?;
+        let segments = Segments::new(&rule.chunking, sizes.tokens, segment);
+        let dims = trained.dims(&rule, &sizes, segments.longest());
+        let TrainingSizes { sequences, heads, key, value, hidden, dtype, .. } = sizes;
         let by_chunk = match rule.step {
             Step::MuonByChunk => {
-                let TrainingSizes { sequences, heads, key, value, hidden, dtype, .. } = sizes;
                 let batch = [sequences, heads, segments.longest()];
-                Some(ByChunk::new(device, (&rule, trained.forward), dtype, batch, [key, value, hidden])?)
+                Some(ByChunk::new(device, &rule, dtype, batch, [key, value, hidden])?)
             }
             _ => None,
         };
+        // Mixing weights are those of a segment: of no tokens there are none.
+        let batch = [sequences, heads, key, value, hidden, 0];
+        let space = open_chunk::workspace(trained.forward, &rule.chunking, device, dtype, batch)?;
+        let own = space.tensors().filter(|(_, tensor)| !tensor.is_empty());
         Ok(OmegaTraining {
             device: device.clone(),
             trained,
             rule,
             sizes,
             segments,
-            workspace: Workspace::new(device, trained, &dims, sizes.dtype)?,
+            workspace: Workspace::new(device, &trained, &dims, dtype)?,
+            forward: own.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
             norm: None,
             by_chunk,
             zero: Tensor::zeros(device, DType::F32, [1, 1, 1, 1])?,
@@ -235,7 +213,8 @@ impl OmegaTraining {
 
     /// Bytes of the workspace on its device.
     pub fn bytes(&self) -> u64 {
-        self.workspace.bytes() + self.by_chunk.as_ref().map_or(0, ByChunk::bytes)
+        let forward: u64 = self.forward.values().map(bytes_of).sum();
+        self.workspace.bytes() + forward + self.by_chunk.as_ref().map_or(0, ByChunk::bytes)
     }
 
     /// Chunks that are gone back over at once.
@@ -279,7 +258,7 @@ impl OmegaTraining {
                 for (name, tensor) in rule.state.iter().zip(memory.iter()) {
                     views.insert((*name).to_owned(), (**tensor).clone());
                 }
-                views.extend(self.by_chunk.iter().flat_map(ByChunk::of_forward));
+                views.extend(self.forward.clone());
                 for kernel in rule.forward.kernels {
                     segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
                 }
@@ -344,7 +323,8 @@ impl OmegaTraining {
             for (segment, kept) in self.segments.all().zip(&kept.states).rev() {
                 if let Some(by_chunk) = &mut self.by_chunk {
                     let (of, workspace, segment) = ((&self.rule, self.sizes.value), &self.workspace, &segment);
-                    let over = Over { pass, stream, trained: rule, of, segment, workspace, given: &given };
+                    let forward = &self.forward;
+                    let over = Over { pass, stream, trained: &rule, of, segment, workspace, given: &given, forward };
                     by_chunk.backward(&over, kept)?;
                     continue;
                 }
