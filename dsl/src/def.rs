@@ -182,6 +182,16 @@ impl KernelDef {
         self.dims.iter().zip(dims).fold(typed, |spec, (d, &n)| spec.with_dim(d.name, DimFact::of(d.whole, n)))
     }
 
+    /// These sizes of dims, in the order of `dims`, and those that follow from them by what the kernel requires.
+    pub fn with_implied(&self, mut dims: Vec<Option<u64>>) -> Vec<Option<u64>> {
+        while let Some((dim, size)) =
+            self.requires.iter().filter_map(|r| r.implied(&dims)).find(|(dim, _)| dims[*dim].is_none())
+        {
+            dims[dim] = Some(size);
+        }
+        dims
+    }
+
     /// Why the kernel cannot be used, if so: its parts do not fit together, or its tune space is too large.
     pub fn refusal(&self) -> Option<Diagnostics> {
         if let Some(why) = self.refused {

@@ -178,10 +178,13 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with the op's usual inputs. `dims` are in the kernel's order.
+    /// A problem with the op's usual inputs. `dims` are in the kernel's order. The last ones may be left out if they follow from what
+    /// the kernel requires.
     pub fn new(op: &'static Op, kernel: &'static KernelDef, dtype: DType, dims: &[u64]) -> Problem {
+        let mut known: Vec<Option<u64>> = dims.iter().copied().map(Some).collect();
+        known.resize(kernel.dims.len().max(dims.len()), None);
+        let dims: Vec<u64> = kernel.with_implied(known).into_iter().flatten().collect();
         assert_eq!(dims.len(), kernel.dims.len(), "`{}` has {} dims", kernel.name, kernel.dims.len());
-        let dims = dims.to_vec();
         Problem {
             op,
             kernel,

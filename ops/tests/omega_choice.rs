@@ -1,7 +1,7 @@
 //! Which chain takes which rule: each that is chosen runs on every GPU, also with long windows, and what runs on none is refused at once.
 
 use atlas_dsl::{DType, KernelDef};
-use atlas_ops::omega::{Chunking, MemoryForm, OMEGA_MLP, OmegaPacked, OmegaRule, OmegaStream, StreamSizes};
+use atlas_ops::omega::{Chunking, MemoryForm, OMEGA_MLP, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes};
 use atlas_runtime::{Chain, Device, choose_for};
 
 const FORMS: [MemoryForm; 4] =
@@ -11,16 +11,18 @@ const ARCHES: [&str; 3] = ["sm_80", "sm_89", "sm_90"];
 /// Whether a kernel has a legal config for these sizes.
 fn is_legal(kernel: &'static KernelDef, dtype: DType, arch: &str, [chunk, keys, width]: [usize; 3]) -> bool {
     let size = |dim: &str| match dim {
-        "L" => chunk as u64,
-        "K" => keys as u64,
-        "W" => (keys - chunk + 1) as u64,
-        "D" | "E" => width as u64,
-        "M" => 4 * width as u64,
-        "C" => 8,
-        "B" | "H" => 4,
-        _ => 8 * chunk as u64,
+        "L" => Some(chunk as u64),
+        "K" => Some(keys as u64),
+        "W" => Some((keys - chunk + 1) as u64),
+        "D" | "E" => Some(width as u64),
+        "M" => Some(4 * width as u64),
+        "C" => Some(8),
+        "B" | "H" => Some(4),
+        "N" | "P" => Some(8 * chunk as u64),
+        _ => None,
     };
-    let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
+    let known = kernel.dims.iter().map(|d| size(d.name)).collect();
+    let dims: Vec<u64> = kernel.with_implied(known).into_iter().map(Option::unwrap).collect();
     let spec = kernel.specialization(dtype, &dims);
     choose_for(kernel, &spec, &dims, arch.parse().ok()).chosen().is_some()
 }
@@ -109,31 +111,61 @@ fn a_chain_that_does_not_fit_shows() {
 
 #[test]
 fn windows_that_fit_no_chain_are_refused_with_the_longest_that_does() {
-    let sizes = StreamSizes { sequences: 1, heads: 1, key: 32, value: 32, piece: 16, dtype: DType::Bf16 };
+    let of = |chunk: usize, window: usize| rule(MemoryForm::Mlp, chunk, window);
     for arch in ["sm_80", "sm_89"] {
-        let device = Device::sim(arch).unwrap();
-        let on = device.default_stream();
-        let made = |rule: OmegaRule, sizes: StreamSizes| {
-            let refused = OmegaStream::new(&device, rule, sizes).err().map(|e| e.to_string());
-            assert_eq!(OmegaPacked::new(&on, rule, sizes).err().map(|e| e.to_string()), refused);
-            refused
-        };
-        let of = |chunk: usize, window: usize| rule(MemoryForm::Mlp, chunk, window);
-        assert_eq!(made(of(16, 129), sizes), None);
-        let refused = made(of(16, 2049), sizes).unwrap();
-        let says = format!(
-            "`omega_mlp_wide`: 2064 keys of a chunk, for windows of 2049 tokens and chunks of 16, where sim:{arch}"
-        );
-        assert!(refused.contains("ATL651") && refused.contains(&says), "{refused}");
-        // The window that it names is the longest.
-        let named = refused.split("which are windows of ").nth(1).and_then(|rest| rest.split(' ').next());
-        let longest: usize = named.unwrap().parse().unwrap();
-        assert!((100..2049).contains(&longest), "{refused}");
-        assert_eq!(made(of(16, longest), sizes), None);
-        assert!(made(of(16, longest + 8), sizes).is_some());
-        let refused = made(of(512, 1), StreamSizes { dtype: DType::F32, ..sizes }).unwrap();
+        let longest = longest_window(arch, of(16, 2049), SIZES);
+        assert!((114..2049).contains(&longest), "{longest}");
+        let refused = refused(arch, of(512, 1), StreamSizes { dtype: DType::F32, ..SIZES }).unwrap();
         assert!(refused.contains("ATL651") && refused.contains("take shorter chunks"), "{refused}");
-        // The CPU has room for all.
-        assert!(OmegaStream::new(&Device::cpu(), of(16, 2049), sizes).is_ok());
     }
+    // The CPU has room for all.
+    assert!(OmegaStream::new(&Device::cpu(), of(16, 2049), SIZES).is_ok());
+}
+
+const SIZES: StreamSizes = StreamSizes { sequences: 1, heads: 1, key: 32, value: 32, piece: 16, dtype: DType::Bf16 };
+
+/// What a stream says that is not made, which packed documents say, too.
+fn refused(arch: &str, rule: OmegaRule, sizes: StreamSizes) -> Option<String> {
+    let device = Device::sim(arch).unwrap();
+    let refused = OmegaStream::new(&device, rule, sizes).err().map(|e| e.to_string());
+    assert_eq!(OmegaPacked::new(&device.default_stream(), rule, sizes).err().map(|e| e.to_string()), refused);
+    refused
+}
+
+/// The longest window of a rule, whose own one is refused, that the error names.
+fn longest_window(arch: &str, rule: OmegaRule, sizes: StreamSizes) -> usize {
+    let Chunking { chunk, window, .. } = rule.chunking;
+    let says = format!(
+        "`{}_wide`: {} keys of a chunk, for windows of {window} tokens and chunks of {chunk}, where sim:{arch}",
+        rule.chain().name,
+        rule.chunking.keys()
+    );
+    let whole = refused(arch, rule, sizes).unwrap();
+    assert!(whole.contains("ATL651") && whole.contains(&says), "{whole}");
+    let named = whole.split("which are windows of ").nth(1).and_then(|rest| rest.split(' ').next());
+    let longest: usize = named.unwrap().parse().unwrap();
+    let with = |window: usize| OmegaRule { chunking: Chunking::new(chunk, window), ..rule };
+    assert_eq!(refused(arch, with(longest), sizes), None);
+    assert!(refused(arch, with(longest + 8), sizes).is_some(), "{longest}");
+    longest
+}
+
+/// With Muon, what a stream is made for runs with a memory of any hidden layer.
+#[test]
+fn windows_that_are_too_long_for_muon_are_refused_before_the_first_push() {
+    for (memory, step) in [(MemoryForm::Linear, Step::MuonByChunk), (MemoryForm::Mlp, Step::MuonByToken)] {
+        let rule = OmegaRule { step, read: Read::Before, ..rule(memory, 16, 2049) };
+        let longest = longest_window("sm_89", rule, SIZES);
+        let chunking = Chunking::new(16, longest);
+        let chain = OmegaRule { chunking, ..rule }.chain_for(32, 32, DType::Bf16);
+        let is_legal = |keys: usize| is_legal_chain(chain, DType::Bf16, "sm_89", [16, keys, 32]);
+        assert!(is_legal(chunking.keys()) && !is_legal(chunking.keys() + 8), "{rule:?} {longest}");
+    }
+    // Of a memory with a norm inside, wide values take room from keys. Values that are too wide are no matter of windows.
+    let rule = OmegaRule { step: Step::MuonByChunk, read: Read::Before, ..rule(FORMS[3], 64, 57) };
+    let refused = |value: usize| refused("sm_89", rule, StreamSizes { key: 128, value, dtype: DType::F32, ..SIZES });
+    let why = refused(128).unwrap();
+    assert!(why.contains("room for 96 keys, which are windows of 33 tokens"), "{why}");
+    assert!(refused(256).unwrap().contains("take shorter chunks"));
+    assert_eq!(refused(16384), None);
 }

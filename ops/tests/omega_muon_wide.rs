@@ -9,7 +9,7 @@ use atlas_ops::omega::reference::SequenceSizes;
 use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED_WIDE,
     OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE,
-    OMEGA_MUON_WIDE, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens,
+    OMEGA_MUON_WIDE, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes, Tokens,
 };
 use atlas_runtime::{Chain, Tensor, choose_for};
 
@@ -167,6 +167,33 @@ fn streams_take_memories_with_wide_hidden_layers() {
     assert!(is_seen, "both chains round alike");
 }
 
+/// A launch that is refused keeps the workspace of the memory before it, which graphs may have captured.
+#[test]
+fn what_is_refused_drops_no_workspace() {
+    let cpu = crate::device();
+    for step in [Step::MuonByChunk, Step::MuonByToken] {
+        let rule = OmegaRule { step, read: Read::Before, ..OmegaRule::omega_net(Chunking::new(2, 2)) };
+        let sizes = StreamSizes { sequences: 2, heads: 2, key: 8, value: 8, piece: 4, dtype: DType::F32 };
+        let mut packed = OmegaPacked::new(&cpu.default_stream(), rule, sizes).unwrap();
+        let zeros = |shape: &[usize]| Tensor::zeros(&cpu, DType::F32, shape).unwrap();
+        let starts = cpu.tensor_from(&[0, 3, 6], [3]).unwrap();
+        let mut launch = |hidden: usize, values: usize| {
+            let (x, v, gate) = (zeros(&[1, 6, 2, 8]), zeros(&[1, 6, 2, values]), zeros(&[1, 6, 2]));
+            let (alpha, gamma) = (&gate, &zeros(&[1, 6, 2, 2]));
+            let given = Tokens { q: &x, k: &x, v: &v, rq: &x, rk: &x, alpha, theta: alpha, eta: alpha, gamma };
+            let shapes = rule.memory.matrices(8, 8, hidden).repeat(2);
+            let mut memory: Vec<Tensor> = shapes.into_iter().map(|[r, c]| zeros(&[2, 2, r, c])).collect();
+            let (mut memory, mut y) = (memory.iter_mut().collect::<Vec<_>>(), zeros(&[1, 6, 2, 8]));
+            (packed.launch(&cpu.default_stream(), &given, &starts, &mut memory, &mut y).is_ok(), packed.bytes())
+        };
+        let (is_done, held) = launch(24, 8);
+        assert!(is_done);
+        assert_eq!(launch(520, 9), (false, held), "{step:?}");
+        let (is_done, wider) = launch(520, 8);
+        assert!(is_done && wider > held, "{step:?}");
+    }
+}
+
 #[test]
 fn sequences_come_in_parts() {
     for (form, step, chain) in WIDE {
@@ -174,7 +201,8 @@ fn sequences_come_in_parts() {
         let mut whole = Case { chain: Some(chain), ..case((form, step), 13, [24, 16, hidden], Chunking::new(4, 3)) };
         whole.rule.read = Read::Before;
         let found = whole.run(&crate::device(), &whole.inputs()).unwrap();
-        for parts in [vec![8, 5], vec![3, 5, 1, 4]] {
+        // The first part may end inside a chunk, also more than once.
+        for parts in [vec![8, 5], vec![3, 5, 1, 4], vec![1, 2, 10]] {
             let case = Case { parts, ..whole.clone() };
             assert_eq!(
                 case.run(&crate::device(), &whole.inputs()).unwrap(),
@@ -221,18 +249,9 @@ fn mistakes_show() {
 
 /// A kernel compiled for sizes of its dims, which are given by name.
 fn specialized(kernel: &KernelDef, dtype: DType, sizes: &[(&str, u64)]) -> (Specialization, Vec<u64>) {
-    let given = |name: &str| sizes.iter().find(|(n, _)| *n == name).map_or(1, |(_, size)| *size);
-    let (d, e, m) = (given("D"), given("E"), given("M"));
-    let inner = if kernel.dims.iter().any(|dim| dim.name == "M") { m } else { d };
-    let size = |name: &str| match name {
-        "R" => e.min(inner),
-        "Q" => e.max(inner),
-        "U" => m.min(d),
-        "V" => m.max(d),
-        "I" => 2,
-        name => given(name),
-    };
-    let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
+    let given = |name: &str| sizes.iter().find(|(n, _)| *n == name).map(|(_, size)| *size);
+    let known = kernel.dims.iter().map(|dim| given(dim.name)).collect();
+    let dims: Vec<u64> = kernel.with_implied(known).into_iter().map(Option::unwrap).collect();
     (kernel.specialization(dtype, &dims), dims)
 }
 

@@ -26,6 +26,7 @@
 pub mod backward;
 #[cfg(feature = "verify")]
 pub(crate) mod cases;
+mod chain_space;
 #[cfg(feature = "verify")]
 pub mod check;
 mod chunking;
@@ -75,19 +76,28 @@ pub use normed::omega_normed;
 pub use normed_wide::omega_normed_wide;
 pub use packed::OmegaPacked;
 pub use rule::{Loss, MemoryForm, OmegaRule, Read, Step};
-pub(crate) use stream::copy_tokens;
 pub use stream::{OmegaStream, Tokens};
+pub(crate) use stream::{copy_tokens, copy_tokens_on};
 pub use stream_sizes::StreamSizes;
 
 use atlas_runtime::Chain;
 
-/// What the kernels of a chain pass to each other.
-macro_rules! mixed {
-    ($($more:literal)*) => {
-        &["psi", "lam", "old", "psi_end", "phi_end", "live", "lam_end", "old_end", "beta_end", "steps", $($more),*]
+/// The names of a workspace: those given, where `mixed` stands for what [`omega_mix`] gives to the kernel behind it, and `iterations` for
+/// the matrices by which the steps of two layers are made orthogonal.
+macro_rules! workspace {
+    ([$($done:literal)*]) => { &[$($done),*] };
+    ([$($done:literal)*] mixed $($more:tt)*) => {
+        workspace!([
+            $($done)* "psi" "lam" "old" "psi_end" "phi_end" "live" "lam_end" "old_end" "beta_end" "steps"
+        ] $($more)*)
     };
+    ([$($done:literal)*] iterations $($more:tt)*) => {
+        workspace!([$($done)* "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"] $($more)*)
+    };
+    ([$($done:literal)*] $name:literal $($more:tt)*) => { workspace!([$($done)* $name] $($more)*) };
+    ($($all:tt)+) => { workspace!([] $($all)+) };
 }
-const MIXED: &[&str] = mixed!();
+const MIXED: &[&str] = workspace!(mixed);
 
 /// The rule on a memory of two layers, with a dense band of gates.
 pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, &omega_mlp], workspace: MIXED };
@@ -107,7 +117,7 @@ pub static OMEGA_NORMED: Chain =
 pub static OMEGA_MLP_WIDE: Chain = Chain {
     name: "omega_mlp_wide",
     kernels: &[&omega_mix, &omega_mlp_wide],
-    workspace: mixed!("errors" "act" "delta" "hidden"),
+    workspace: workspace!(mixed "errors" "act" "delta" "hidden"),
 };
 
 /// The rule on a linear memory with keys of any width.
@@ -118,14 +128,14 @@ pub static OMEGA_LINEAR_WIDE: Chain =
 pub static OMEGA_GATED_WIDE: Chain = Chain {
     name: "omega_gated_wide",
     kernels: &[&omega_mix, &omega_gated_wide],
-    workspace: mixed!("errors" "act" "delta" "delta3" "hidden" "hidden3"),
+    workspace: workspace!(mixed "errors" "act" "delta" "delta3" "hidden" "hidden3"),
 };
 
 /// The rule on a memory of two layers with a norm inside, with rows of any width.
 pub static OMEGA_NORMED_WIDE: Chain = Chain {
     name: "omega_normed_wide",
     kernels: &[&omega_mix, &omega_normed_wide],
-    workspace: mixed!("errors" "act" "delta" "hidden" "outs"),
+    workspace: workspace!(mixed "errors" "act" "delta" "hidden" "outs"),
 };
 
 /// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers.
@@ -147,28 +157,28 @@ pub static OMEGA_MUON_NORMED: Chain =
 pub static OMEGA_MUON_WIDE: Chain = Chain {
     name: "omega_muon_wide",
     kernels: &[&omega_mix, &omega_muon_wide],
-    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2" "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"),
+    workspace: workspace!(mixed "errors" "act" "delta" "hidden" "t1" "t2" iterations),
 };
 
 /// The same on a memory with a gated hidden layer.
 pub static OMEGA_MUON_GATED_WIDE: Chain = Chain {
     name: "omega_muon_gated_wide",
     kernels: &[&omega_mix, &omega_muon_gated_wide],
-    workspace: mixed!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"),
+    workspace: workspace!(mixed "errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" iterations),
 };
 
 /// The same on a linear memory, with keys of any width.
 pub static OMEGA_MUON_LINEAR_WIDE: Chain = Chain {
     name: "omega_muon_linear_wide",
     kernels: &[&omega_mix, &omega_muon_linear_wide],
-    workspace: mixed!("errors" "t" "iterates" "gram" "poly"),
+    workspace: workspace!(mixed "errors" "t" "iterates" "gram" "poly"),
 };
 
 /// The same on a memory of two layers with a norm behind them.
 pub static OMEGA_MUON_NORMED_WIDE: Chain = Chain {
     name: "omega_muon_normed_wide",
     kernels: &[&omega_mix, &omega_muon_normed_wide],
-    workspace: mixed!("errors" "act" "delta" "hidden" "t1" "t2" "iterates1" "gram1" "poly1" "iterates2" "gram2" "poly2"),
+    workspace: workspace!(mixed "errors" "act" "delta" "hidden" "t1" "t2" iterations),
 };
 
 /// The rule with Muon, one orthogonalised step per token, on a memory of two layers. `K` of its
@@ -198,42 +208,14 @@ pub static OMEGA_MUON_TOKENS_NORMED: Chain = Chain {
 pub static OMEGA_MUON_TOKENS_WIDE: Chain = Chain {
     name: "omega_muon_tokens_wide",
     kernels: &[&omega_muon_tokens_wide],
-    workspace: &[
-        "errors",
-        "act",
-        "delta",
-        "hidden",
-        "t1",
-        "t2",
-        "iterates1",
-        "gram1",
-        "poly1",
-        "iterates2",
-        "gram2",
-        "poly2",
-    ],
+    workspace: workspace!("errors" "act" "delta" "hidden" "t1" "t2" iterations),
 };
 
 /// The same on a memory with a gated hidden layer.
 pub static OMEGA_MUON_TOKENS_GATED_WIDE: Chain = Chain {
     name: "omega_muon_tokens_gated_wide",
     kernels: &[&omega_muon_tokens_gated_wide],
-    workspace: &[
-        "errors",
-        "act",
-        "delta",
-        "delta3",
-        "hidden",
-        "t1",
-        "t2",
-        "t3",
-        "iterates1",
-        "gram1",
-        "poly1",
-        "iterates2",
-        "gram2",
-        "poly2",
-    ],
+    workspace: workspace!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" iterations),
 };
 
 /// The same on a linear memory, with keys of any width.
@@ -247,20 +229,7 @@ pub static OMEGA_MUON_TOKENS_LINEAR_WIDE: Chain = Chain {
 pub static OMEGA_MUON_TOKENS_NORMED_WIDE: Chain = Chain {
     name: "omega_muon_tokens_normed_wide",
     kernels: &[&omega_muon_tokens_normed_wide],
-    workspace: &[
-        "errors",
-        "act",
-        "delta",
-        "hidden",
-        "t1",
-        "t2",
-        "iterates1",
-        "gram1",
-        "poly1",
-        "iterates2",
-        "gram2",
-        "poly2",
-    ],
+    workspace: workspace!("errors" "act" "delta" "hidden" "t1" "t2" iterations),
 };
 
 crate::records::shipped! {

@@ -13,15 +13,15 @@
 //!
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
+use super::chain_space::ChainSpace;
 use super::stream::{arguments, check_causal, check_memory, check_tokens};
-use super::{OmegaRule, Step, StreamSizes, Tokens};
-use super::{open_chunk, room};
+use super::{OmegaRule, Step, StreamSizes, Tokens, open_chunk};
 use crate::pass::{Pass, check_tensor, tokens_of};
 #[cfg(feature = "verify")]
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Chain, Result, Stream, Tensor, Workspace, args};
+use atlas_runtime::{Result, Stream, Tensor, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -120,13 +120,11 @@ atlas_kernel! {
 /// A rule on packed documents.
 pub struct OmegaPacked {
     rule: OmegaRule,
-    chain: &'static Chain,
     /// Tokens and gates by name, one document a row; and the norm, if it is given.
     rows: BTreeMap<&'static str, Tensor>,
     y: Tensor,
     sizes: StreamSizes,
-    /// With the hidden elements of the memory for which it is.
-    workspace: Option<(usize, Workspace)>,
+    space: ChainSpace,
 }
 
 impl OmegaPacked {
@@ -141,7 +139,7 @@ impl OmegaPacked {
         let rule = rule.at_least_one();
         check_causal(&rule)?;
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
-        let chain = room::chain_on(stream.device(), &rule, &sizes)?;
+        let mut space = ChainSpace::new(stream.device(), rule, sizes, sizes.piece)?;
         let (b, n, h) = (sizes.sequences, sizes.piece, sizes.heads);
         let device = stream.device();
         let of = |dtype: DType, shape: &[usize]| Tensor::empty(device, dtype, shape);
@@ -156,13 +154,10 @@ impl OmegaPacked {
         }
         rows.insert("gamma", of(DType::F32, &[b, n, h, rule.chunking.window])?);
         let y = of(sizes.dtype, &[b, n, h, sizes.value])?;
-        let workspace = if open_chunk::has_hidden(chain) {
-            None
-        } else {
-            let of = [b, h, sizes.key, sizes.value, 0, n];
-            Some((0, open_chunk::workspace(chain, &rule.chunking, device, sizes.dtype, of)?))
-        };
-        Ok(OmegaPacked { rule, chain, rows, y, sizes, workspace })
+        if !open_chunk::has_hidden(space.chain()) {
+            space.reserve(device, &[])?;
+        }
+        Ok(OmegaPacked { rule, rows, y, sizes, space })
     }
 
     /// The same with the weight `[H, E]` of the norm inside the memory, of the element type of tokens.
@@ -177,8 +172,7 @@ impl OmegaPacked {
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
         let own = self.rows.iter().filter(|(name, _)| **name != "norm");
-        let workspace = self.workspace.iter().map(|(_, w)| w.bytes());
-        own.map(|(_, t)| of(t)).sum::<u64>() + of(&self.y) + workspace.sum::<u64>()
+        own.map(|(_, t)| of(t)).sum::<u64>() + of(&self.y) + self.space.bytes()
     }
 
     /// Reads and trains a memory on each document, and writes what is read to `y`. `tokens` and `y` are of one sequence `[1, P, ..]`,
@@ -201,10 +195,7 @@ impl OmegaPacked {
         memory: &mut [&mut Tensor],
         y: &mut Tensor,
     ) -> Result<()> {
-        let chain = room::chain_with(self.chain, &self.rule, &self.sizes, memory);
-        if !std::ptr::eq(chain, self.chain) {
-            (self.chain, self.workspace) = (chain, None);
-        }
+        let chain = self.space.chain_with(memory);
         let (documents, device) = (self.y.shape()[0], stream.device());
         // What is given is one sequence.
         let counts = [1, tokens_of(chain.name, ("q", tokens.q))?];
@@ -212,16 +203,8 @@ impl OmegaPacked {
         check_tensor(chain.name, ("starts", starts), (device, DType::I32), ("[B + 1]", &[documents + 1]))?;
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
         check_memory(chain, tokens, self.rows.get("norm"), memory, y)?;
-        let hidden = open_chunk::hidden(chain, memory);
-        let (_, workspace) = match &mut self.workspace {
-            Some(known) if known.0 == hidden => known,
-            other => {
-                let StreamSizes { sequences, heads, key, value, piece, dtype } = self.sizes;
-                let sizes = [sequences, heads, key, value, hidden, piece];
-                let made = open_chunk::workspace(chain, &self.rule.chunking, device, dtype, sizes)?;
-                other.insert((hidden, made))
-            }
-        };
+        self.space.reserve(device, memory)?;
+        let workspace = self.space.workspace(self.sizes.piece)?;
         for pass in Pass::BOTH {
             for (name, given) in tokens.named() {
                 let Some(row) = self.rows.get_mut(name) else { continue };

@@ -1,8 +1,8 @@
 //! Whether a GPU has room for the keys of a chunk: a chain holds all of them at once, so windows and chunks may be too long for it.
 
-use super::{Chunking, OmegaRule, Step, StreamSizes};
+use super::{Chunking, MemoryForm, OmegaRule, Step, StreamSizes};
 use atlas_dsl::KernelDef;
-use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, Tensor, choose_for};
+use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, RuntimeError, Tensor, choose_for};
 
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
 const ALWAYS: [usize; 2] = [64, 128];
@@ -10,39 +10,58 @@ const ALWAYS: [usize; 2] = [64, 128];
 /// The chain that computes the rule on a device: that of [`OmegaRule::chain_for`], which fits the smallest GPU, or where its windows are too
 /// long, the other one, if the device has room for that.
 ///
-/// Kernels of Muon hold whole matrices of the memory, whose size is not known here: [`chain_with`] takes it into account.
+/// Kernels of Muon hold whole matrices of the memory, whose size is not known here: [`chain_with`] takes it into account. Where keys are
+/// too many for these, the chain is the one that walks over matrices, of any size.
 ///
 /// # Errors
 /// [`LaunchError::Choice`] where the device has room for neither. It names the longest window that fits.
 pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Result<&'static Chain> {
-    let Chunking { chunk, window, .. } = rule.chunking;
-    let (chain, keys) = (rule.chain_for(sizes.key, sizes.value, sizes.dtype), rule.chunking.keys());
-    let is_short = chunk <= ALWAYS[0] && keys <= ALWAYS[1];
-    let Some(machine) = device.machine().filter(|_| rule.step == Step::Descent && !is_short) else { return Ok(chain) };
-    let fits = |chain: &Chain, keys: usize| {
+    let (chunk, keys) = (rule.chunking.chunk, rule.chunking.keys());
+    let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
+    let others = match rule.step {
+        Step::Descent => vec![rule.wide_chain(), rule.chain()],
+        // Its keys are few enough: `chain_for` has seen to that.
+        _ if std::ptr::eq(chain, rule.chain()) => return Ok(chain),
+        _ => vec![],
+    };
+    // With Muon, a memory with a norm inside holds whole rows of values, which take room from keys.
+    let holds_rows = rule.step != Step::Descent && matches!(rule.memory, MemoryForm::Normed { .. });
+    let is_short = chunk <= ALWAYS[0] && keys <= ALWAYS[1] && !holds_rows;
+    let Some(machine) = device.machine().filter(|_| !is_short) else { return Ok(chain) };
+    let fits = |chain: &Chain, [chunk, keys]: [usize; 2]| {
         keys <= MOST_KEYS && chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]))
     };
-    if let Some(fitting) = [chain, rule.wide_chain(), rule.chain()].into_iter().find(|chain| fits(chain, keys)) {
+    if let Some(fitting) = [chain].into_iter().chain(others).find(|chain| fits(chain, [chunk, keys])) {
         return Ok(fitting);
+    }
+    // Values that are too wide for any window are for the launch to refuse.
+    if holds_rows && !fits(chain, [1, 8]) {
+        return Ok(chain);
     }
     // The longest in halves: more keys take more room.
     let (mut most, mut too_many) = (chunk.saturating_sub(1) / 8, keys.min(MOST_KEYS) / 8);
     while too_many > most + 1 {
         let half = usize::midpoint(most, too_many);
-        *(if fits(chain, half * 8) { &mut most } else { &mut too_many }) = half;
+        *(if fits(chain, [chunk, half * 8]) { &mut most } else { &mut too_many }) = half;
     }
-    let of = format!("{keys} keys of a chunk, for windows of {window} tokens and chunks of {chunk}");
-    let (found, mend) = match (most * 8).checked_sub(chunk) {
+    Err(refused(device, rule, chain, most * 8))
+}
+
+/// The error for too many keys of a chunk, where a device has room for so many.
+fn refused(device: &Device, rule: &OmegaRule, chain: &'static Chain, most: usize) -> RuntimeError {
+    let Chunking { chunk, window, .. } = rule.chunking;
+    let of = format!("{} keys of a chunk, for windows of {window} tokens and chunks of {chunk}", rule.chunking.keys());
+    let (found, mend) = match most.checked_sub(chunk) {
         None => (
             format!("{of}, where {device} has no room for so many tokens of a chunk"),
             "take shorter chunks, or elements of 16 bits",
         ),
         Some(before) => (
-            format!("{of}, where {device} has room for {} keys, which are windows of {} tokens", most * 8, before + 1),
+            format!("{of}, where {device} has room for {most} keys, which are windows of {} tokens", before + 1),
             "take a shorter window, shorter chunks or elements of 16 bits",
         ),
     };
-    Err(LaunchError::Choice { op: chain.name, found, mend }.into())
+    LaunchError::Choice { op: chain.name, found, mend }.into()
 }
 
 /// The chain for a memory of the caller's, where `chain` is that of [`chain_on`]: with Muon, the width of its hidden layer matters, too.
@@ -65,18 +84,19 @@ const MOST_KEYS: usize = 1 << 12;
 /// Whether a kernel of a chain has a legal config. Of dims that are not used whole, only divisors matter; there are the usual ones.
 fn is_legal(kernel: &'static KernelDef, machine: Machine, sizes: &StreamSizes, [chunk, keys]: [usize; 2]) -> bool {
     let size = |dim: &str| match dim {
-        "B" => sizes.sequences,
-        "H" => sizes.heads,
-        "L" => chunk,
-        "K" => keys,
-        "W" => (keys + 1).saturating_sub(chunk),
-        "D" => sizes.key,
-        "E" => sizes.value,
-        "C" => 1,
-        // Tokens and hidden elements.
-        _ => chunk.max(16).next_multiple_of(16),
+        "B" => Some(sizes.sequences),
+        "H" => Some(sizes.heads),
+        "L" => Some(chunk),
+        "K" => Some(keys),
+        "W" => Some((keys + 1).saturating_sub(chunk)),
+        "D" => Some(sizes.key),
+        "E" => Some(sizes.value),
+        "C" => Some(1),
+        "N" | "P" | "M" => Some(chunk.max(16).next_multiple_of(16)),
+        _ => None,
     };
-    let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name).max(1) as u64).collect();
+    let known = kernel.dims.iter().map(|d| size(d.name).map(|size| size.max(1) as u64)).collect();
+    let dims: Vec<u64> = kernel.with_implied(known).into_iter().map(|size| size.unwrap_or(1)).collect();
     let spec = kernel.specialization(sizes.dtype, &dims);
     choose_for(kernel, &spec, &dims, Some(machine)).chosen().is_some()
 }

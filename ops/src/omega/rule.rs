@@ -146,7 +146,7 @@ impl OmegaRule {
     /// global memory, and take keys, values and a hidden layer of any width. Only a memory with a norm inside holds whole rows of values:
     /// these have at most 128 elements, and where they have, a chunk may see no more than 96 keys. Others have no legal config on a GPU.
     ///
-    /// All chains hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU. By descent,
+    /// All chains hold all keys of a chunk at once ([`Chunking::keys`]), so a window may be too long for a GPU.
     /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) refuse it when they are made, and say how long it
     /// may be.
     pub fn chain_for(&self, key: usize, value: usize, dtype: DType) -> &'static Chain {

@@ -11,14 +11,15 @@
 //! the memory: a chunk of `c` tokens that come one by one takes `c (c + 1) / 2` steps instead of `c`. Chunks of one token are never
 //! computed again. Where tokens come one by one, choose these, or push whole chunks.
 
-use super::open_chunk::{self, OpenChunk};
-use super::{OmegaRule, Read, Step, StreamSizes, room};
+use super::chain_space::ChainSpace;
+use super::open_chunk::OpenChunk;
+use super::{OmegaRule, Read, Step, StreamSizes};
 use crate::pass::{Pass, check_apart, check_tensor, is_same_view, tokens_of};
 use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::Access;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Arg, Chain, Device, LaunchError, Result, Tensor, Workspace, args};
+use atlas_runtime::{Arg, Chain, Device, LaunchError, Result, Stream, Tensor, args};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -101,7 +102,6 @@ pub(crate) struct Place {
 
 /// A chain of the Omega rule on a sequence in pieces.
 pub struct OmegaStream {
-    chain: &'static Chain,
     sizes: StreamSizes,
     rule: OmegaRule,
     device: Device,
@@ -109,9 +109,8 @@ pub struct OmegaStream {
     norm: Option<Tensor>,
     y: Tensor,
     place: Place,
-    /// With the hidden elements that it is for, if these matter. It has room for all chunks that may be computed at once, and is
-    /// resized to those of a launch.
-    workspace: Option<(usize, Workspace)>,
+    /// For all chunks that may be computed at once.
+    space: ChainSpace,
     open: OpenChunk,
 }
 
@@ -127,7 +126,8 @@ impl OmegaStream {
         check_causal(&rule)?;
         let chunking = rule.chunking;
         let sizes = StreamSizes { piece: sizes.piece.max(1), ..sizes };
-        let chain = room::chain_on(device, &rule, &sizes)?;
+        let tokens = chunking.chunks(sizes.piece.saturating_add(chunking.chunk - 1)).saturating_mul(chunking.chunk);
+        let space = ChainSpace::new(device, rule, sizes, tokens)?;
         let most = (chunking.keys() - 1).saturating_add(sizes.piece);
         let shape = |width: Option<usize>| {
             let mut shape = vec![sizes.sequences, most, sizes.heads];
@@ -151,7 +151,6 @@ impl OmegaStream {
             ("gamma", gate, Some(chunking.window)),
         ];
         Ok(OmegaStream {
-            chain,
             sizes,
             rule,
             device: device.clone(),
@@ -159,7 +158,7 @@ impl OmegaStream {
             norm: None,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
             place: Place::default(),
-            workspace: None,
+            space,
             open: OpenChunk::default(),
         })
     }
@@ -175,7 +174,7 @@ impl OmegaStream {
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
         let kept: u64 = self.kept.iter().map(|k| of(&k.now) + of(&k.next)).sum();
-        kept + of(&self.y) + self.open.bytes() + self.workspace.iter().map(|(_, w)| w.bytes()).sum::<u64>()
+        kept + of(&self.y) + self.open.bytes() + self.space.bytes()
     }
 
     /// Reads and trains the memory on the tokens that come next, and writes what is read to `y` `[B, T, H, E]`. `memory` are the
@@ -191,16 +190,11 @@ impl OmegaStream {
     /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`with_norm`](OmegaStream::with_norm). Memory, `y` and
     /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
-        let count = tokens_of(self.chain.name, ("q", tokens.q))?;
+        let chain = self.space.chain();
+        let count = tokens_of(chain.name, ("q", tokens.q))?;
         let batch = [self.sizes.sequences, count];
-        check_tokens(
-            (self.chain.name, &self.device),
-            tokens,
-            ("y", y),
-            (&self.sizes, self.rule.chunking.window),
-            batch,
-        )?;
-        check_memory(self.chain, tokens, self.norm.as_ref(), memory, y)?;
+        check_tokens((chain.name, &self.device), tokens, ("y", y), (&self.sizes, self.rule.chunking.window), batch)?;
+        check_memory(chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
         let start = self.place;
         let prepared = self.pass(Pass::Prepare, tokens, memory, y);
@@ -225,24 +219,10 @@ impl OmegaStream {
     /// Allocates what depends on the memory, unless a push of a memory of these sizes has done so: the workspace for as many chunks as
     /// may be computed at once, and what the chunk that is not full needs besides.
     pub(crate) fn reserve(&mut self, memory: &[&mut Tensor]) -> Result<()> {
-        let chain = room::chain_with(self.chain, &self.rule, &self.sizes, memory);
-        if !std::ptr::eq(chain, self.chain) {
-            (self.chain, self.workspace) = (chain, None);
-        }
         if self.keeps_open_chunks() {
             self.open.reserve(&self.device, memory)?;
         }
-        let hidden = open_chunk::hidden(self.chain, memory);
-        if self.workspace.as_ref().is_some_and(|(of, _)| *of == hidden) {
-            return Ok(());
-        }
-        let chunking = self.rule.chunking;
-        let chunks = chunking.chunks(self.sizes.piece.saturating_add(chunking.chunk - 1));
-        let StreamSizes { sequences, heads, key, value, dtype, .. } = self.sizes;
-        let sizes = [sequences, heads, key, value, hidden, chunks.saturating_mul(chunking.chunk)];
-        let made = open_chunk::workspace(self.chain, &chunking, &self.device, dtype, sizes)?;
-        self.workspace = Some((hidden, made));
-        Ok(())
+        self.space.reserve(&self.device, memory)
     }
 
     /// Whether a chunk that is not full is computed on a copy of the memory.
@@ -261,7 +241,7 @@ impl OmegaStream {
         let count = tokens.q.shape()[1];
         if count == 0 {
             let none = self.y.slice(1, 0..0)?;
-            return pass.launch(&omega_copy_tokens, &self.device, args!(none, &mut *y));
+            return copy_tokens(pass, &self.device, &none, y);
         }
         let mut from = 0;
         while from < count {
@@ -272,7 +252,7 @@ impl OmegaStream {
             self.run(pass, to - from, memory)?;
             let held = self.place.held;
             let read = self.y.slice(1, held..held + to - from)?;
-            pass.launch(&omega_copy_tokens, &self.device, args!(read, &mut y.slice(1, from..to)?))?;
+            copy_tokens(pass, &self.device, &read, &mut y.slice(1, from..to)?)?;
             self.keep(pass, to - from)?;
             from = to;
         }
@@ -333,13 +313,9 @@ impl OmegaStream {
         views.extend(self.norm.as_ref().map(|norm| ("norm", norm.clone())));
         let mut y = self.y.slice(1, tokens.clone())?;
         let full = tokens.len() / self.rule.chunking.chunk;
-        let args = arguments(self.chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
-        let Some((_, workspace)) = &mut self.workspace else {
-            let name = self.chain.workspace.join(", ");
-            return Err(LaunchError::NoWorkspace { chain: self.chain.name, name }.into());
-        };
-        open_chunk::resize(self.chain, workspace, self.rule.chunking.chunks(tokens.len()))?;
-        pass.chain(self.chain, &self.device, args, workspace)
+        let chain = self.space.chain();
+        let args = arguments(chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
+        pass.chain(chain, &self.device, args, self.space.workspace(tokens.len())?)
     }
 
     /// Keeps what the next piece may still see.
@@ -474,17 +450,22 @@ pub(super) fn arguments<'a>(
 /// the 47905 of 64 numbers, have more than fit there in f32.
 const PART: usize = 1 << 13;
 
-/// y = x of tokens or matrices `[B, N, H, D]`.
+/// y = x of tokens or matrices `[B, N, H, D]`, on the default stream of a device.
 pub(crate) fn copy_tokens(pass: Pass, device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
+    copy_tokens_on(pass, &device.default_stream(), x, y)
+}
+
+/// The same on a stream.
+pub(crate) fn copy_tokens_on(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Tensor) -> Result<()> {
     let width = x.shape().last().copied().unwrap_or(0);
     if width <= PART || x.shape() != y.shape() {
-        return pass.launch(&omega_copy_tokens, device, args!(x, &mut *y));
+        return pass.launch_on(&omega_copy_tokens, stream, args!(x, &mut *y));
     }
     let axis = x.rank() - 1;
     (0..width).step_by(PART).try_for_each(|from| {
         let part = from..width.min(from + PART);
         let (x, mut y) = (x.slice(axis, part.clone())?, y.slice(axis, part)?);
-        pass.launch(&omega_copy_tokens, device, args!(x, &mut y))
+        pass.launch_on(&omega_copy_tokens, stream, args!(x, &mut y))
     })
 }
 

@@ -125,11 +125,9 @@ fn with_implied(kernels: &'static [&'static dyn Declared], mut sizes: Vec<(Strin
         for def in kernels.iter().map(|k| k.declared()) {
             let known = |name: &str| sizes.iter().find(|(of, _)| of == name).map(|(_, size)| *size as u64);
             let dims: Vec<Option<u64>> = def.dims.iter().map(|d| known(d.name)).collect();
-            let found = def.requires.iter().filter_map(|r| r.implied(&dims));
-            let new = found.filter(|(dim, _)| dims[*dim].is_none());
-            let new: Vec<(String, usize)> =
-                new.map(|(dim, size)| (def.dims[dim].name.to_owned(), size as usize)).collect();
-            sizes.extend(new);
+            let all = def.with_implied(dims.clone());
+            let new = def.dims.iter().zip(dims.into_iter().zip(all)).filter(|(_, (before, _))| before.is_none());
+            sizes.extend(new.filter_map(|(dim, (_, size))| Some((dim.name.to_owned(), size? as usize))));
         }
         if sizes.len() == before {
             return sizes;

@@ -8,8 +8,7 @@
 use super::segment::{Segment, Views, Workspace};
 use super::trained::{TrainedRule, gradient};
 use super::{omega_step_backward, omega_step_gate_backward};
-use crate::omega::OmegaRule;
-use crate::omega::stream::omega_copy_tokens;
+use crate::omega::{OmegaRule, copy_tokens_on};
 use crate::pass::Pass;
 use atlas_dsl::{DType, KernelDef};
 use atlas_runtime::{Device, Result, Stream, Tensor, args};
@@ -87,7 +86,7 @@ impl ByChunk {
         let mut views = over.views(segment, chunks.clone())?;
         segment.launch(pass, stream, mix.declared(), &views, of)?;
         for (from, to) in kept.iter().zip(&mut self.run) {
-            pass.launch_on(&omega_copy_tokens, stream, args!(from, &mut *to))?;
+            copy_tokens_on(pass, stream, from, to)?;
         }
         for c in chunks.clone() {
             self.chunk_forward(over, c, states.declared())?;
@@ -131,7 +130,7 @@ impl ByChunk {
         let momenta = &self.run[self.after.len()..];
         for (momentum, after) in momenta.iter().zip(&self.after) {
             let mut after = after.slice(0, c..c + 1)?.reshape(momentum.shape())?;
-            pass.launch_on(&omega_copy_tokens, stream, args!(momentum, &mut after))?;
+            copy_tokens_on(pass, stream, momentum, &mut after)?;
         }
         Ok(())
     }

@@ -14,8 +14,8 @@ use super::segment::{Segments, Views, Workspace};
 use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
-use crate::omega::stream::{check_memory, check_norm, check_tokens, omega_copy_tokens};
-use crate::omega::{OmegaRule, Step, StreamSizes, Tokens, open_chunk};
+use crate::omega::stream::{check_memory, check_norm, check_tokens};
+use crate::omega::{OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
 use crate::pass::{Pass, check_apart};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
@@ -247,7 +247,7 @@ impl OmegaTraining {
         for pass in Pass::BOTH {
             for (segment, kept) in self.segments.all().zip(&mut kept.states) {
                 for (from, to) in memory.iter().zip(kept) {
-                    copy(pass, stream, from, to)?;
+                    copy_tokens_on(pass, stream, from, to)?;
                 }
                 let mut views = self.workspace.of_segment(&segment)?;
                 for (name, given) in tokens.named() {
@@ -363,7 +363,7 @@ impl OmegaTraining {
             let width = to.shape().last().map_or(1, |&width| width.max(1));
             let mut to = if to.rank() == 3 { to.split(2, width)? } else { to.clone() };
             let zeros = self.zero.expand(to.shape())?;
-            copy(pass, stream, given.unwrap_or(&zeros), &mut to)?;
+            copy_tokens_on(pass, stream, given.unwrap_or(&zeros), &mut to)?;
         }
         Ok(())
     }
@@ -408,9 +408,4 @@ impl OmegaTraining {
 
 fn bytes_of(t: &Tensor) -> u64 {
     t.len() as u64 * u64::from(t.dtype().bytes())
-}
-
-/// y = x of four axes.
-fn copy(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Tensor) -> Result<()> {
-    pass.launch_on(&omega_copy_tokens, stream, args!(x, &mut *y))
 }

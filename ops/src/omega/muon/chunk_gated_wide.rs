@@ -4,8 +4,10 @@ use super::orthogonal::PLAIN;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::omega::loss::loss_error;
     use super::orthogonal::{copied, orthogonal_step};
+    use super::wide::{
+        key_error, key_products, key_rows, momentum_row, query_hidden_gated, read_hidden, store_momentum, through_w1,
+    };
 
     /// As [`omega_muon_gated`](super::omega_muon_gated), with features, values and a hidden layer of any width.
     ///
@@ -63,37 +65,16 @@ atlas_kernel! {
             for c in 0..size(C) + late {
                 let first = c * size(L);
                 let asked = first - late * size(L);
-                for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([L, BM]);
-                    let mut u = zeros::<f32>([L, BM]);
-                    for d in tiles(D, BD) {
-                        let xq = load(q[b, span(asked, L), h, d]).or(0.0);
-                        z += dot(xq, load(t2[b, h, m, d]).t());
-                        u += dot(xq, load(t3[b, h, m, d]).t());
-                    }
-                    store(hidden[b, h, .., m], (gelu(z) * u).cast::<T>());
-                }
-                for e in tiles(E, BE) {
-                    let mut out = load(rq[b, span(asked, L), h, e]).or(0.0).cast::<f32>();
-                    for m in tiles(M, BM) {
-                        out += dot(load(hidden[b, h, .., m]), load(t1[b, h, e, m]).t());
-                    }
-                    store(y[b, span(asked, L), h, e], out.cast::<T>());
-                }
+                query_hidden_gated(q, t2, t3, hidden, b, h, asked, 0, L, M, D, BM, BD, like);
+                read_hidden(rq, hidden, t1, y, b, h, asked, 0, L, E, M, BE, BM, like);
                 // Behind the last chunk nothing is trained.
                 for _ in 0..select(c < size(C), 1.cast::<i32>(), 0) {
                     let oldest = first + size(P) - size(N) + size(L) - size(K);
                     let alive = load(live[b, h, c, ..]).t() > 0.0;
                     let to_s = load(phi_end[b, h, c, ..]).t();
-                    let s_after = load(beta_end[b, h, c]);
+                    let kept = load(beta_end[b, h, c]);
                     for m in tiles(M, BM) {
-                        let mut z = zeros::<f32>([K, BM]);
-                        let mut u = zeros::<f32>([K, BM]);
-                        for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                            z += dot(x, load(t2[b, h, m, d]).t());
-                            u += dot(x, load(t3[b, h, m, d]).t());
-                        }
+                        let (z, u) = key_products(k, t2, t3, alive, b, h, oldest, m, K, D, BM, BD);
                         store(act[b, h, .., m], (gelu(z) * u).cast::<T>());
                         store(delta[b, h, .., m], grad(gelu)(z) * u);
                         store(delta3[b, h, .., m], gelu(z));
@@ -101,27 +82,15 @@ atlas_kernel! {
                     // The greatest magnitudes, while they are in registers.
                     let mut top1 = zeros::<f32>([BE, BM]);
                     for e in tiles(E, BE) {
-                        let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
-                        for m in tiles(M, BM) {
-                            read += dot(load(act[b, h, .., m]), load(t1[b, h, e, m]).t());
-                        }
-                        let wanted = select(alive, load(v[b, span(oldest, K), h, e]).or(0.0), 0.0);
-                        let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
+                        let error = key_error(v, rk, act, t1, alive, b, h, oldest, e, K, M, BM, scale, predicts);
                         store(errors[b, h, .., e], error);
                         let error_s = (error * to_s).cast::<T>();
-                        for m in tiles(M, BM) {
-                            let s1m = s_after * load(s1[b, h, e, m]) + dot(error_s.t(), load(act[b, h, .., m]));
-                            top1 = max(top1, abs(s1m).or(0.0));
-                            store(s1[b, h, e, m], s1m);
-                        }
+                        top1 = momentum_row(s1, act, b, h, e, kept, error_s, top1, M, BM);
                     }
                     let mut top2 = zeros::<f32>([BM, BD]);
                     let mut top3 = zeros::<f32>([BM, BD]);
                     for m in tiles(M, BM) {
-                        let mut back = zeros::<f32>([K, BM]);
-                        for e in tiles(E, BE) {
-                            back += dot(load(errors[b, h, .., e]).cast::<T>(), load(t1[b, h, e, m]));
-                        }
+                        let back = through_w1(errors, t1, b, h, m, K, E, BM, BE, like);
                         let change = load(delta[b, h, .., m]) * back;
                         store(delta[b, h, .., m], change);
                         let change_s = (change * to_s).cast::<T>();
@@ -129,13 +98,11 @@ atlas_kernel! {
                         store(delta3[b, h, .., m], change3);
                         let change3_s = (change3 * to_s).cast::<T>();
                         for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                            let s2m = s_after * load(s2[b, h, m, d]) + dot(change_s.t(), x);
-                            top2 = max(top2, abs(s2m).or(0.0));
-                            store(s2[b, h, m, d], s2m);
-                            let s3m = s_after * load(s3[b, h, m, d]) + dot(change3_s.t(), x);
-                            top3 = max(top3, abs(s3m).or(0.0));
-                            store(s3[b, h, m, d], s3m);
+                            let x = key_rows(k, alive, b, h, oldest, d, K);
+                            let s2m = kept * load(s2[b, h, m, d]) + dot(change_s.t(), x);
+                            top2 = store_momentum(s2, b, h, m, d, s2m, top2);
+                            let s3m = kept * load(s3[b, h, m, d]) + dot(change3_s.t(), x);
+                            top3 = store_momentum(s3, b, h, m, d, s3m, top3);
                         }
                     }
                     let step = load(steps[b, h, c, size(L) - 1]);

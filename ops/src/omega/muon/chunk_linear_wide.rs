@@ -4,8 +4,8 @@ use super::orthogonal::PLAIN;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::omega::loss::loss_error;
     use super::orthogonal::{copied, orthogonal_step};
+    use super::wide::{key_error_linear, key_rows, read_linear, store_momentum};
 
     /// As [`omega_muon_linear`](super::omega_muon_linear), with keys and values of any width.
     ///
@@ -45,36 +45,23 @@ atlas_kernel! {
             for c in 0..size(C) + late {
                 let first = c * size(L);
                 let asked = first - late * size(L);
-                for e in tiles(E, BE) {
-                    let mut out = load(rq[b, span(asked, L), h, e]).or(0.0).cast::<f32>();
-                    for d in tiles(D, BD) {
-                        out += dot(load(q[b, span(asked, L), h, d]).or(0.0), load(t[b, h, e, d]).t());
-                    }
-                    store(y[b, span(asked, L), h, e], out.cast::<T>());
-                }
+                read_linear(q, rq, t, y, b, h, asked, 0, L, E, D, BE, BD, like);
                 // Behind the last chunk nothing is trained.
                 for _ in 0..select(c < size(C), 1.cast::<i32>(), 0) {
                     let oldest = first + size(P) - size(N) + size(L) - size(K);
                     let alive = load(live[b, h, c, ..]).t() > 0.0;
                     let to_s = load(phi_end[b, h, c, ..]).t();
-                    let s_after = load(beta_end[b, h, c]);
+                    let kept = load(beta_end[b, h, c]);
                     // The greatest magnitudes, while they are in registers.
                     let mut top = zeros::<f32>([BE, BD]);
                     for e in tiles(E, BE) {
-                        let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
-                        for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                            read += dot(x, load(t[b, h, e, d]).t());
-                        }
-                        let wanted = select(alive, load(v[b, span(oldest, K), h, e]).or(0.0), 0.0);
-                        let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
+                        let error = key_error_linear(k, v, rk, t, alive, b, h, oldest, e, K, D, BD, scale, predicts);
                         store(errors[b, h, .., e], error);
                         let error_s = (error * to_s).cast::<T>();
                         for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                            let sd = s_after * load(s[b, h, e, d]) + dot(error_s.t(), x);
-                            top = max(top, abs(sd).or(0.0));
-                            store(s[b, h, e, d], sd);
+                            let x = key_rows(k, alive, b, h, oldest, d, K);
+                            let sd = kept * load(s[b, h, e, d]) + dot(error_s.t(), x);
+                            top = store_momentum(s, b, h, e, d, sd, top);
                         }
                     }
                     let step = load(steps[b, h, c, size(L) - 1]);

@@ -4,10 +4,8 @@ use super::orthogonal::PLAIN;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::omega::loss::loss_error;
-    use crate::omega::normed::layer_normed;
-    use super::forms::through_norm;
     use super::orthogonal::{copied, orthogonal_step};
+    use super::wide::{key_error_normed, key_product, key_rows, query_hidden, read_normed, store_momentum, through_w1};
 
     /// As [`omega_muon_normed`](super::omega_muon_normed), with features and a hidden layer of any width.
     ///
@@ -62,70 +60,40 @@ atlas_kernel! {
             for c in 0..size(C) + late {
                 let first = c * size(L);
                 let asked = first - late * size(L);
-                for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([L, BM]);
-                    for d in tiles(D, BD) {
-                        z += dot(load(q[b, span(asked, L), h, d]).or(0.0), load(t2[b, h, m, d]).t());
-                    }
-                    store(hidden[b, h, .., m], gelu(z).cast::<T>());
-                }
-                let mut out = zeros::<f32>([L, E]);
-                for m in tiles(M, BM) {
-                    out += dot(load(hidden[b, h, .., m]), load(t1[b, h, .., m]).t());
-                }
-                let (unit_out, _) = layer_normed(out, width, eps);
-                let residual = load(rq[b, span(asked, L), h, ..]).or(0.0).cast::<f32>();
-                store(y[b, span(asked, L), h, ..], (residual + unit_out * load(norm[h, ..]).cast::<f32>()).cast::<T>());
+                query_hidden(q, t2, hidden, b, h, asked, 0, L, M, D, BM, BD, like);
+                read_normed(rq, hidden, t1, norm, y, b, h, asked, 0, L, E, M, BM, width, eps, like);
                 // Behind the last chunk nothing is trained.
                 for _ in 0..select(c < size(C), 1.cast::<i32>(), 0) {
                     let oldest = first + size(P) - size(N) + size(L) - size(K);
                     let alive = load(live[b, h, c, ..]).t() > 0.0;
                     let to_s = load(phi_end[b, h, c, ..]).t();
-                    let s_after = load(beta_end[b, h, c]);
+                    let kept = load(beta_end[b, h, c]);
                     for m in tiles(M, BM) {
-                        let mut z = zeros::<f32>([K, BM]);
-                        for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                            z += dot(x, load(t2[b, h, m, d]).t());
-                        }
+                        let z = key_product(k, t2, alive, b, h, oldest, m, K, D, BM, BD);
                         store(act[b, h, .., m], gelu(z).cast::<T>());
                         store(delta[b, h, .., m], grad(gelu)(z));
                     }
-                    // The greatest magnitudes, while they are in registers.
-                    let mut top1 = zeros::<f32>([E, BM]);
-                    let mut made = zeros::<f32>([K, E]);
-                    for m in tiles(M, BM) {
-                        made += dot(load(act[b, h, .., m]), load(t1[b, h, .., m]).t());
-                    }
-                    let gain = load(norm[h, ..]).cast::<f32>();
-                    let (unit, by) = layer_normed(made, width, eps);
-                    let skipped = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                    let wanted = select(alive, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                    let outer = loss_error(skipped.cast::<f32>() + unit * gain, wanted.cast::<f32>(), scale, predicts);
-                    // With `eps = 0` a row of zeros has no norm. Windows reach tokens before the first one, too.
-                    let is_token = oldest + iota([K, 1], 0) >= 0;
-                    let error = select(alive && is_token, through_norm(outer * gain, unit, by, width), 0.0);
+                    let error =
+                        key_error_normed(v, rk, act, t1, norm, alive, b, h, oldest, K, E, M, BM, width, scale, predicts, eps);
                     store(errors[b, h, .., ..], error);
                     let error_s = (error * to_s).cast::<T>();
+                    // The greatest magnitudes, while they are in registers.
+                    let mut top1 = zeros::<f32>([E, BM]);
                     for m in tiles(M, BM) {
-                        let s1m = s_after * load(s1[b, h, .., m]) + dot(error_s.t(), load(act[b, h, .., m]));
+                        let s1m = kept * load(s1[b, h, .., m]) + dot(error_s.t(), load(act[b, h, .., m]));
                         top1 = max(top1, abs(s1m).or(0.0));
                         store(s1[b, h, .., m], s1m);
                     }
                     let mut top2 = zeros::<f32>([BM, BD]);
                     for m in tiles(M, BM) {
-                        let mut back = zeros::<f32>([K, BM]);
-                        for e in tiles(E, BD) {
-                            back += dot(load(errors[b, h, .., e]).cast::<T>(), load(t1[b, h, e, m]));
-                        }
+                        let back = through_w1(errors, t1, b, h, m, K, E, BM, BD, like);
                         let change = load(delta[b, h, .., m]) * back;
                         store(delta[b, h, .., m], change);
                         let change_s = (change * to_s).cast::<T>();
                         for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                            let s2m = s_after * load(s2[b, h, m, d]) + dot(change_s.t(), x);
-                            top2 = max(top2, abs(s2m).or(0.0));
-                            store(s2[b, h, m, d], s2m);
+                            let x = key_rows(k, alive, b, h, oldest, d, K);
+                            let s2m = kept * load(s2[b, h, m, d]) + dot(change_s.t(), x);
+                            top2 = store_momentum(s2, b, h, m, d, s2m, top2);
                         }
                     }
                     let step = load(steps[b, h, c, size(L) - 1]);

@@ -60,6 +60,7 @@ pub mod token_mlp;
 pub mod token_mlp_wide;
 pub mod token_normed;
 pub mod token_normed_wide;
+mod wide;
 pub mod window;
 
 pub use chunk_gated::omega_muon_gated;

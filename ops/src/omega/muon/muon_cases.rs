@@ -62,25 +62,21 @@ pub(crate) const BY_CHUNK: Op = Op {
             Measured::bf16("omega_muon_linear", "omega_muon_linear", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64]),
             Measured::bf16("omega_muon_normed_32", "omega_muon_normed", &[8, 2048, 16, 32, 2048, 32, 128, 24, 16, 128]),
             Measured::bf16("omega_muon_normed", "omega_muon_normed", &[8, 2048, 16, 64, 2048, 64, 32, 80, 64, 256]),
-            Measured::bf16(
-                "omega_muon_wide",
-                "omega_muon_wide",
-                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512, 2, 128, 512, 128, 512],
-            ),
+            Measured::bf16("omega_muon_wide", "omega_muon_wide", &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512]),
             Measured::bf16(
                 "omega_muon_gated_wide",
                 "omega_muon_gated_wide",
-                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512, 2, 128, 512, 128, 512],
+                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512],
             ),
             Measured::bf16(
                 "omega_muon_linear_wide",
                 "omega_muon_linear_wide",
-                &[4, 2048, 16, 2152, 2048, 64, 32, 80, 64, 2, 64, 2152],
+                &[4, 2048, 16, 2152, 2048, 64, 32, 80, 64],
             ),
             Measured::bf16(
                 "omega_muon_normed_wide",
                 "omega_muon_normed_wide",
-                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512, 2, 128, 512, 128, 512],
+                &[4, 2048, 16, 128, 2048, 128, 32, 80, 64, 512],
             ),
             Measured::bf16("fused_optimization_32", "fused_optimization", &[128, 64, 32, 32, 128]),
             Measured::bf16("fused_optimization", "fused_optimization", &[128, 64, 64, 64, 256]),
@@ -89,22 +85,10 @@ pub(crate) const BY_CHUNK: Op = Op {
     })
 };
 
-/// A problem of a form of memory by chunks: B N H D P E C K L, unless it is linear M and, of one that walks, those of [`of_iterations`].
+/// A problem of a form of memory by chunks: B N H D P E C K L and, unless it is linear, M.
 fn by_chunk(op: &'static Op, dtype: DType, form: usize, dims: [u64; 10]) -> Problem {
-    let mut own = dims.to_vec();
-    own.truncate(if [LINEAR, LINEAR_WIDE].contains(&form) { 9 } else { 10 });
-    if WIDE.contains(&form) {
-        own.extend(of_iterations(dims[3], dims[5], own.get(9).copied()));
-    }
-    Problem::new(op, op.kernel(form), dtype, &own)
-}
-
-/// The dims of the iterations of kernels that walk over their matrices: I R Q and, unless the memory is linear, U V.
-fn of_iterations(d: u64, e: u64, m: Option<u64>) -> Vec<u64> {
-    let inner = m.unwrap_or(d);
-    let mut dims = vec![2, e.min(inner), e.max(inner)];
-    dims.extend(m.iter().flat_map(|&m| [m.min(d), m.max(d)]));
-    dims
+    let own = if [LINEAR, LINEAR_WIDE].contains(&form) { &dims[..9] } else { &dims };
+    Problem::new(op, op.kernel(form), dtype, own)
 }
 
 /// Dims of one step: G N D E M.
@@ -129,6 +113,7 @@ fn verification_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
             of([1, 40, 1, 48, 48, 48, 2, 40, 32, 192]).note("keys before the first chunk, read after"),
             of([1, 9, 2, 24, 9, 40, 3, 24, 4, 32]).note("more rows than hidden elements"),
             of([1, 1, 1, 16, 1, 16, 1, 8, 4, 24]).note("one token"),
+            inside_a_chunk(of([2, 3, 2, 24, 3, 40, 1, 16, 8, 72])),
             of([1, 6, 1, 40, 6, 16, 2, 24, 3, 32]).with_scalar("predicts", 0.0).note("the inner product as the loss"),
         ]);
     }
@@ -153,6 +138,7 @@ fn simulation_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
         problems.extend([
             by_chunk(op, dtype, kernel, [1, 11, 1, 40, 11, 24, 2, 16, 8, 40]).note("ragged"),
             by_chunk(op, dtype, kernel, [1, 5, 1, 16, 5, 24, 2, 8, 4, 72]).with_scalar("before", 1.0),
+            inside_a_chunk(by_chunk(op, dtype, kernel, [1, 3, 1, 40, 3, 24, 1, 16, 8, 40])),
         ]);
     }
     problems.extend([
@@ -161,6 +147,13 @@ fn simulation_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
         on(DESCENT, &[1, 23, 16, 24, 40]).note("ragged"),
     ]);
     problems
+}
+
+/// As a stream launches the first piece of a sequence that ends inside its chunk: the chunk is read, and leaves the memory as it was.
+fn inside_a_chunk(p: Problem) -> Problem {
+    let kept = ["lam_end", "beta_end"].into_iter().fold(p, |p, name| p.fill(name, Fill::Around(1.0, 0.0)));
+    let still = ["phi_end", "steps"].into_iter().fold(kept, |p, name| p.fill(name, Fill::Around(0.0, 0.0)));
+    still.with_scalar("before", 1.0).note("a first piece that ends inside its chunk")
 }
 
 fn far_from_one_chunks(op: &'static Op, dtype: DType) -> Vec<Problem> {
@@ -221,42 +214,31 @@ pub(crate) const BY_TOKEN: Op = Op {
                 "omega_muon_tokens_normed",
                 &[8, 32, 16, 64, 32, 64, 16, 256, 24],
             ),
-            Measured::bf16(
-                "omega_muon_tokens_wide",
-                "omega_muon_tokens_wide",
-                &[4, 32, 16, 128, 32, 128, 16, 512, 24, 1, 2, 128, 512, 128, 512],
-            ),
+            Measured::bf16("omega_muon_tokens_wide", "omega_muon_tokens_wide", &[4, 32, 16, 128, 32, 128, 16, 512, 24]),
             Measured::bf16(
                 "omega_muon_tokens_gated_wide",
                 "omega_muon_tokens_gated_wide",
-                &[4, 32, 16, 128, 32, 128, 16, 512, 24, 1, 2, 128, 512, 128, 512],
+                &[4, 32, 16, 128, 32, 128, 16, 512, 24],
             ),
             Measured::bf16(
                 "omega_muon_tokens_linear_wide",
                 "omega_muon_tokens_linear_wide",
-                &[4, 32, 16, 2152, 32, 64, 16, 24, 2, 64, 2152],
+                &[4, 32, 16, 2152, 32, 64, 16, 24],
             ),
             Measured::bf16(
                 "omega_muon_tokens_normed_wide",
                 "omega_muon_tokens_normed_wide",
-                &[4, 32, 16, 128, 32, 128, 16, 512, 24, 1, 2, 128, 512, 128, 512],
+                &[4, 32, 16, 128, 32, 128, 16, 512, 24],
             ),
         ],
     })
 };
 
-/// A problem of a form of memory by tokens: B N H D P E W, unless it is linear M, K and, of one that walks, O unless it is linear, and
-/// those of [`of_iterations`].
+/// A problem of a form of memory by tokens: B N H D P E W, M unless it is linear, and K.
 fn by_token(op: &'static Op, dtype: DType, form: usize, dims: [u64; 9]) -> Problem {
-    let [_, _, _, d, _, e, _, m, _] = dims;
-    let hidden = Some(m).filter(|_| ![LINEAR, LINEAR_WIDE_BY_TOKEN].contains(&form));
     let mut own = dims.to_vec();
-    if hidden.is_none() {
+    if [LINEAR, LINEAR_WIDE_BY_TOKEN].contains(&form) {
         own.remove(7);
-    }
-    if WIDE_BY_TOKEN.contains(&form) {
-        own.extend(hidden.map(|_| 1));
-        own.extend(of_iterations(d, e, hidden));
     }
     Problem::new(op, op.kernel(form), dtype, &own)
 }
@@ -290,6 +272,10 @@ fn simulation_tokens(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let mut problems: Vec<Problem> = FORMS.map(|form| of(form).note("ragged")).into();
     problems.extend(WIDE_BY_TOKEN.map(|kernel| {
         by_token(op, dtype, kernel, [1, 3, 1, 40, 3, 24, 2, 72, 8]).with_scalar("chunk", 2.0).note("ragged")
+    }));
+    problems.extend(WIDE_BY_TOKEN.map(|kernel| {
+        let piece = by_token(op, dtype, kernel, [1, 2, 1, 16, 2, 24, 3, 40, 8]).with_scalar("chunk", 6.0);
+        piece.with_scalar("before", 1.0).note("a first piece that ends inside its chunk")
     }));
     if dtype == DType::F32 {
         problems

@@ -4,8 +4,8 @@ use super::orthogonal::CENTRED;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::omega::loss::loss_error;
     use super::orthogonal::{copied, orthogonal_step};
+    use super::wide::{key_error_linear, key_rows, read_linear, store_momentum, weighed_keys};
 
     /// As [`omega_muon_tokens_linear`](super::omega_muon_tokens_linear), with keys and values of any width.
     ///
@@ -49,29 +49,13 @@ atlas_kernel! {
                 // The oldest key of the chunk, and where a token's window lies among its keys.
                 let oldest = first + size(P) - size(N) + length - size(K);
                 let shift = size(W) - 1 - size(K) + length + first;
-                let mut weight = zeros::<f32>([1, K]);
-                for n in first..end {
-                    weight = max(weight, abs(load(gamma[b, n, h, span(shift - n, K)]).or(0.0)));
-                }
-                let alive = weight.t() != 0.0;
+                let alive = weighed_keys(gamma, b, h, first, end, shift, K);
                 for e in tiles(E, BE) {
-                    let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
-                    for d in tiles(D, BD) {
-                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                        read += dot(x, load(t[b, h, e, d]).t());
-                    }
-                    let wanted = select(alive, load(v[b, span(oldest, K), h, e]).or(0.0), 0.0);
-                    let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
+                    let error = key_error_linear(k, v, rk, t, alive, b, h, oldest, e, K, D, BD, scale, predicts);
                     store(errors[b, h, .., e], error);
                 }
                 for n in first..end + select(end == size(N), late, 0) {
-                    for e in tiles(E, BE) {
-                        let mut out = load(rq[b, span(n - late, 1), h, e]).or(0.0).cast::<f32>();
-                        for d in tiles(D, BD) {
-                            out += dot(load(q[b, span(n - late, 1), h, d]).or(0.0), load(t[b, h, e, d]).t());
-                        }
-                        store(y[b, span(n - late, 1), h, e], out.cast::<T>());
-                    }
+                    read_linear(q, rq, t, y, b, h, n, late, 1, E, D, BE, BD, like);
                     // Behind the last token nothing is trained.
                     for _ in 0..select(n < size(N), 1.cast::<i32>(), 0) {
                         let band = load(gamma[b, n, h, span(shift - n, K)]).or(0.0).t();
@@ -83,10 +67,9 @@ atlas_kernel! {
                         for e in tiles(E, BE) {
                             let error_s = (load(errors[b, h, .., e]) * band).cast::<T>();
                             for d in tiles(D, BD) {
-                                let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                                let x = key_rows(k, alive, b, h, oldest, d, K);
                                 let sd = kept * load(s[b, h, e, d]) + dot(error_s.t(), x);
-                                top = max(top, abs(sd).or(0.0));
-                                store(s[b, h, e, d], sd);
+                                top = store_momentum(s, b, h, e, d, sd, top);
                             }
                         }
                         orthogonal_step(

@@ -4,8 +4,11 @@ use super::orthogonal::CENTRED;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::omega::loss::loss_error;
     use super::orthogonal::{copied, orthogonal_step};
+    use super::wide::{
+        key_error, key_product, key_rows, momentum_row, query_hidden, read_hidden, store_momentum, through_w1,
+        weighed_keys,
+    };
 
     /// As [`omega_muon_tokens`](super::omega_muon_tokens), with features, values and a hidden layer of any width.
     ///
@@ -60,55 +63,23 @@ atlas_kernel! {
                 // The oldest key of the chunk, and where a token's window lies among its keys.
                 let oldest = first + size(P) - size(N) + length - size(K);
                 let shift = size(W) - 1 - size(K) + length + first;
-                let mut weight = zeros::<f32>([1, K]);
-                for t in first..end {
-                    weight = max(weight, abs(load(gamma[b, t, h, span(shift - t, K)]).or(0.0)));
-                }
-                let alive = weight.t() != 0.0;
+                let alive = weighed_keys(gamma, b, h, first, end, shift, K);
                 for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([K, BM]);
-                    for d in tiles(D, BD) {
-                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                        z += dot(x, load(t2[b, h, m, d]).t());
-                    }
+                    let z = key_product(k, t2, alive, b, h, oldest, m, K, D, BM, BD);
                     store(act[b, h, .., m], gelu(z).cast::<T>());
                 }
                 for e in tiles(E, BE) {
-                    let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
-                    for m in tiles(M, BM) {
-                        read += dot(load(act[b, h, .., m]), load(t1[b, h, e, m]).t());
-                    }
-                    let wanted = select(alive, load(v[b, span(oldest, K), h, e]).or(0.0), 0.0);
-                    let error = loss_error(read, wanted.cast::<f32>(), scale, predicts);
+                    let error = key_error(v, rk, act, t1, alive, b, h, oldest, e, K, M, BM, scale, predicts);
                     store(errors[b, h, .., e], error);
                 }
                 for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([K, BM]);
-                    for d in tiles(D, BD) {
-                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                        z += dot(x, load(t2[b, h, m, d]).t());
-                    }
-                    let mut back = zeros::<f32>([K, BM]);
-                    for e in tiles(E, BE) {
-                        back += dot(load(errors[b, h, .., e]).cast::<T>(), load(t1[b, h, e, m]));
-                    }
+                    let z = key_product(k, t2, alive, b, h, oldest, m, K, D, BM, BD);
+                    let back = through_w1(errors, t1, b, h, m, K, E, BM, BE, like);
                     store(delta[b, h, .., m], (grad(gelu)(z) * back).cast::<T>());
                 }
                 for t in first..end + select(end == size(N), late, 0) {
-                    for m in tiles(M, BM) {
-                        let mut z = zeros::<f32>([1, BM]);
-                        for d in tiles(D, BD) {
-                            z += dot(load(q[b, span(t - late, 1), h, d]).or(0.0), load(t2[b, h, m, d]).t());
-                        }
-                        store(hidden[b, h, span(0, 1), m], gelu(z).cast::<T>());
-                    }
-                    for e in tiles(E, BE) {
-                        let mut out = load(rq[b, span(t - late, 1), h, e]).or(0.0).cast::<f32>();
-                        for m in tiles(M, BM) {
-                            out += dot(load(hidden[b, h, span(0, 1), m]), load(t1[b, h, e, m]).t());
-                        }
-                        store(y[b, span(t - late, 1), h, e], out.cast::<T>());
-                    }
+                    query_hidden(q, t2, hidden, b, h, t, late, 1, M, D, BM, BD, like);
+                    read_hidden(rq, hidden, t1, y, b, h, t, late, 1, E, M, BE, BM, like);
                     // Behind the last token nothing is trained.
                     for _ in 0..select(t < size(N), 1.cast::<i32>(), 0) {
                         let band = load(gamma[b, t, h, span(shift - t, K)]).or(0.0).t();
@@ -119,20 +90,15 @@ atlas_kernel! {
                         let mut top1 = zeros::<f32>([BE, BM]);
                         for e in tiles(E, BE) {
                             let error_s = (load(errors[b, h, .., e]) * band).cast::<T>();
-                            for m in tiles(M, BM) {
-                                let s1m = kept * load(s1[b, h, e, m]) + dot(error_s.t(), load(act[b, h, .., m]));
-                                top1 = max(top1, abs(s1m).or(0.0));
-                                store(s1[b, h, e, m], s1m);
-                            }
+                            top1 = momentum_row(s1, act, b, h, e, kept, error_s, top1, M, BM);
                         }
                         let mut top2 = zeros::<f32>([BM, BD]);
                         for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                            let x = key_rows(k, alive, b, h, oldest, d, K);
                             let key_s = (x.cast::<f32>() * band).cast::<T>();
                             for m in tiles(M, BM) {
                                 let s2m = kept * load(s2[b, h, m, d]) + dot(load(delta[b, h, .., m]).t(), key_s);
-                                top2 = max(top2, abs(s2m).or(0.0));
-                                store(s2[b, h, m, d], s2m);
+                                top2 = store_momentum(s2, b, h, m, d, s2m, top2);
                             }
                         }
                         orthogonal_step(

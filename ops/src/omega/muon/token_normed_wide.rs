@@ -4,10 +4,11 @@ use super::orthogonal::CENTRED;
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use crate::omega::loss::loss_error;
-    use crate::omega::normed::layer_normed;
-    use super::forms::through_norm;
     use super::orthogonal::{copied, orthogonal_step};
+    use super::wide::{
+        key_error_normed, key_product, key_rows, momentum_row, query_hidden, read_normed, store_momentum, through_w1,
+        weighed_keys,
+    };
 
     /// As [`omega_muon_tokens_normed`](super::omega_muon_tokens_normed), with features and a hidden layer of any width.
     ///
@@ -65,59 +66,22 @@ atlas_kernel! {
                 // The oldest key of the chunk, and where a token's window lies among its keys.
                 let oldest = first + size(P) - size(N) + length - size(K);
                 let shift = size(W) - 1 - size(K) + length + first;
-                let mut weight = zeros::<f32>([1, K]);
-                for t in first..end {
-                    weight = max(weight, abs(load(gamma[b, t, h, span(shift - t, K)]).or(0.0)));
-                }
-                let alive = weight.t() != 0.0;
+                let alive = weighed_keys(gamma, b, h, first, end, shift, K);
                 for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([K, BM]);
-                    for d in tiles(D, BD) {
-                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                        z += dot(x, load(t2[b, h, m, d]).t());
-                    }
+                    let z = key_product(k, t2, alive, b, h, oldest, m, K, D, BM, BD);
                     store(act[b, h, .., m], gelu(z).cast::<T>());
                 }
-                let mut made = zeros::<f32>([K, E]);
-                for m in tiles(M, BM) {
-                    made += dot(load(act[b, h, .., m]), load(t1[b, h, .., m]).t());
-                }
-                let gain = load(norm[h, ..]).cast::<f32>();
-                let (unit, by) = layer_normed(made, width, eps);
-                let skipped = select(alive, load(rk[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                let wanted = select(alive, load(v[b, span(oldest, K), h, ..]).or(0.0), 0.0);
-                let outer = loss_error(skipped.cast::<f32>() + unit * gain, wanted.cast::<f32>(), scale, predicts);
-                // With `eps = 0` a row of zeros has no norm. Windows reach tokens before the first one, too.
-                let is_token = oldest + iota([K, 1], 0) >= 0;
-                let error = select(alive && is_token, through_norm(outer * gain, unit, by, width), 0.0);
+                let error =
+                    key_error_normed(v, rk, act, t1, norm, alive, b, h, oldest, K, E, M, BM, width, scale, predicts, eps);
                 store(errors[b, h, .., ..], error);
                 for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([K, BM]);
-                    for d in tiles(D, BD) {
-                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                        z += dot(x, load(t2[b, h, m, d]).t());
-                    }
-                    let mut back = zeros::<f32>([K, BM]);
-                    for e in tiles(E, BE) {
-                        back += dot(load(errors[b, h, .., e]).cast::<T>(), load(t1[b, h, e, m]));
-                    }
+                    let z = key_product(k, t2, alive, b, h, oldest, m, K, D, BM, BD);
+                    let back = through_w1(errors, t1, b, h, m, K, E, BM, BE, like);
                     store(delta[b, h, .., m], (grad(gelu)(z) * back).cast::<T>());
                 }
                 for t in first..end + select(end == size(N), late, 0) {
-                    for m in tiles(M, BM) {
-                        let mut z = zeros::<f32>([1, BM]);
-                        for d in tiles(D, BD) {
-                            z += dot(load(q[b, span(t - late, 1), h, d]).or(0.0), load(t2[b, h, m, d]).t());
-                        }
-                        store(hidden[b, h, span(0, 1), m], gelu(z).cast::<T>());
-                    }
-                    let mut out = zeros::<f32>([1, E]);
-                    for m in tiles(M, BM) {
-                        out += dot(load(hidden[b, h, span(0, 1), m]), load(t1[b, h, .., m]).t());
-                    }
-                    let (unit_out, _) = layer_normed(out, width, eps);
-                    let residual = load(rq[b, span(t - late, 1), h, ..]).or(0.0).cast::<f32>();
-                    store(y[b, span(t - late, 1), h, ..], (residual + unit_out * load(norm[h, ..]).cast::<f32>()).cast::<T>());
+                    query_hidden(q, t2, hidden, b, h, t, late, 1, M, D, BM, BD, like);
+                    read_normed(rq, hidden, t1, norm, y, b, h, t, late, 1, E, M, BM, width, eps, like);
                     // Behind the last token nothing is trained.
                     for _ in 0..select(t < size(N), 1.cast::<i32>(), 0) {
                         let band = load(gamma[b, t, h, span(shift - t, K)]).or(0.0).t();
@@ -128,20 +92,15 @@ atlas_kernel! {
                         let mut top1 = zeros::<f32>([BE, BM]);
                         for e in tiles(E, BE) {
                             let error_s = (load(errors[b, h, .., e]) * band).cast::<T>();
-                            for m in tiles(M, BM) {
-                                let s1m = kept * load(s1[b, h, e, m]) + dot(error_s.t(), load(act[b, h, .., m]));
-                                top1 = max(top1, abs(s1m).or(0.0));
-                                store(s1[b, h, e, m], s1m);
-                            }
+                            top1 = momentum_row(s1, act, b, h, e, kept, error_s, top1, M, BM);
                         }
                         let mut top2 = zeros::<f32>([BM, BD]);
                         for d in tiles(D, BD) {
-                            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                            let x = key_rows(k, alive, b, h, oldest, d, K);
                             let key_s = (x.cast::<f32>() * band).cast::<T>();
                             for m in tiles(M, BM) {
                                 let s2m = kept * load(s2[b, h, m, d]) + dot(load(delta[b, h, .., m]).t(), key_s);
-                                top2 = max(top2, abs(s2m).or(0.0));
-                                store(s2[b, h, m, d], s2m);
+                                top2 = store_momentum(s2, b, h, m, d, s2m, top2);
                             }
                         }
                         orthogonal_step(
