@@ -8,7 +8,7 @@ use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const OPS: [UnaryOp; 11] = [
+const OPS: [UnaryOp; 20] = [
     UnaryOp::Exp,
     UnaryOp::Exp2,
     UnaryOp::Log,
@@ -20,6 +20,15 @@ const OPS: [UnaryOp; 11] = [
     UnaryOp::Sigmoid,
     UnaryOp::Gelu,
     UnaryOp::GeluSlope,
+    UnaryOp::Log2,
+    UnaryOp::Log1p,
+    UnaryOp::Expm1,
+    UnaryOp::Erfc,
+    UnaryOp::Softplus,
+    UnaryOp::Silu,
+    UnaryOp::Tan,
+    UnaryOp::Sinh,
+    UnaryOp::Cosh,
 ];
 
 fn reference(op: UnaryOp, x: f64) -> f64 {
@@ -27,8 +36,19 @@ fn reference(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Exp => x.exp(),
         UnaryOp::Exp2 => x.exp2(),
         UnaryOp::Log => x.ln(),
+        UnaryOp::Log2 => x.log2(),
+        UnaryOp::Log1p => x.ln_1p(),
+        UnaryOp::Expm1 => x.exp_m1(),
         UnaryOp::Tanh => x.tanh(),
+        UnaryOp::Tan => x.tan(),
+        UnaryOp::Sinh => x.sinh(),
+        UnaryOp::Cosh => x.cosh(),
         UnaryOp::Erf => libm::erf(x),
+        UnaryOp::Erfc => libm::erfc(x),
+        UnaryOp::Softplus if x < 0.0 => x.exp().ln_1p(),
+        UnaryOp::Softplus => x + (-x).exp().ln_1p(),
+        UnaryOp::Silu if x == f64::NEG_INFINITY => -0.0,
+        UnaryOp::Silu => x / (1.0 + (-x).exp()),
         UnaryOp::Rsqrt => 1.0 / x.sqrt(),
         UnaryOp::Sin => x.sin(),
         UnaryOp::Cos => x.cos(),
@@ -110,7 +130,7 @@ impl Worst {
 }
 
 fn in_domain(op: UnaryOp, x: f32) -> bool {
-    !matches!(op, UnaryOp::Sin | UnaryOp::Cos) || x.abs() <= SIN_COS_DOMAIN || !x.is_finite()
+    !matches!(op, UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan) || x.abs() <= SIN_COS_DOMAIN || !x.is_finite()
 }
 
 /// The worst ulp of `precise` over `xs`.
@@ -121,7 +141,7 @@ fn worst_of<A: Arith<F = f32>>(a: &mut A, op: UnaryOp, xs: impl Iterator<Item = 
         if in_domain(op, x) {
             worst.see(ulps(got, reference(op, f64::from(x))), x);
         } else {
-            assert!(got.abs() <= 1.0, "{}({x:e}) = {got:e}", op.name());
+            assert!(op == UnaryOp::Tan || got.abs() <= 1.0, "{}({x:e}) = {got:e}", op.name());
         }
     }
     worst
@@ -130,7 +150,10 @@ fn worst_of<A: Arith<F = f32>>(a: &mut A, op: UnaryOp, xs: impl Iterator<Item = 
 /// The effect of approximate hardware instructions on the precise form of `op`.
 fn hosts(op: UnaryOp) -> impl Iterator<Item = Host> {
     // They alone have one, whose error they take out again.
-    let errors: &[f64] = if matches!(op, UnaryOp::Gelu | UnaryOp::GeluSlope) { &[0.0, 1.0, -1.0] } else { &[0.0] };
+    let errors: &[f64] = match op {
+        UnaryOp::Gelu | UnaryOp::GeluSlope | UnaryOp::Erfc => &[0.0, 1.0, -1.0],
+        _ => &[0.0],
+    };
     errors.iter().map(|&error| Host { error, alternating: false })
 }
 
@@ -203,7 +226,8 @@ macro_rules! each_op {
 }
 each_op!(
     exp Exp, exp2 Exp2, tanh Tanh, erf Erf, rsqrt Rsqrt, sin Sin, cos Cos, sigmoid Sigmoid, gelu Gelu, gelu_slope GeluSlope;
-    of one form: log Log
+    of one form: log Log, log2 Log2, log1p Log1p, expm1 Expm1, erfc Erfc, softplus Softplus, silu Silu,
+    tan Tan, sinh Sinh, cosh Cosh
 );
 
 /// `precise` on all of f32, on every core.
@@ -249,6 +273,15 @@ fn specials() {
         (UnaryOp::Sigmoid, [0.5, 0.5, 1.0, 0.0]),
         (UnaryOp::Gelu, [0.0, -0.0, inf, -0.0]),
         (UnaryOp::GeluSlope, [0.5, 0.5, 1.0, -0.0]),
+        (UnaryOp::Log2, [-inf, -inf, inf, nan]),
+        (UnaryOp::Log1p, [0.0, -0.0, inf, nan]),
+        (UnaryOp::Expm1, [0.0, -0.0, inf, -1.0]),
+        (UnaryOp::Erfc, [1.0, 1.0, 0.0, 2.0]),
+        (UnaryOp::Softplus, [std::f32::consts::LN_2, std::f32::consts::LN_2, inf, 0.0]),
+        (UnaryOp::Silu, [0.0, -0.0, inf, -0.0]),
+        (UnaryOp::Tan, [0.0, -0.0, nan, nan]),
+        (UnaryOp::Sinh, [0.0, -0.0, inf, -inf]),
+        (UnaryOp::Cosh, [1.0, 1.0, inf, inf]),
     ];
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for (op, want) in cases {
@@ -263,6 +296,21 @@ fn specials() {
         assert!(precise(&mut Host::default(), op, nan).unwrap().is_nan(), "{}(NaN)", op.name());
         let rough = approximate(&mut Host::default(), op, nan);
         assert!(rough.is_none_or(f32::is_nan), "{}(NaN), approximate", op.name());
+    }
+}
+
+/// What has an exact result has it: powers of two, and the end of the domain.
+#[test]
+fn exact_results() {
+    let of = |op, x| precise(&mut Host::default(), op, x).unwrap();
+    for n in -149..128 {
+        assert_eq!(of(UnaryOp::Log2, (n as f32).exp2()), n as f32);
+    }
+    assert_eq!(of(UnaryOp::Log1p, -1.0), f32::NEG_INFINITY);
+    assert!(of(UnaryOp::Log1p, -1.5).is_nan());
+    assert_eq!(of(UnaryOp::Erfc, 10.0625).to_bits(), 0);
+    for x in [1e-42_f32, -1e-42, 1e-30, -1e-30] {
+        assert_eq!([of(UnaryOp::Log1p, x), of(UnaryOp::Expm1, x)], [x, x]);
     }
 }
 
@@ -391,7 +439,8 @@ fn lengths() {
         lengths.push(format!("{} {} {short}", op.name(), fine.count));
     }
     let want = "exp 20 2, exp2 19 1, log 28 -, tanh 28 8, erf 30 12, rsqrt 2 1, sin 22 14, cos 24 16, sigmoid 32 4, \
-                gelu 56 11, gelu_slope 63 15";
+                gelu 56 11, gelu_slope 63 15, log2 32 -, log1p 28 -, expm1 20 -, erfc 76 -, softplus 50 -, silu 55 -, \
+                tan 42 -, sinh 42 -, cosh 33 -";
     assert_eq!(lengths.join(", "), want);
 }
 

@@ -7,6 +7,7 @@
 use crate::op::{BinaryOp, Predicate, UnaryOp};
 use crate::rounding::{to_bf16, to_f16};
 use crate::types::DType;
+use atlas_vocabulary::{shift_left, shift_right};
 use half::{bf16, f16};
 
 /// What is known of an element of a type.
@@ -58,7 +59,9 @@ impl Known {
 /// What is known of `op x`, for an `x` of type `dtype`.
 pub fn unary(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
     match (op, x) {
-        (UnaryOp::Neg | UnaryOp::Abs, _) if dtype.is_int() => integer_sign(op, dtype, x),
+        (UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not | UnaryOp::Popcount, _) if dtype.is_int() => {
+            one_integer(op, dtype, x)
+        }
         (op, Exact(x)) if op.row().exact => op.of_number(x).and_then(exact),
         (op, Finite) if op.row().exact => Some(Finite),
         // A half of it may be computed by approximate instructions.
@@ -69,10 +72,13 @@ pub fn unary(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
 }
 
 /// `-x` wraps at the smallest number. `abs` of it differs among devices.
-fn integer_sign(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
+fn one_integer(op: UnaryOp, dtype: DType, x: Known) -> Option<Known> {
     let Exact(value) = x else { return Some(Finite) };
     match op {
         UnaryOp::Neg => wrap(dtype, -i128::from(integer(value)?)),
+        UnaryOp::Not => wrap(dtype, i128::from(!integer(value)?)),
+        UnaryOp::Popcount if dtype == DType::I32 => exact(f64::from((value as i32).count_ones())),
+        UnaryOp::Popcount => exact(f64::from(integer(value)?.count_ones())),
         _ if dtype == DType::I32 && value == f64::from(i32::MIN) => None,
         _ => exact(value.abs()),
     }
@@ -91,6 +97,14 @@ fn logical(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
     let decides = match op {
         BinaryOp::And => 0.0,
         BinaryOp::Or => 1.0,
+        BinaryOp::BitAnd => 0.0,
+        BinaryOp::BitOr => 1.0,
+        BinaryOp::BitXor => {
+            return Some(match (x, y) {
+                (Exact(x), Exact(y)) => Exact(f64::from(u8::from(x != y))),
+                _ => Finite,
+            });
+        }
         _ => return None,
     };
     Some(match (x, y) {
@@ -115,6 +129,11 @@ fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
         }
         BinaryOp::Div => wrap(dtype, a / b),
         BinaryOp::Rem => wrap(dtype, a % b),
+        BinaryOp::BitAnd => wrap(dtype, a & b),
+        BinaryOp::BitOr => wrap(dtype, a | b),
+        BinaryOp::BitXor => wrap(dtype, a ^ b),
+        BinaryOp::Shl => wrap(dtype, i128::from(shift_left(a as i64, b as i64))),
+        BinaryOp::Shr => wrap(dtype, i128::from(shift_right(a as i64, b as i64))),
         BinaryOp::And | BinaryOp::Or => None,
     }
 }
@@ -122,8 +141,9 @@ fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
 /// An integer is always finite. The question is whether there is one result.
 fn unknown_integers(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
     match op {
-        BinaryOp::Mul if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
+        BinaryOp::Mul | BinaryOp::BitAnd if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => Some(Finite),
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => Some(Finite),
         BinaryOp::Div | BinaryOp::Rem => match y {
             Exact(y) if y != 0.0 && y != -1.0 => Some(Finite),
             _ => None,

@@ -5,6 +5,7 @@
 use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::types::DType;
 pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
+pub use atlas_vocabulary::{shift_left, shift_right};
 
 /// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis. The others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

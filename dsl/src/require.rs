@@ -86,7 +86,7 @@ impl Quantity {
                     BinaryOp::Rem => a.checked_rem(b),
                     BinaryOp::Min => Some(a.min(b)),
                     BinaryOp::Max => Some(a.max(b)),
-                    BinaryOp::And | BinaryOp::Or => None,
+                    _ => None,
                 }
             }
         }

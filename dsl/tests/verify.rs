@@ -203,9 +203,9 @@ fn scalar() -> TileType {
 type DirectCase = (u16, &'static str, fn(&mut Kernel));
 
 const DIRECT_CASES: &[DirectCase] = &[
-    (104, "`not` does not apply to i32", |k| {
+    (104, "`sqrt` does not apply to i32", |k| {
         let v = k.grid[0].coord;
-        push(k, Op::Unary(atlas_dsl::op::UnaryOp::Not, v), &[scalar()]);
+        push(k, Op::Unary(atlas_dsl::op::UnaryOp::Sqrt, v), &[scalar()]);
     }),
     (201, "there is no value v99", |k| push(k, Op::Cast(DType::F32, Value::from_u32(99)), &[scalar()])),
     (201, "there is no dim d99", |k| push(k, Op::DimSize(Dim::from_u32(99)), &[scalar()])),

@@ -1,7 +1,7 @@
 //! Tiles as dense arrays of elements by logical coordinates, and the two arithmetics in which floats are computed.
 
 use atlas_dsl::DType;
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right};
 use atlas_dsl::rounding::{to_bf16, to_f16};
 
 /// How floats are computed, and what the bits of an element mean. Integers and truth values are those of an i64 in both.
@@ -139,12 +139,16 @@ impl Arithmetic {
     /// An element-wise operation of one operand.
     pub(crate) fn unary(self, op: UnaryOp, dtype: DType) -> Result<One, String> {
         Ok(match (op, self) {
-            (UnaryOp::Not, _) => Box::new(|x| x ^ 1),
+            (UnaryOp::Not, _) if dtype == DType::Bool => Box::new(|x| x ^ 1),
+            (UnaryOp::Not, _) => Box::new(|x| !x),
+            (UnaryOp::Popcount, _) if dtype == DType::I32 => Box::new(|x| u64::from((x as u32).count_ones())),
+            (UnaryOp::Popcount, _) => Box::new(|x| u64::from(x.count_ones())),
             (UnaryOp::Neg, _) if dtype.is_int() => Box::new(move |x| wrapped(dtype, (x as i64).wrapping_neg())),
             (UnaryOp::Abs, _) if dtype.is_int() => Box::new(move |x| wrapped(dtype, (x as i64).wrapping_abs())),
             (UnaryOp::Neg, Arithmetic::Ring) => Box::new(|x| each(0, x, u16::wrapping_sub)),
             // The vocabulary has no number for these.
             (UnaryOp::Erf, Arithmetic::Real) => Box::new(|x| libm::erf(f64::from_bits(x)).to_bits()),
+            (UnaryOp::Erfc, Arithmetic::Real) => Box::new(|x| libm::erfc(f64::from_bits(x)).to_bits()),
             (UnaryOp::Gelu, Arithmetic::Real) => Box::new(|x| gelu(f64::from_bits(x)).to_bits()),
             (UnaryOp::GeluSlope, Arithmetic::Real) => Box::new(|x| gelu_slope(f64::from_bits(x)).to_bits()),
             (_, Arithmetic::Real) => {
@@ -160,8 +164,11 @@ impl Arithmetic {
         let below = |a: f64, b: f64| a < b;
         let above = |a: f64, b: f64| a > b;
         Ok(match (op, self) {
-            (BinaryOp::And, _) => Box::new(|a, b| a & b),
-            (BinaryOp::Or, _) => Box::new(|a, b| a | b),
+            (BinaryOp::And | BinaryOp::BitAnd, _) => Box::new(|a, b| a & b),
+            (BinaryOp::Or | BinaryOp::BitOr, _) => Box::new(|a, b| a | b),
+            (BinaryOp::BitXor, _) => Box::new(|a, b| a ^ b),
+            (BinaryOp::Shl, _) => int(dtype, shift_left),
+            (BinaryOp::Shr, _) => int(dtype, shift_right),
             (BinaryOp::Add, _) if dtype.is_int() => int(dtype, i64::wrapping_add),
             (BinaryOp::Sub, _) if dtype.is_int() => int(dtype, i64::wrapping_sub),
             (BinaryOp::Mul, _) if dtype.is_int() => int(dtype, i64::wrapping_mul),

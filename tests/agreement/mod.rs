@@ -12,6 +12,7 @@ mod arguments;
 mod before_loops;
 mod doubles;
 mod edges_of_derivatives;
+mod elementwise;
 mod engine_stores;
 mod epilogues;
 mod exchanges;

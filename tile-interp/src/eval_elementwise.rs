@@ -6,7 +6,7 @@ use crate::eval_reduce::{max_f32, max_f64, min_f32, min_f64};
 use crate::ring::Word;
 use crate::rounding::{round_all, to_narrow};
 use crate::tile::{Data, Tile, common, held, mismatch};
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right};
 use atlas_dsl::{DType, TileType, Value};
 
 impl Program<'_> {
@@ -20,6 +20,10 @@ impl Program<'_> {
             (Data::I32(v), UnaryOp::Abs) => Data::I32(map(v, i32::wrapping_abs)),
             (Data::I64(v), UnaryOp::Neg) => Data::I64(map(v, i64::wrapping_neg)),
             (Data::I64(v), UnaryOp::Abs) => Data::I64(map(v, i64::wrapping_abs)),
+            (Data::I32(v), UnaryOp::Not) => Data::I32(map(v, |x| !x)),
+            (Data::I64(v), UnaryOp::Not) => Data::I64(map(v, |x| !x)),
+            (Data::I32(v), UnaryOp::Popcount) => Data::I32(map(v, |x| x.count_ones() as i32)),
+            (Data::I64(v), UnaryOp::Popcount) => Data::I64(map(v, |x| i64::from(x.count_ones()))),
             (Data::Bool(v), UnaryOp::Not) => Data::Bool(map(v, |b| !b)),
             _ => return Err(mismatch(op.name())),
         };
@@ -51,8 +55,9 @@ impl Program<'_> {
             (Data::I32(a), Data::I32(b)) => Data::I32(binary_i32(op, a, b)?),
             (Data::I64(a), Data::I64(b)) => Data::I64(binary_i64(op, a, b)?),
             (Data::Bool(a), Data::Bool(b)) => Data::Bool(match op {
-                BinaryOp::And => zip(a, b, |a, b| a & b),
-                BinaryOp::Or => zip(a, b, |a, b| a | b),
+                BinaryOp::And | BinaryOp::BitAnd => zip(a, b, |a, b| a & b),
+                BinaryOp::Or | BinaryOp::BitOr => zip(a, b, |a, b| a | b),
+                BinaryOp::BitXor => zip(a, b, |a, b| a ^ b),
                 _ => return Err(mismatch(op.name())),
             }),
             _ => return Err(mismatch(op.name())),
@@ -198,6 +203,11 @@ macro_rules! binary_int {
                 BinaryOp::Rem => zip(x, y, |x, y| if y == 0 { 0 } else { x.wrapping_rem(y) }),
                 BinaryOp::Min => zip(x, y, Ord::min),
                 BinaryOp::Max => zip(x, y, Ord::max),
+                BinaryOp::BitAnd => zip(x, y, |x, y| x & y),
+                BinaryOp::BitOr => zip(x, y, |x, y| x | y),
+                BinaryOp::BitXor => zip(x, y, |x, y| x ^ y),
+                BinaryOp::Shl => zip(x, y, |x, y| shift_left(x.into(), y.into()) as $t),
+                BinaryOp::Shr => zip(x, y, |x, y| shift_right(x.into(), y.into()) as $t),
                 BinaryOp::And | BinaryOp::Or => return Err(mismatch(op.name())),
             })
         }
@@ -207,7 +217,18 @@ binary_int!(binary_i32, i32);
 binary_int!(binary_i64, i64);
 
 macro_rules! unary_float {
-    ($name:ident, $t:ty, erf = $erf:expr, rsqrt = $rsqrt:expr, sigmoid = $sigmoid:expr, gelu = $gelu:expr, gelu_slope = $gelu_slope:expr) => {
+    (
+        $name:ident,
+        $t:ty,
+        erf = $erf:expr,
+        erfc = $erfc:expr,
+        softplus = $softplus:expr,
+        silu = $silu:expr,
+        rsqrt = $rsqrt:expr,
+        sigmoid = $sigmoid:expr,
+        gelu = $gelu:expr,
+        gelu_slope = $gelu_slope:expr
+    ) => {
         fn $name(op: UnaryOp, x: &[$t]) -> Result<Vec<$t>, InterpError> {
             Ok(match op {
                 UnaryOp::Neg => map(x, |x| -x),
@@ -215,8 +236,17 @@ macro_rules! unary_float {
                 UnaryOp::Exp => map(x, <$t>::exp),
                 UnaryOp::Exp2 => map(x, <$t>::exp2),
                 UnaryOp::Log => map(x, <$t>::ln),
+                UnaryOp::Log2 => map(x, <$t>::log2),
+                UnaryOp::Log1p => map(x, <$t>::ln_1p),
+                UnaryOp::Expm1 => map(x, <$t>::exp_m1),
                 UnaryOp::Tanh => map(x, <$t>::tanh),
+                UnaryOp::Tan => map(x, <$t>::tan),
+                UnaryOp::Sinh => map(x, <$t>::sinh),
+                UnaryOp::Cosh => map(x, <$t>::cosh),
                 UnaryOp::Erf => map(x, $erf),
+                UnaryOp::Erfc => map(x, $erfc),
+                UnaryOp::Softplus => map(x, $softplus),
+                UnaryOp::Silu => map(x, $silu),
                 UnaryOp::Sqrt => map(x, <$t>::sqrt),
                 UnaryOp::Rsqrt => map(x, $rsqrt),
                 UnaryOp::Sin => map(x, <$t>::sin),
@@ -225,8 +255,10 @@ macro_rules! unary_float {
                 UnaryOp::Gelu => map(x, $gelu),
                 UnaryOp::GeluSlope => map(x, $gelu_slope),
                 UnaryOp::Floor => map(x, <$t>::floor),
+                UnaryOp::Ceil => map(x, <$t>::ceil),
+                UnaryOp::Trunc => map(x, <$t>::trunc),
                 UnaryOp::Round => map(x, <$t>::round_ties_even),
-                UnaryOp::Not => return Err(mismatch(op.name())),
+                UnaryOp::Popcount | UnaryOp::Not => return Err(mismatch(op.name())),
             })
         }
     };
@@ -235,6 +267,9 @@ unary_float!(
     unary_f32,
     f32,
     erf = libm::erff,
+    erfc = |x| libm::erfc(f64::from(x)) as f32,
+    softplus = |x| softplus(f64::from(x)) as f32,
+    silu = |x| silu(f64::from(x)) as f32,
     rsqrt = |x| (1.0 / f64::from(x).sqrt()) as f32,
     sigmoid = |x| sigmoid(f64::from(x)) as f32,
     gelu = |x| gelu(f64::from(x)) as f32,
@@ -244,6 +279,9 @@ unary_float!(
     unary_f64,
     f64,
     erf = libm::erf,
+    erfc = libm::erfc,
+    softplus = softplus,
+    silu = silu,
     rsqrt = |x| 1.0 / x.sqrt(),
     sigmoid = sigmoid,
     gelu = gelu,
@@ -258,6 +296,18 @@ fn sigmoid(x: f64) -> f64 {
         let e = x.exp();
         e / (1.0 + e)
     }
+}
+
+/// `log(1 + exp(x))`, accurate and without overflow on either side.
+fn softplus(x: f64) -> f64 {
+    let above = if x < 0.0 { 0.0 } else { x };
+    above + (-x.abs()).exp().ln_1p()
+}
+
+/// `x` times the logistic function.
+fn silu(x: f64) -> f64 {
+    // Infinity times 0 has no value.
+    if x == f64::NEG_INFINITY { -0.0 } else { x * sigmoid(x) }
 }
 
 /// `x/2 (1 + erf(x / sqrt 2))`, by erfc, which does not cancel on the negative side.
@@ -313,9 +363,12 @@ mod tests {
     fn whole_numbers_below_and_nearest() {
         let x = [-2.5, -1.5, -0.5, -0.0, 0.5, 1.5, 2.5, 8_388_607.5, f32::INFINITY];
         let floor = [-3.0, -2.0, -1.0, -0.0, 0.0, 1.0, 2.0, 8_388_607.0, f32::INFINITY];
+        let ceil = [-2.0, -1.0, -0.0, -0.0, 1.0, 2.0, 3.0, 8_388_608.0, f32::INFINITY];
+        let trunc = [-2.0, -1.0, -0.0, -0.0, 0.0, 1.0, 2.0, 8_388_607.0, f32::INFINITY];
         let round = [-2.0, -2.0, -0.0, -0.0, 0.0, 2.0, 2.0, 8_388_608.0, f32::INFINITY];
         let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
-        for (op, want) in [(UnaryOp::Floor, floor), (UnaryOp::Round, round)] {
+        let all = [(UnaryOp::Floor, floor), (UnaryOp::Ceil, ceil), (UnaryOp::Trunc, trunc), (UnaryOp::Round, round)];
+        for (op, want) in all {
             assert_eq!(bits(&unary_f32(op, &x).unwrap()), bits(&want), "{op:?}");
             let wide = unary_f64(op, &x.map(f64::from)).unwrap();
             assert_eq!(wide, want.map(f64::from), "{op:?}");

@@ -106,7 +106,11 @@ impl Program<'_> {
     pub(crate) fn disturbed(&mut self, noise: Noise, op: &Op, v: Value, tile: Tile) -> Result<Tile, InterpError> {
         self.disturbances += 1;
         let is_off = |program: &Self, v: Value| program.launch.inexact[v.as_u32() as usize];
-        let steps = matches!(op, Op::Unary(UnaryOp::Floor | UnaryOp::Round, _) | Op::Cast(DType::I32 | DType::I64, _));
+        let steps = match op {
+            Op::Unary(op, _) => op.row().is_discontinuous,
+            Op::Cast(to, _) => to.is_int(),
+            _ => false,
+        };
         let mut tile = match op {
             Op::Unary(op, x) if steps && is_off(self, *x) => {
                 let pushed = self.pushed(noise, *x)?;
@@ -121,7 +125,7 @@ impl Program<'_> {
                 self.with(vec![pushed], |program| program.compare(*p, *x, *y))?
             }
             _ if !is_inexact(self.launch.kernel, op, noise) => tile,
-            Op::Unary(UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Log, _) => {
+            Op::Unary(UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan | UnaryOp::Log | UnaryOp::Log2, _) => {
                 let size = |y: f64| y.abs().max(NEAR_ZERO);
                 self.off_by(noise, tile, |_, y| size(y) * of_functions(noise))
             }

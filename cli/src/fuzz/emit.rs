@@ -283,6 +283,11 @@ impl<'r> Emitter<'r> {
                 let (a, b) = (self.expr(&pair[0])?, self.expr(&pair[1])?);
                 return self.binary(*op, a, b);
             }
+            // No error makes a number differ from itself.
+            Expr::Compare(p, pair) if pair[0] == pair[1] => {
+                let a = self.expr(&pair[0])?;
+                Op::Compare(*p, a, a)
+            }
             Expr::Compare(p, pair) => {
                 let (a, b) = (self.expr(&pair[0])?, self.expr(&pair[1])?);
                 Op::Compare(*p, self.pushed(a)?, b)
@@ -397,11 +402,15 @@ impl<'r> Emitter<'r> {
         let y = self.push(Op::Unary(op, wide))?;
         let size = match op {
             // Near their zeros, these are only as precise as their arguments.
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Log => {
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan | UnaryOp::Log | UnaryOp::Log2 => {
                 let one = self.splat(1.0 / 8.0, &ty.shape)?;
                 let size = self.push(Op::Unary(UnaryOp::Abs, y))?;
                 let size = self.push(Op::Binary(BinaryOp::Max, size, one))?;
-                if op == UnaryOp::Log { size } else { self.grown_outside_of_domain(size, wide)? }
+                if matches!(op, UnaryOp::Log | UnaryOp::Log2) {
+                    size
+                } else {
+                    self.grown_outside_of_domain(size, wide)?
+                }
             }
             // Its short form also has an absolute error, which dominates near 0.
             UnaryOp::Gelu | UnaryOp::GeluSlope if self.approximate => {

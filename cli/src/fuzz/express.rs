@@ -112,11 +112,11 @@ impl Generator {
                 let root = Expr::unary(op, Expr::binary(BinaryOp::Add, x, one));
                 return Expr::binary(BinaryOp::Max, root, Expr::Splat(0.0, ty.dtype, ty.shape.clone()));
             }
-            UnaryOp::Log | UnaryOp::Sqrt | UnaryOp::Rsqrt if self.rng.percent(85) => {
+            UnaryOp::Log | UnaryOp::Log2 | UnaryOp::Log1p | UnaryOp::Sqrt | UnaryOp::Rsqrt if self.rng.percent(85) => {
                 let half = Expr::Splat(0.5, ty.dtype, ty.shape.clone());
                 Expr::binary(BinaryOp::Add, Expr::unary(UnaryOp::Abs, x), half)
             }
-            UnaryOp::Exp | UnaryOp::Exp2 if self.rng.percent(70) => {
+            UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Expm1 | UnaryOp::Sinh | UnaryOp::Cosh if self.rng.percent(70) => {
                 let four = Expr::Splat(4.0, ty.dtype, ty.shape.clone());
                 Expr::binary(BinaryOp::Min, x, four)
             }
@@ -132,6 +132,14 @@ impl Generator {
             return Expr::binary(op, a, self.number(ty));
         }
         let b = self.express(scope, ty, depth - 1);
+        if ty.dtype.is_int() && self.rng.percent(15) {
+            let bits = [BinaryOp::BitAnd, BinaryOp::BitOr, BinaryOp::BitXor];
+            return match self.rng.percent(50) {
+                true => Expr::binary(self.rng.of(&bits), a, b),
+                // Counts that are out of range too.
+                false => Expr::binary(self.rng.of(&[BinaryOp::Shl, BinaryOp::Shr]), a, b),
+            };
+        }
         let common = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max];
         let op = match self.rng.below(10) {
             0 if ty.dtype.is_int() => {
@@ -162,6 +170,12 @@ impl Generator {
                 let limit = Expr::Splat(self.rng.below(20) as f64, DType::I32, shape.to_vec());
                 Expr::Compare(p, Box::new([Expr::Iota(shape.to_vec(), axis), limit]))
             }
+            9 => {
+                // The one comparison of a tile with itself that has a meaning: `is_nan`.
+                let ty = Type { dtype: self.rng.of(&[self.dtype, DType::F32]), shape: shape.to_vec() };
+                let x = self.express(scope, &ty, depth.min(1));
+                Expr::Compare(Predicate::Ne, Box::new([x.clone(), x]))
+            }
             _ => {
                 let ty = Type { dtype: self.rng.of(&[self.dtype, DType::F32, DType::I32]), shape: shape.to_vec() };
                 let pair = [self.express(scope, &ty, depth.min(1)), self.leaf(scope, &ty)];
@@ -172,7 +186,8 @@ impl Generator {
             0 => Expr::unary(UnaryOp::Not, one),
             1 if depth > 0 => {
                 let other = self.condition(scope, shape, 0);
-                Expr::binary(self.rng.of(&[BinaryOp::And, BinaryOp::Or]), one, other)
+                let ops = [BinaryOp::And, BinaryOp::Or, BinaryOp::BitAnd, BinaryOp::BitOr, BinaryOp::BitXor];
+                Expr::binary(self.rng.of(&ops), one, other)
             }
             _ => one,
         }

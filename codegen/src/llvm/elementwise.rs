@@ -226,6 +226,7 @@ impl<'c> Emitter<'c, '_> {
         let ty = x.get_type();
         Ok(match (op, x) {
             (UnaryOp::Not, BasicValueEnum::IntValue(i)) => self.b.build_not(i, "")?.into(),
+            (UnaryOp::Popcount, x) => self.call(&format!("llvm.ctpop.i{}", 8 * dtype.bytes()), ty, &[x])?,
             (UnaryOp::Neg, BasicValueEnum::IntValue(i)) => self.b.build_int_neg(i, "")?.into(),
             (UnaryOp::Neg, BasicValueEnum::FloatValue(f)) => self.b.build_float_neg(f, "")?.into(),
             (UnaryOp::Abs, BasicValueEnum::IntValue(i)) => {
@@ -238,6 +239,8 @@ impl<'c> Emitter<'c, '_> {
                 self.call(&format!("llvm.sqrt.{}", type_name(dtype)), ty, &[x])?
             }
             (UnaryOp::Floor, x) => self.call(&format!("llvm.floor.{}", type_name(dtype)), ty, &[x])?,
+            (UnaryOp::Ceil, x) => self.call(&format!("llvm.ceil.{}", type_name(dtype)), ty, &[x])?,
+            (UnaryOp::Trunc, x) => self.call(&format!("llvm.trunc.{}", type_name(dtype)), ty, &[x])?,
             (UnaryOp::Round, x) => self.call(&format!("llvm.roundeven.{}", type_name(dtype)), ty, &[x])?,
             (UnaryOp::Rsqrt, BasicValueEnum::FloatValue(f)) if dtype == DType::F64 => {
                 let root = self.call("llvm.sqrt.f64", ty, &[f.into()])?.into_float_value();
@@ -274,7 +277,7 @@ impl<'c> Emitter<'c, '_> {
                     // NaN of either operand wins.
                     BinaryOp::Min => self.call(&format!("llvm.minimum.{}", type_name(dtype)), ty, &[x, y])?,
                     BinaryOp::Max => self.call(&format!("llvm.maximum.{}", type_name(dtype)), ty, &[x, y])?,
-                    BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return Err(CompileError::bug("a float operation")),
+                    _ => return Err(CompileError::bug(format!("`{}` of {dtype}", op.name()))),
                 }
             }
             (BasicValueEnum::IntValue(a), BasicValueEnum::IntValue(b)) => {
@@ -291,12 +294,33 @@ impl<'c> Emitter<'c, '_> {
                     BinaryOp::Rem => self.guarded_division(a, b, true)?.into(),
                     BinaryOp::Min => pick(IntPredicate::SLT)?,
                     BinaryOp::Max => pick(IntPredicate::SGT)?,
-                    BinaryOp::And => b_.build_and(a, b, "")?.into(),
-                    BinaryOp::Or => b_.build_or(a, b, "")?.into(),
+                    BinaryOp::And | BinaryOp::BitAnd => b_.build_and(a, b, "")?.into(),
+                    BinaryOp::Or | BinaryOp::BitOr => b_.build_or(a, b, "")?.into(),
+                    BinaryOp::BitXor => b_.build_xor(a, b, "")?.into(),
+                    BinaryOp::Shl => self.shifted_left(a, b)?.into(),
+                    BinaryOp::Shr => self.shifted_right(a, b)?.into(),
                 }
             }
             _ => return Err(CompileError::bug("operands of two kinds")),
         })
+    }
+
+    /// `a << by`, and 0 for a count that LLVM leaves undefined: one that is not below the width, as an unsigned number.
+    fn shifted_left(&self, a: IntValue<'c>, by: IntValue<'c>) -> R<IntValue<'c>> {
+        let ty = a.get_type();
+        let width = ty.const_int(u64::from(ty.get_bit_width()), false);
+        let fits = self.b.build_int_compare(IntPredicate::ULT, by, width, "")?;
+        let moved = self.b.build_left_shift(a, by, "")?;
+        Ok(self.b.build_select(fits, moved, ty.const_zero(), "")?.into_int_value())
+    }
+
+    /// `a >> by`, filled with the sign. Any count that is not below the width, as an unsigned number, leaves the sign alone.
+    fn shifted_right(&self, a: IntValue<'c>, by: IntValue<'c>) -> R<IntValue<'c>> {
+        let ty = a.get_type();
+        let most = ty.const_int(u64::from(ty.get_bit_width()) - 1, false);
+        let fits = self.b.build_int_compare(IntPredicate::ULT, by, most, "")?;
+        let by = self.b.build_select(fits, by, most, "")?.into_int_value();
+        Ok(self.b.build_right_shift(a, by, true, "")?)
     }
 
     /// Integer quotient or remainder. It is 0 if the divisor is 0, and wraps if the quotient is too large.

@@ -33,7 +33,7 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
 
 /// True if a function on elements of this type has an approximate form. 16-bit elements are computed in f32.
 pub fn has_approximate(op: UnaryOp, dtype: DType) -> bool {
-    !op.row().exact && op != UnaryOp::Log && is_single(dtype)
+    !op.row().exact && op.row().has_approximate_form && is_single(dtype)
 }
 
 /// True for a division that has an approximate form.

@@ -32,6 +32,20 @@ pub(super) const GELU_CENTRE: f32 = 0.3618164;
 pub(super) const SLOPE_ROOT_HI: f32 = 0.7517915;
 /// A part of the root of the slope of gelu at -t, both rounded toward zero.
 pub(super) const SLOPE_ROOT_LO: f32 = 4.7490193e-8;
+/// Just above pi / 4, the end of the fit.
+pub(super) const TAN_EDGE: f32 = 0.85;
+/// Below: polynomial.
+pub(super) const SINH_EDGE: f32 = 0.7;
+/// From here on erfc is 0 in f32.
+pub(super) const ERFC_END: f32 = 10.0625;
+/// q = t / (t + shift) is the variable of ERFC.
+pub(super) const ERFC_SHIFT: f32 = 2.375;
+/// ERFC is a polynomial about this q.
+pub(super) const ERFC_CENTRE: f32 = 0.4951172;
+/// A part of log2(e), both rounded toward zero.
+pub(super) const LOG2_E_HI: f32 = 1.442695;
+/// A part of log2(e), both rounded toward zero.
+pub(super) const LOG2_E_LO: f32 = 1.9259629e-8;
 /// From here on the slope of gelu at -t is 0 in f32.
 pub(super) const SLOPE_END: f32 = 14.75;
 /// SLOPE is a polynomial about this q.
@@ -50,6 +64,9 @@ pub(super) const ERF_LARGE: [f32; 7] =
 /// (log(1 + f) - f + f^2 / 2) / f^3 in f. Error 2^-27.4 (2^-27.7 before rounding).
 pub(super) const LOG: [f32; 8] =
     [0.33333215, -0.24999797, 0.20010407, -0.1668049, 0.14005846, -0.121842355, 0.13984565, -0.12891813];
+/// (log2(1 + f) - f log2(e)) / f^2 in f. Error 2^-26.2 (2^-27.7 before rounding).
+pub(super) const LOG2: [f32; 9] =
+    [-0.7213475, 0.48089656, -0.36066967, 0.28869408, -0.24067482, 0.20199369, -0.17553443, 0.20204782, -0.18681647];
 /// (r - sin(r)) / r^3 in r^2. Error 2^-30.7 (2^-33.9 before rounding).
 pub(super) const SIN: [f32; 5] = [0.16666667, -0.008333347, 0.00019842324, -2.757902e-6, 2.4570749e-8];
 /// (sin(r) - r) / r^3 in r^2. Error 2^-18.8 (2^-18.8 before rounding).
@@ -88,3 +105,22 @@ pub(super) const SLOPE: [f32; 10] = [
     -0.0026302577,
     0.0057892776,
 ];
+/// erfc(t) exp(t^2) (t + 2.375) / 2.375 in q - ERFC_CENTRE, where q = t / (t + 2.375). Error 2^-27.3 (2^-28.7 before rounding).
+pub(super) const ERFC: [f32; 11] = [
+    0.44423383,
+    -0.66338384,
+    0.70389473,
+    -0.45918363,
+    0.06931489,
+    0.15354605,
+    -0.07831764,
+    -0.06939416,
+    0.042224932,
+    0.04227447,
+    0.001162346,
+];
+/// (sinh(x) - x) / x^3 in x^2. Error 2^-32.9 (2^-39.1 before rounding).
+pub(super) const SINH: [f32; 4] = [0.16666667, 0.008333274, 0.00019860975, 2.5697145e-6];
+/// (tan(r) - r) / r^3 in r^2. Error 2^-27.4 (2^-27.4 before rounding).
+pub(super) const TAN: [f32; 7] =
+    [0.33333394, 0.1333121, 0.05421624, 0.020517727, 0.0127099445, -0.0021561666, 0.0054232436];

@@ -11,7 +11,7 @@ bound where a bound varies (so that an error below 1 there means "within the bou
 """
 import struct
 import sys
-from mpmath import mp, mpf, matrix, lu_solve, cos, exp, expm1, log, log1p, erf, erfc, tanh, sin, sqrt, pi, fabs
+from mpmath import mp, mpf, matrix, lu_solve, cos, exp, expm1, log, log1p, erf, erfc, tanh, sin, sinh, sqrt, tan, pi, fabs
 
 mp.dps = 40
 GRID = 1200
@@ -175,6 +175,13 @@ def main():
     constant("GELU_CENTRE", "GELU is a polynomial about this q.", mpf(741) / 2048)
     for name, part in zip(("HI", "LO"), split(SLOPE_ROOT, 2)):
         constant(f"SLOPE_ROOT_{name}", "A part of the root of the slope of gelu at -t, both rounded toward zero.", part)
+    constant("TAN_EDGE", "Just above pi / 4, the end of the fit.", mpf("0.85"))
+    constant("SINH_EDGE", "Below: polynomial.", mpf("0.7"))
+    constant("ERFC_END", "From here on erfc is 0 in f32.", mpf("10.0625"))
+    constant("ERFC_SHIFT", "q = t / (t + shift) is the variable of ERFC.", mpf("2.375"))
+    constant("ERFC_CENTRE", "ERFC is a polynomial about this q.", mpf(1014) / 2048)
+    for name, part in zip(("HI", "LO"), split(1 / LN2, 2)):
+        constant(f"LOG2_E_{name}", "A part of log2(e), both rounded toward zero.", part)
     constant("SLOPE_END", "From here on the slope of gelu at -t is 0 in f32.", mpf("14.75"))
     constant("SLOPE_CENTRE", "SLOPE is a polynomial about this q.", mpf(876) / 2048)
     fit("EXP", "(e^r - 1 - r) / r^2 in r.", 4, "-0.3475", "0.3475",
@@ -189,6 +196,8 @@ def main():
         lambda t: log(erfc(t), 2), lambda t: LN2 * erfc(t) / erf(t))
     fit("LOG", "(log(1 + f) - f + f^2 / 2) / f^3 in f.", 7, "-0.33334", "0.33334",
         lambda f: (log1p(f) - f + f * f / 2) / f ** 3, lambda f: fabs(f ** 3 / log1p(f)))
+    fit("LOG2", "(log2(1 + f) - f log2(e)) / f^2 in f.", 8, "-0.33334", "0.33334",
+        lambda f: (log1p(f) - f) / LN2 / f ** 2, lambda f: fabs(f ** 2 * LN2 / log1p(f)))
     fit("SIN", "(r - sin(r)) / r^3 in r^2.", 4, "1e-4", "1.7",
         lambda r: (r - sin(r)) / r ** 3, lambda r: r ** 3 / sin(r), square)
     fit("SIN_SHORT", "(sin(r) - r) / r^3 in r^2.", 2, "1e-4", "1.7",
@@ -206,6 +215,15 @@ def main():
     bare = lambda t: slope(t) * exp(t * t / 2)
     fit("SLOPE", "slope(t) exp(t^2 / 2) in q - SLOPE_CENTRE, where q = t / (t + 3).", 9, "0", mpf("14.75") / 17.75,
         lambda q: bare(t_of(q)), lambda q: 1 / bare(t_of(q)), lambda q: q - mpf(876) / 2048)
+    t_for_erfc = lambda q: mpf("2.375") * q / (1 - q)
+    scaled_erfc = lambda t: erfc(t) * exp(t * t) * (t + mpf("2.375")) / mpf("2.375")
+    fit("ERFC", "erfc(t) exp(t^2) (t + 2.375) / 2.375 in q - ERFC_CENTRE, where q = t / (t + 2.375).", 10,
+        "0", mpf("10.0625") / mpf("12.4375"), lambda q: scaled_erfc(t_for_erfc(q)), lambda q: 1 / scaled_erfc(t_for_erfc(q)),
+        lambda q: q - mpf(1014) / 2048)
+    fit("SINH", "(sinh(x) - x) / x^3 in x^2.", 3, "1e-4", "0.71",
+        lambda x: (sinh(x) - x) / x ** 3, lambda x: x ** 3 / sinh(x), square)
+    fit("TAN", "(tan(r) - r) / r^3 in r^2.", 6, "1e-4", "0.85",
+        lambda r: (tan(r) - r) / r ** 3, lambda r: r ** 3 / tan(r), square)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,9 @@ mod approximate;
 mod coefficients;
 mod count;
 mod host;
+mod logistic;
 mod precise;
+mod reduced;
 
 pub use approximate::{approximate, divides_approximately, has_approximate};
 pub use count::InstructionCount;

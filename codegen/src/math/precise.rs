@@ -1,6 +1,8 @@
 //! Expansions within 2 ulp.
 
 use super::coefficients as c;
+use super::logistic::{cosh, silu, sinh, softplus};
+use super::reduced::{exp_reduced, log1p_reduced, power_of_two, scales};
 use super::{Arith, MAGIC, poly};
 use atlas_dsl::op::UnaryOp;
 
@@ -23,12 +25,30 @@ pub const SIN_COS_DOMAIN: f32 = 1_048_576.0;
 /// | sin | 1.660 up to [`SIN_COS_DOMAIN`] | 22 |
 /// | cos | 1.826 up to [`SIN_COS_DOMAIN`] | 24 |
 /// | gelu | 1.934 with the reciprocal as far off as it may be, 1.790 with none | 56, one an approximate reciprocal |
+/// | tan | 1.213 up to [`SIN_COS_DOMAIN`] | 42, one a division |
+/// | sinh | 1.053 | 42, one a division |
+/// | cosh | 0.875 | 33, one a division |
+/// | log2 | 1.032 | 32 |
+/// | log1p | 1.548 | 28 |
+/// | expm1 | 1.455 | 20 |
+/// | erfc | 1.728, however far off the reciprocal is | 76, one an approximate reciprocal |
+/// | softplus | 1.932 | 50 |
+/// | silu | 0.878 | 55, one a division |
 /// | gelu_slope | 1.67 over samples with the reciprocal as far off as it may be | 63, one an approximate reciprocal |
 pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
         UnaryOp::Exp2 => exp2(a, x),
         UnaryOp::Log => log(a, x),
+        UnaryOp::Log2 => log2(a, x),
+        UnaryOp::Log1p => log1p(a, x),
+        UnaryOp::Expm1 => expm1(a, x),
+        UnaryOp::Erfc => erfc(a, x),
+        UnaryOp::Tan => tan(a, x),
+        UnaryOp::Sinh => sinh(a, x),
+        UnaryOp::Cosh => cosh(a, x),
+        UnaryOp::Softplus => softplus(a, x),
+        UnaryOp::Silu => silu(a, x),
         UnaryOp::Tanh => tanh(a, x),
         UnaryOp::Erf => erf(a, x),
         UnaryOp::Rsqrt => rsqrt(a, x),
@@ -40,20 +60,6 @@ pub fn precise<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Sqrt => a.sqrt(x),
         _ => return None,
     })
-}
-
-/// `(r, t)`: exp(x) = exp(r) * 2^n with r in [-0.347, 0.347] and n in the low bits of `t`. For |x| < 2^20.
-///
-/// n = round(x log2 e); r = x - n ln 2 by a two-part ln 2 and FMA.
-fn exp_reduced<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
-    let (log2e, magic) = (a.f(std::f32::consts::LOG2_E), a.f(MAGIC));
-    let t = a.fma(x, log2e, magic);
-    let n = a.sub(t, magic);
-    let (hi, lo) = (a.f(-c::LN2_HI), a.f(-c::LN2_LO));
-    let r = a.fma(n, hi, x);
-    let r = a.fma(n, lo, r);
-    let t = a.bits(t);
-    (r, t)
 }
 
 /// `(p, t)`: exp(x) = p * 2^n with p in [0.7, 1.42] and n in the low bits of `t`. For |x| < 2^20.
@@ -80,22 +86,11 @@ fn exp2_parts<A: Arith>(a: &mut A, x: A::F, q: &[f32]) -> (A::F, A::I) {
     (p, t)
 }
 
-/// `base * 2^n` with n in the low bits of `t`. The sum of n and the exponent of `base` is in [-126, 127].
-fn power_of_two<A: Arith>(a: &mut A, t: A::I, base: f32) -> A::F {
-    let n = a.shl(t, 23);
-    let base = a.i(base.to_bits() as i32);
-    let s = a.iadd(n, base);
-    a.from_bits(s)
-}
-
-/// `p * 2^n` for n in [-252, 254], in two exact steps, of which only the last may round.
+/// `p * 2^n` for n in [-252, 254].
 fn scale<A: Arith>(a: &mut A, p: A::F, t: A::I) -> A::F {
-    let half = a.ashr(t, 1);
-    let rest = a.isub(t, half);
-    let s = power_of_two(a, half, 1.0);
-    let p = a.mul(p, s);
-    let s = power_of_two(a, rest, 1.0);
-    a.mul(p, s)
+    let [first, second] = scales(a, t);
+    let p = a.mul(p, first);
+    a.mul(p, second)
 }
 
 /// Beyond [-104, 89] the result is 0 or infinity already.
@@ -116,10 +111,29 @@ fn exp2<A: Arith>(a: &mut A, x: A::F) -> A::F {
     scale(a, p, t)
 }
 
-/// x = 2^e m with m in [2/3, 4/3); log1p(m - 1) by a polynomial of degree 10; + e ln 2.
-/// log(±0) = -inf, log of a negative number is NaN.
-pub(super) fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
-    let (zero, one, inf) = (a.f(0.0), a.f(1.0), a.f(f32::INFINITY));
+/// `(e^x - 1) = 2^n p + (2^n - 1)` with p = e^r - 1, by halves so that 2^128 is in range. What is too small for these is its own
+/// result.
+fn expm1<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (lo, hi) = (a.f(-20.0), a.f(89.0));
+    let z = a.maximum(x, lo);
+    let z = a.minimum(z, hi);
+    let (r, t) = exp_reduced(a, z);
+    let p = poly(a, r, &c::EXP);
+    let r2 = a.mul(r, r);
+    let p = a.fma(p, r2, r);
+    let (half, least) = (a.f(0.5), a.f(1e-30));
+    let s = power_of_two(a, t, 0.5);
+    let rest = a.sub(s, half);
+    let y = a.fma(p, s, rest);
+    let y = a.add(y, y);
+    let size = a.abs(x);
+    let is_tiny = a.lt(size, least);
+    a.select(is_tiny, x, y)
+}
+
+/// `(m - 1, e)` for x = 2^e m with m in [2/3, 4/3).
+fn log_reduced<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::F) {
+    let one = a.f(1.0);
     // Denormals are scaled by 2^24, and 24 is taken off the exponent through the bias.
     let least = a.f(f32::MIN_POSITIVE);
     let tiny = a.lt(x, least);
@@ -140,16 +154,12 @@ pub(super) fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let e = a.iadd(e, magic);
     let e = a.from_bits(e);
     let e = a.add(e, bias);
+    (a.sub(m, one), e)
+}
 
-    let f = a.sub(m, one);
-    let p = poly(a, f, &c::LOG);
-    let minus_half = a.f(-0.5);
-    let p = a.fma(p, f, minus_half);
-    let f2 = a.mul(f, f);
-    let p = a.fma(p, f2, f);
-    let ln2 = a.f(std::f32::consts::LN_2);
-    let y = a.fma(e, ln2, p);
-
+/// `y`, the logarithm of `x`, with infinities and NaN where those are the result.
+fn log_with_ends<A: Arith>(a: &mut A, x: A::F, y: A::F) -> A::F {
+    let (zero, inf) = (a.f(0.0), a.f(f32::INFINITY));
     let (nan, minus_inf) = (a.f(f32::NAN), a.f(f32::NEG_INFINITY));
     let is_inf = a.eq(x, inf);
     let y = a.select(is_inf, inf, y);
@@ -157,6 +167,62 @@ pub(super) fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let other = a.select(is_zero, minus_inf, nan);
     let positive = a.lt(zero, x);
     a.select(positive, y, other)
+}
+
+/// log1p(m - 1) + e ln 2. log(±0) = -inf, log of a negative number is NaN.
+pub(super) fn log<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (f, e) = log_reduced(a, x);
+    let p = log1p_reduced(a, f);
+    let ln2 = a.f(std::f32::consts::LN_2);
+    let y = a.fma(e, ln2, p);
+    log_with_ends(a, x, y)
+}
+
+/// e + f log2(e) + f^2 Q(f) with Q of degree 8. The first sum is rounded, and what it loses joins the last term. Powers of two
+/// have exact logarithms.
+fn log2<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (f, e) = log_reduced(a, x);
+    let (hi, lo) = (a.f(c::LOG2_E_HI), a.f(c::LOG2_E_LO));
+    let s = a.fma(f, hi, e);
+    let taken = a.sub(e, s);
+    let lost = a.fma(f, hi, taken);
+    let lost = a.fma(f, lo, lost);
+    let q = poly(a, f, &c::LOG2);
+    let f2 = a.mul(f, f);
+    let rest = a.fma(q, f2, lost);
+    let y = a.add(s, rest);
+    log_with_ends(a, x, y)
+}
+
+/// 1 + x = 2^e (1 + f), where e comes from the rounded sum, and f = 2^-e x + (2^-e - 1) does not lose what that rounding does.
+fn log1p<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let one = a.f(1.0);
+    let w = a.add(x, one);
+    let m = a.bits(w);
+    let two_thirds = a.i((2.0f32 / 3.0).to_bits() as i32);
+    let e = a.isub(m, two_thirds);
+    let e = a.ashr(e, 23);
+    let whole = a.shl(e, 23);
+    let m = a.bits(x);
+    let m = a.isub(m, whole);
+    let m = a.from_bits(m);
+    // 4 times 2^-e, which is a normal number for every e.
+    let four = a.i(4f32.to_bits() as i32);
+    let s = a.isub(four, whole);
+    let s = a.from_bits(s);
+    let (quarter, minus_one) = (a.f(0.25), a.f(-1.0));
+    let rest = a.fma(s, quarter, minus_one);
+    let f = a.add(m, rest);
+    let p = log1p_reduced(a, f);
+    let magic = a.i(MAGIC.to_bits() as i32);
+    let e = a.iadd(e, magic);
+    let e = a.from_bits(e);
+    let magic = a.f(MAGIC);
+    let e = a.sub(e, magic);
+    let ln2 = a.f(std::f32::consts::LN_2);
+    let y = a.fma(e, ln2, p);
+    let y = log_with_ends(a, w, y);
+    a.copysign(y, x)
 }
 
 /// Below 0.65 x + x^3 P(x^2), else 1 - 2 / (exp(2 |x|) + 1).
@@ -240,22 +306,31 @@ fn ratio<A: Arith>(a: &mut A, t: A::F) -> (A::F, A::F) {
     (q, a.mul(lost, inverse))
 }
 
-/// `first G(q - centre) exp(-t^2 / 2)` for a polynomial G. `first`, q, G, their product and t^2 each have two parts. The second
+/// `q - centre`
+fn beside<A: Arith>(a: &mut A, (q, q_lost): (A::F, A::F), centre: f32) -> A::F {
+    let centre = a.f(centre);
+    let w = a.sub(q, centre);
+    a.add(w, q_lost)
+}
+
+/// `first G(q - centre) exp(rate t^2)` for a polynomial G. `first`, q, G, their product and t^2 each have two parts. The second
 /// part is the rounding error of the first.
 fn beneath_bell<A: Arith>(
     a: &mut A,
     t: A::F,
-    (q, q_lost): (A::F, A::F),
+    (w, w_lost): (A::F, Option<A::F>),
     (first, first_lost): (A::F, A::F),
-    (centre, table): (f32, &[f32]),
+    (rate, table): (f32, &[f32]),
 ) -> A::F {
-    let (centre, minus_half) = (a.f(centre), a.f(-0.5));
-    let w = a.sub(q, centre);
-    let w = a.add(w, q_lost);
+    let rate = a.f(rate);
     let (constant, rest) = (a.f(table[0]), poly(a, w, &table[1..]));
     let g = a.fma(rest, w, constant);
     let g_lost = a.sub(constant, g);
     let g_lost = a.fma(rest, w, g_lost);
+    let g_lost = match w_lost {
+        Some(lost) => a.fma(rest, lost, g_lost),
+        None => g_lost,
+    };
     let s = a.mul(first, g);
     let minus_s = a.neg(s);
     let s_lost = a.fma(first, g, minus_s);
@@ -265,9 +340,18 @@ fn beneath_bell<A: Arith>(
     let u = a.mul(t, t);
     let minus_u = a.neg(u);
     let u_lost = a.fma(t, t, minus_u);
-    let z = a.mul(u, minus_half);
+    let z = a.mul(u, rate);
     let (r, n) = exp_reduced(a, z);
-    let r = a.fma(u_lost, minus_half, r);
+    let rough = r;
+    let r = a.fma(u_lost, rate, rough);
+    let s_lost = match w_lost {
+        Some(_) => {
+            let r_lost = a.sub(rough, r);
+            let r_lost = a.fma(u_lost, rate, r_lost);
+            a.fma(s, r_lost, s_lost)
+        }
+        None => s_lost,
+    };
     // (s + lost) (1 + r + r^2 P(r)), the smallest terms first.
     let s_lost = a.fma(s_lost, r, s_lost);
     let p = poly(a, r, &c::EXP);
@@ -286,7 +370,8 @@ fn gelu<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let t = a.abs(x);
     let t = a.minimum(t, limit);
     let q = ratio(a, t);
-    let y = beneath_bell(a, t, q, q, (c::GELU_CENTRE, &c::GELU));
+    let w = beside(a, q, c::GELU_CENTRE);
+    let y = beneath_bell(a, t, (w, None), q, (-0.5, &c::GELU));
     let above = a.maximum(x, zero);
     a.sub(above, y)
 }
@@ -307,10 +392,48 @@ fn gelu_slope<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let d = a.add(far, rest);
     let taken = a.sub(d, far);
     let d_lost = a.sub(rest, taken);
-    let y = beneath_bell(a, t, q, (d, d_lost), (c::SLOPE_CENTRE, &c::SLOPE));
+    let w = beside(a, q, c::SLOPE_CENTRE);
+    let y = beneath_bell(a, t, (w, None), (d, d_lost), (-0.5, &c::SLOPE));
     let above = a.sub(one, y);
     let negative = a.lt(x, zero);
     a.select(negative, y, above)
+}
+
+/// T for others and 2 - T for a negative x, with T = erfc(t) = (1 - q) G(q) exp(-t^2), where t = |x|, q = t / (t + 2.375) and G is
+/// a polynomial of degree 10. Past the clamp T is 0.
+fn erfc<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (limit, zero, one, two) = (a.f(c::ERFC_END), a.f(0.0), a.f(1.0), a.f(2.0));
+    let t = a.abs(x);
+    let t = a.minimum(t, limit);
+    // The sum below has two parts too: far from 0 the result follows q closely.
+    let shift = a.f(c::ERFC_SHIFT);
+    let d = a.add(t, shift);
+    let taken = a.sub(d, t);
+    let back = a.sub(d, taken);
+    let (of_t, of_shift) = (a.sub(t, back), a.sub(shift, taken));
+    let d_lost = a.add(of_t, of_shift);
+    let rough = a.approx_rcp(d);
+    let minus_d = a.neg(d);
+    let off = a.fma(minus_d, rough, one);
+    let inverse = a.fma(rough, off, rough);
+    let q = a.mul(t, inverse);
+    let minus_q = a.neg(q);
+    let lost = a.fma(minus_q, d, t);
+    let lost = a.fma(minus_q, d_lost, lost);
+    let q_lost = a.mul(lost, inverse);
+    let rest = a.sub(one, q);
+    let lost = a.sub(one, rest);
+    let lost = a.sub(lost, q);
+    let lost = a.sub(lost, q_lost);
+    let centre = a.f(c::ERFC_CENTRE);
+    let first = a.sub(q, centre);
+    let w = a.add(first, q_lost);
+    let w_lost = a.sub(first, w);
+    let w_lost = a.add(w_lost, q_lost);
+    let y = beneath_bell(a, t, (w, Some(w_lost)), (rest, lost), (-1.0, &c::ERFC));
+    let below = a.sub(two, y);
+    let negative = a.lt(x, zero);
+    a.select(negative, below, y)
 }
 
 /// Two correctly rounded steps. rsqrt(±0) = ±inf.
@@ -358,6 +481,60 @@ fn sin<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let t = a.fma(x, inv, magic);
     let n = a.sub(t, magic);
     sin_reduced(a, x, n, t)
+}
+
+/// n = round(2 x / pi), r = x - n pi / 2 in two parts, and an odd polynomial of degree 15 for tan(r) = T in two parts; -1 / T
+/// where n is odd. Past [`SIN_COS_DOMAIN`] the result is arbitrary. ±inf gives NaN.
+fn tan<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (inv, magic, one) = (a.f(std::f32::consts::FRAC_2_PI), a.f(MAGIC), a.f(1.0));
+    let t = a.fma(x, inv, magic);
+    let n = a.sub(t, magic);
+    // As for sin, the first step is exact. Halves of the parts of pi are exact too.
+    let (p1, p2, p3) = (a.f(-0.5 * c::PI_1), a.f(-0.5 * c::PI_2), a.f(-0.5 * c::PI_3));
+    let first = a.fma(n, p1, x);
+    // The second one is a product and a sum of two parts each: near a root they cancel.
+    let second = a.mul(n, p2);
+    let minus = a.neg(second);
+    let second_lost = a.fma(n, p2, minus);
+    let r = a.add(first, second);
+    let taken = a.sub(r, first);
+    let back = a.sub(r, taken);
+    let (of_first, of_second) = (a.sub(first, back), a.sub(second, taken));
+    let lost = a.add(of_first, of_second);
+    let lost = a.add(lost, second_lost);
+    let lost = a.fma(n, p3, lost);
+    let (lo, hi) = (a.f(-c::TAN_EDGE), a.f(c::TAN_EDGE));
+    let r = a.maximum(r, lo);
+    let r = a.minimum(r, hi);
+    let u = a.mul(r, r);
+    let p = poly(a, u, &c::TAN);
+    let w = a.mul(u, r);
+    // The slope 1 + tan(r)^2 is about 1 + r^2 + 2/3 r^4.
+    let two_thirds = a.f(2.0 / 3.0);
+    let slope = a.fma(u, two_thirds, one);
+    let slope = a.fma(slope, u, one);
+    let rest = a.mul(lost, slope);
+    let rest = a.fma(p, w, rest);
+    let y = a.add(r, rest);
+    let y_lost = a.sub(r, y);
+    let y_lost = a.add(y_lost, rest);
+    // -1 / (y + y_lost), by one step from -1 / y.
+    let minus_one = a.f(-1.0);
+    let q = a.div(minus_one, y);
+    let off = a.fma(q, y, one);
+    let off = a.fma(q, y_lost, off);
+    let inverse = a.fma(q, off, q);
+    let t = a.bits(t);
+    let odd = a.shl(t, 31);
+    let odd = a.from_bits(odd);
+    let odd = a.copysign(one, odd);
+    let zero = a.f(0.0);
+    let is_odd = a.lt(odd, zero);
+    let y = a.select(is_odd, inverse, y);
+    // The sums above lose the sign of a zero.
+    let (size, least) = (a.abs(x), a.f(1e-30));
+    let is_tiny = a.lt(size, least);
+    a.select(is_tiny, x, y)
 }
 
 /// As sin, with n = round(x / pi + 1/2) - 1/2.

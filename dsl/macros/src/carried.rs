@@ -39,7 +39,7 @@ pub(crate) fn combined(body: &[Stmt], name: LocalId) -> Option<Combined<'_>> {
 /// `c + x`, or `x + c` if the operation is commutative.
 fn of_two<'t>(op: BinaryOp, [a, b]: [&'t Expr; 2], name: LocalId) -> Option<Combined<'t>> {
     let is = |e: &Expr| matches!(e.kind, ExprKind::Local(id) if id == name);
-    let exchanges = !matches!(op, BinaryOp::Sub | BinaryOp::Div);
+    let exchanges = !matches!(op, BinaryOp::Sub | BinaryOp::Div | BinaryOp::Shl | BinaryOp::Shr);
     match (is(a), is(b)) {
         (true, false) => Some(Combined { op, with: Some(b) }),
         (false, true) if exchanges => Some(Combined { op, with: Some(a) }),
@@ -68,6 +68,8 @@ pub(crate) fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
         (BinaryOp::Add, Some(_)) => "0",
         (BinaryOp::Mul, None) => "1.0",
         (BinaryOp::Mul, Some(_)) => "1",
+        (BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr, Some(_)) => "0",
+        (BinaryOp::BitAnd, Some(_)) => "-1",
         (BinaryOp::Max, None) => "f32::NEG_INFINITY",
         (BinaryOp::Min, None) => "f32::INFINITY",
         (BinaryOp::Max, Some(DType::I32)) => "-2147483648",

@@ -274,6 +274,8 @@ impl<'a> Checker<'a> {
                 Ty { elem: Elem::Fixed(DType::Bool), ..both }
             }
             ExprKind::Select(parts) => self.select(parts, e),
+            ExprKind::Clamp(parts) => self.clamp(parts, e),
+            ExprKind::IsNan(x) => self.is_nan(x, e),
             ExprKind::Cast(to, x) => {
                 let (to, x) = (elem(*to), self.expr(x));
                 Ty { elem: to, coordinate: None, of_numbers: false, ..x }

@@ -2,6 +2,7 @@
 
 use crate::check::Checker;
 use crate::error::SourceRange;
+use crate::names::POWER;
 use crate::symbolic::{Edge, Elem, Size, Ty, broadcast, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Extent};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp, number};
@@ -69,11 +70,14 @@ impl Checker<'_> {
 
     pub(crate) fn unary(&mut self, op: UnaryOp, x: &Expr, e: &Expr) -> Ty {
         let ty = self.expr(x);
-        let (takes, tiles_alone) = (op.row().takes, op.row().of_number.is_none());
+        // How many bits a number has is not known.
+        let takes = op.row().takes;
+        let tiles_alone = op.row().of_number.is_none() || takes == Takes::Bits;
         let fits = ty.elem.may_be(takes) && !(tiles_alone && ty.is_literal());
         let wanted = match takes {
             Takes::Bool => "bool",
-            Takes::Integers => "an integer",
+            Takes::Bits => "bool or an integer tile or scalar",
+            Takes::Integers => "an integer tile or scalar",
             Takes::Numbers => "a number",
             Takes::Floats if tiles_alone => "a float tile or scalar",
             Takes::Floats => "a float",
@@ -151,14 +155,39 @@ impl Checker<'_> {
             if !ty.elem.may_be(takes) {
                 let wanted = match takes {
                     Takes::Bool => "bool",
+                    Takes::Bits => "integers or bool",
                     Takes::Integers => "integers",
                     Takes::Floats => "floats",
                     Takes::Numbers => "numbers",
                 };
-                return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}"));
+                let hint = match op {
+                    BinaryOp::BitXor if ty.elem.may_be_float() => format!("; for a power write {POWER}"),
+                    _ => String::new(),
+                };
+                return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}{hint}"));
             }
         }
         self.together(&what, x, y, place)
+    }
+
+    /// `clamp(x, lo, hi)`: three operands of one element type.
+    pub(crate) fn clamp(&mut self, [x, lo, hi]: &[Expr; 3], e: &Expr) -> Ty {
+        let (of_x, of_lo, of_hi) = (self.expr(x), self.expr(lo), self.expr(hi));
+        if let Some(ty) = [&of_x, &of_lo, &of_hi].into_iter().find(|ty| !ty.elem.may_be(Takes::Numbers)) {
+            return self.mistake(104, e.place, format!("`clamp` needs numbers, found {ty}"));
+        }
+        let above = self.together("`clamp`", (&of_x, self.named(x)), (&of_lo, self.named(lo)), e.place);
+        self.together("`clamp`", (&above, self.named(x)), (&of_hi, self.named(hi)), e.place)
+    }
+
+    /// `is_nan(x)`: a truth value for each element.
+    pub(crate) fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
+        let ty = self.expr(x);
+        if ty.is_literal() || !ty.elem.may_be_float() {
+            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}", self.named(x));
+            return self.mistake(104, e.place, message);
+        }
+        Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
     }
 
     pub(crate) fn select(&mut self, [c, t, f]: &[Expr; 3], e: &Expr) -> Ty {

@@ -88,6 +88,22 @@ impl Writer<'_> {
         quote!(__atlas_b.call_elsewhere(#loc, |__atlas_b: &mut #root::Builder| #path(__atlas_b #(, #args)*)))
     }
 
+    /// Functions that the builder makes of a few operations.
+    pub(crate) fn composed(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
+        let loc = self.loc(e.token);
+        match &e.kind {
+            ExprKind::Clamp(parts) => {
+                let [x, lo, hi] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
+                quote!(__atlas_b.clamp(#loc, #x, #lo, #hi))
+            }
+            ExprKind::IsNan(x) => {
+                let x = self.operand(x, out);
+                quote!(__atlas_b.is_nan(#loc, #x))
+            }
+            _ => TokenStream::new(),
+        }
+    }
+
     /// A list of partial derivatives, or the derivative along tangents.
     fn derivative(&mut self, e: &Expr, out: &mut TokenStream) -> Option<TokenStream> {
         let ExprKind::Derivative { mode, of, args, tangents } = &e.kind else { return None };

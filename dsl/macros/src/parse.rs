@@ -344,6 +344,11 @@ fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
         syn::BinOp::SubAssign(_) => BinaryOp::Sub,
         syn::BinOp::MulAssign(_) => BinaryOp::Mul,
         syn::BinOp::DivAssign(_) => BinaryOp::Div,
+        syn::BinOp::BitAndAssign(_) => BinaryOp::BitAnd,
+        syn::BinOp::BitOrAssign(_) => BinaryOp::BitOr,
+        syn::BinOp::BitXorAssign(_) => BinaryOp::BitXor,
+        syn::BinOp::ShlAssign(_) => BinaryOp::Shl,
+        syn::BinOp::ShrAssign(_) => BinaryOp::Shr,
         _ => return None,
     })
 }
@@ -472,13 +477,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<ExprSyntax> {
                 (Some(op), _) => ExprSyntaxKind::Binary(op, left, right),
                 (_, Some(p)) => ExprSyntaxKind::Compare(p, left, right),
                 _ => {
-                    let hint = match spelling.as_str() {
-                        "&" => "; of two `bool` write `&&`, and whole numbers have no bits here".to_owned(),
-                        "|" => "; write `||`".to_owned(),
-                        "^" => format!("; for a power write {POWER}"),
-                        _ => String::new(),
-                    };
-                    errors.push(20, b.op.span(), format!("`{spelling}` has no meaning in a kernel{hint}"));
+                    errors.push(20, b.op.span(), format!("`{spelling}` has no meaning in a kernel"));
                     return None;
                 }
             }

@@ -39,7 +39,7 @@ fn quantity(e: &ExprSyntax, dims: &[Dim], errors: &mut Errors) -> Option<Quantit
         ExprSyntaxKind::Literal { value, whole: true } if (0.0..=f64::from(u32::MAX)).contains(value) => {
             Some(Quantity::Number(*value as u32))
         }
-        ExprSyntaxKind::Binary(op, a, b) if !matches!(op, BinaryOp::And | BinaryOp::Or) => {
+        ExprSyntaxKind::Binary(op, a, b) if op.is_arithmetic() => {
             let (a, b) = (quantity(a, dims, errors), quantity(b, dims, errors));
             Some(Quantity::Of(*op, Box::new([a?, b?])))
         }

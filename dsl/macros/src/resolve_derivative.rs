@@ -33,6 +33,13 @@ impl Resolver<'_> {
             // Reported where it was read.
             (None, None) if function.path.is_some() => return None,
             (None, None) => {
+                if ["max", "min", "select", "clamp"].iter().any(|f| of == f) {
+                    let message = format!(
+                        "`{name}` is of a tile fn or of a function of one tile; write a `tile fn` that calls `{of}`"
+                    );
+                    self.errors.push(21, of.span(), message);
+                    return None;
+                }
                 if functions().any(|f| *of == f) {
                     self.errors.push(
                         21,

@@ -12,7 +12,7 @@ use std::cell::OnceCell;
 use syn::ExprPath;
 
 /// What is written as a method besides the element-wise operations of the vocabulary.
-const METHODS: [&str; 5] = ["cast", "cast_like", "t", "or", "precision"];
+const METHODS: [&str; 7] = ["cast", "cast_like", "t", "or", "precision", "clamp", "is_nan"];
 
 pub(crate) fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::function(&name.to_string())
@@ -225,6 +225,7 @@ impl Resolver<'_> {
                 self.arity(e, args, name, &["cond", "a", "b"])?;
                 ExprKind::Select(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
             }
+            "clamp" | "is_nan" => return self.composed(e, name, args),
             "sum" | "max" | "min" => return self.reduce(e, name, args),
             "zeros" => {
                 self.arity(e, args, name, &["[extents]"])?;
@@ -290,6 +291,16 @@ impl Resolver<'_> {
         })
     }
 
+    /// `clamp(x, lo, hi)` and `is_nan(x)`, which a few operations make up.
+    fn composed(&mut self, e: &ExprSyntax, name: &Ident, args: &[ExprSyntax]) -> Option<ExprKind> {
+        if name == "is_nan" {
+            self.arity(e, args, name, &["x"])?;
+            return Some(ExprKind::IsNan(self.boxed(&args[0])));
+        }
+        self.arity(e, args, name, &["x", "lo", "hi"])?;
+        Some(ExprKind::Clamp(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])])))
+    }
+
     fn misplaced(&mut self, e: &ExprSyntax, message: &str) -> Option<ExprKind> {
         self.errors.push(20, e.place, message);
         None
@@ -346,11 +357,14 @@ impl Resolver<'_> {
         if name != "cast" {
             self.no_types(name, generics)?;
         }
-        if let Some(op) = unary_named(name) {
+        // Where a tile fn takes the place of a function, that is no method.
+        let is_hidden = self.is_tile_fn(name) && functions().any(|f| *name == f);
+        let method = if is_hidden { String::new() } else { name.to_string() };
+        if let Some(op) = UnaryOp::function(&method) {
             self.arity(e, args, name, &[])?;
             return Some(ExprKind::Unary(op, self.boxed(receiver)));
         }
-        Some(match name.to_string().as_str() {
+        Some(match method.as_str() {
             "cast" => {
                 self.arity(e, args, name, &[])?;
                 let x = self.boxed(receiver);
@@ -372,6 +386,14 @@ impl Resolver<'_> {
             "cast_like" => {
                 let args = self.arity(e, args, name, &["x"])?;
                 ExprKind::CastLike(Box::new([self.expr(receiver), self.expr(&args[0])]))
+            }
+            "clamp" => {
+                let args = self.arity(e, args, name, &["lo", "hi"])?;
+                ExprKind::Clamp(Box::new([self.expr(receiver), self.expr(&args[0]), self.expr(&args[1])]))
+            }
+            "is_nan" => {
+                self.arity(e, args, name, &[])?;
+                ExprKind::IsNan(self.boxed(receiver))
             }
             "or" => {
                 let args = self.arity(e, args, name, &["number"])?;
@@ -406,7 +428,8 @@ impl Resolver<'_> {
                 };
                 ExprKind::Dot { operands, precision }
             }
-            text => {
+            _ => {
+                let text = &name.to_string();
                 self.expr(receiver);
                 let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);
                 let hint = if as_function {

@@ -4,7 +4,7 @@ use crate::ast::{self, ExprSyntax, ExprSyntaxKind, Import, StmtSyntax, TileFnSyn
 use crate::device_fn::{ends_in, mentions, results};
 use crate::error::Errors;
 use crate::import::{Imported, Package, calls, imports, in_statements};
-use crate::names::functions;
+use crate::names::is_reserved;
 use crate::tree::{Origin, Scope, TileFn};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Signatures {
         for item in items {
             let ast::Item::TileFn(f) = item else { continue };
             let what = if f.is_device { "device" } else { "tile" };
-            if functions().any(|name| f.name == name) {
+            if is_reserved(&f.name.to_string()) {
                 let message = format!("`{}` is a built-in function; give the {what} fn another name", f.name);
                 errors.push(4, f.name.span(), message);
             }
@@ -135,7 +135,7 @@ impl Signatures {
         let called = calls(items);
         let mut names: Vec<&Ident> = Vec::new();
         for Import { name, path } in imports(items) {
-            if functions().any(|f| *name == f) {
+            if is_reserved(&name.to_string()) {
                 let message =
                     format!("`{name}` is a built-in function; import the tile fn under another name, by `as`");
                 errors.push(4, name.span(), message);

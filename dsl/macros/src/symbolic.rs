@@ -46,6 +46,7 @@ impl Elem {
         match takes {
             Takes::Bool => self.is_bool() || *self == Elem::Unknown,
             Takes::Integers => self.may_be_int(),
+            Takes::Bits => self.is_bool() || self.may_be_int(),
             Takes::Floats => self.may_be_float(),
             Takes::Numbers => !self.is_bool(),
         }

@@ -252,6 +252,10 @@ pub(crate) enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     Compare(Predicate, Box<Expr>, Box<Expr>),
     Select(Box<[Expr; 3]>),
+    /// `clamp(x, lo, hi)`
+    Clamp(Box<[Expr; 3]>),
+    /// `is_nan(x)`
+    IsNan(Box<Expr>),
     Cast(DTypeRef, Box<Expr>),
     /// `x.cast_like(y)`
     CastLike(Box<[Expr; 2]>),

@@ -59,6 +59,29 @@ impl Builder {
         }
     }
 
+    /// `min(max(x, lo), hi)`: NaN if any of them is NaN, and `hi` if `lo` is above it.
+    pub fn clamp(&mut self, loc: Loc, x: Operand, lo: Operand, hi: Operand) -> Operand {
+        let above = self.binary(loc, BinaryOp::Max, x, lo);
+        self.binary(loc, BinaryOp::Min, above, hi)
+    }
+
+    /// True where an element is NaN, the one number that is not equal to itself.
+    pub fn is_nan(&mut self, loc: Loc, x: Operand) -> Operand {
+        let Operand::Value(v) = x else {
+            if x != Operand::Poison {
+                self.error(104, loc, "`is_nan` does not apply to a literal");
+            }
+            return Operand::Poison;
+        };
+        let ty = self.kernel.ty(v);
+        if !ty.dtype.is_float() {
+            let message = format!("`is_nan` does not apply to {ty}");
+            self.error(104, loc, message);
+            return Operand::Poison;
+        }
+        self.compare(loc, Predicate::Ne, v, v)
+    }
+
     /// `cond ? on_true : on_false`, with broadcasting and adapting literals.
     pub fn select(
         &mut self,

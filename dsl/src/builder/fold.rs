@@ -29,6 +29,7 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         BinaryOp::Max => x.max(y),
         // Of integers alone.
         BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return None,
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => return None,
     })
 }
 
@@ -51,6 +52,15 @@ pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
         BinaryOp::Rem => x.checked_rem(y),
         BinaryOp::Min => Some(x.min(y)),
         BinaryOp::Max => Some(x.max(y)),
+        BinaryOp::BitAnd => Some(x & y),
+        BinaryOp::BitOr => Some(x | y),
+        BinaryOp::BitXor => Some(x ^ y),
+        // How many bits there are to move is not known yet.
+        BinaryOp::Shl | BinaryOp::Shr if !(0..64).contains(&y) => {
+            return Err(format!("{x} {} {y}: a count of bits is from 0 to 63", op.text()));
+        }
+        BinaryOp::Shl => Some(x << y).filter(|moved| moved >> y == x),
+        BinaryOp::Shr => Some(x >> y),
         BinaryOp::And | BinaryOp::Or => None,
     };
     value.ok_or_else(|| format!("{x} {} {y} is out of the range of i64", op.text()))

@@ -38,6 +38,16 @@ table! {
         And = row("and", "&&", Takes::Bool),
         /// Logical or.
         Or = row("or", "||", Takes::Bool),
+        /// The bits that both operands have.
+        BitAnd = row("bitand", "&", Takes::Bits),
+        /// The bits that either operand has.
+        BitOr = row("bitor", "|", Takes::Bits),
+        /// The bits that one operand has.
+        BitXor = row("bitxor", "^", Takes::Bits),
+        /// The bits of the left operand moved up, as [`shift_left`] defines it.
+        Shl = row("shl", "<<", Takes::Integers),
+        /// The bits of the left operand moved down, as [`shift_right`] defines it.
+        Shr = row("shr", ">>", Takes::Integers),
     }
 }
 
@@ -47,10 +57,27 @@ impl BinaryOp {
         self.row().text
     }
 
+    /// True for arithmetic of numbers, as opposed to that of bits and of truth values.
+    pub fn is_arithmetic(self) -> bool {
+        self.row().takes == Takes::Numbers || self == BinaryOp::Rem
+    }
+
     /// The inverse of [`BinaryOp::text`].
     pub fn from_text(text: &str) -> Option<BinaryOp> {
         BinaryOp::ALL.iter().copied().find(|op| op.text() == text)
     }
+}
+
+/// `x << by`, before it wraps to the integer type of `x`. A count that is negative, or as large as the type is wide, leaves no
+/// bit: the result is 0.
+pub const fn shift_left(x: i64, by: i64) -> i64 {
+    if by < 0 || by >= 64 { 0 } else { x << by }
+}
+
+/// `x >> by` of an integer of any type, filling with the sign. A count that is negative, or as large as the type is wide, leaves
+/// the sign alone: the result is 0 or -1.
+pub const fn shift_right(x: i64, by: i64) -> i64 {
+    x >> if by < 0 || by >= 64 { 63 } else { by }
 }
 
 /// A row of [`Predicate`].

@@ -9,6 +9,8 @@ pub enum Takes {
     Bool,
     /// i32 and i64.
     Integers,
+    /// i32, i64 and truth values, each of which is one bit.
+    Bits,
     /// f16, bf16, f32 and f64.
     Floats,
     /// All but truth values.
@@ -21,6 +23,7 @@ impl Takes {
         match self {
             Takes::Bool => matches!(dtype, DType::Bool),
             Takes::Integers => dtype.is_int(),
+            Takes::Bits => dtype.is_int() || matches!(dtype, DType::Bool),
             Takes::Floats => dtype.is_float(),
             Takes::Numbers => !matches!(dtype, DType::Bool),
         }

@@ -22,6 +22,8 @@ pub struct Unary {
     pub never_negative: bool,
     /// True if the result is discontinuous, like that of a conversion to integers.
     pub is_discontinuous: bool,
+    /// True if a kernel that writes 16 bits may compute it approximately. Only used if the operation is not `exact`.
+    pub has_approximate_form: bool,
 }
 
 impl Unary {
@@ -36,6 +38,7 @@ impl Unary {
             at_zero: None,
             never_negative: false,
             is_discontinuous: false,
+            has_approximate_form: true,
         }
     }
 
@@ -46,6 +49,10 @@ impl Unary {
 
     const fn exact(self) -> Unary {
         Unary { exact: true, ..self }
+    }
+
+    const fn precise_only(self) -> Unary {
+        Unary { has_approximate_form: false, ..self }
     }
 
     const fn at_zero(self, y: f64) -> Unary {
@@ -69,11 +76,25 @@ table! {
         /// Base-2 exponential.
         Exp2 = Unary::function("exp2", f64::exp2).at_zero(1.0).never_negative(),
         /// Natural logarithm.
-        Log = Unary::function("log", f64::ln),
+        Log = Unary::function("log", f64::ln).precise_only(),
+        /// Base-2 logarithm.
+        Log2 = Unary::function("log2", f64::log2).precise_only(),
+        /// Natural logarithm of 1 + x.
+        Log1p = Unary::function("log1p", f64::ln_1p).at_zero(0.0).precise_only(),
+        /// exp(x) - 1.
+        Expm1 = Unary::function("expm1", f64::exp_m1).at_zero(0.0).precise_only(),
         /// Hyperbolic tangent.
         Tanh = Unary::function("tanh", f64::tanh).at_zero(0.0),
+        /// Tangent; the argument is in radians.
+        Tan = Unary::function("tan", f64::tan).at_zero(0.0).precise_only(),
+        /// Hyperbolic sine.
+        Sinh = Unary::function("sinh", f64::sinh).at_zero(0.0).precise_only(),
+        /// Hyperbolic cosine.
+        Cosh = Unary::function("cosh", f64::cosh).at_zero(1.0).never_negative().precise_only(),
         /// Gauss error function, which the standard library lacks.
         Erf = Unary { of_number: None, ..Unary::function("erf", f64::abs).at_zero(0.0) },
+        /// 1 - erf(x), by the complementary error function, which the standard library lacks.
+        Erfc = Unary { of_number: None, ..Unary::function("erfc", f64::abs).at_zero(1.0).never_negative().precise_only() },
         /// Square root, correctly rounded.
         Sqrt = Unary::function("sqrt", f64::sqrt).at_zero(0.0).never_negative(),
         /// Reciprocal square root.
@@ -84,17 +105,33 @@ table! {
         Cos = Unary::function("cos", f64::cos).at_zero(1.0),
         /// Logistic function 1 / (1 + exp(-x)). At 0, approximate instructions may compute the 1/2.
         Sigmoid = Unary::function("sigmoid", |x| 1.0 / (1.0 + (-x).exp())).never_negative(),
+        /// log(1 + exp(x)).
+        Softplus = Unary::function("softplus", |x| x.max(0.0) + (-x.abs()).exp().ln_1p()).never_negative().precise_only(),
+        /// x sigmoid(x). Its limit far below 0 is -0.
+        Silu = Unary::function("silu", silu).at_zero(0.0).precise_only(),
         /// x/2 (1 + erf(x / sqrt 2)), by the error function, which the standard library lacks.
         Gelu = Unary { of_number: None, ..Unary::function("gelu", f64::abs).at_zero(0.0) },
         /// The derivative of `gelu`: Phi(x) + x phi(x) of the standard normal distribution.
         GeluSlope = Unary { of_number: None, ..Unary::function("gelu_slope", f64::abs) },
         /// The greatest whole number that is not above the operand.
         Floor = Unary { is_discontinuous: true, ..Unary::function("floor", f64::floor).exact() },
+        /// The least whole number that is not below the operand.
+        Ceil = Unary { is_discontinuous: true, ..Unary::function("ceil", f64::ceil).exact() },
+        /// The operand without its fraction: the nearest whole number that is not further from 0.
+        Trunc = Unary { is_discontinuous: true, ..Unary::function("trunc", f64::trunc).exact() },
         /// The nearest whole number, and the even one of two that are equally near.
         Round = Unary { is_discontinuous: true, ..Unary::function("round", f64::round_ties_even).exact() },
-        /// Logical negation.
-        Not = Unary::operator("not", "!", Takes::Bool, |x| 1.0 - x),
+        /// The number of bits of an integer that are 1. How many those of a plain number are depends on its type.
+        Popcount = Unary { takes: Takes::Integers, of_number: None, ..Unary::function("popcount", f64::abs).exact().never_negative() },
+        /// Logical negation, and the opposite of each bit of an integer.
+        Not = Unary::operator("not", "!", Takes::Bits, |x| 1.0 - x),
     }
+}
+
+/// `x / (1 + exp(-x))`.
+fn silu(x: f64) -> f64 {
+    // Infinity times 0 has no value.
+    if x == f64::NEG_INFINITY { -0.0 } else { x / (1.0 + (-x).exp()) }
 }
 
 impl UnaryOp {

@@ -49,7 +49,9 @@ fn random(seed: &mut u64, depth: u32, derivatives: u32) -> Tree {
     match kind {
         0 | 1 => {
             let ops = [UnaryOp::Neg, UnaryOp::Sin, UnaryOp::Tanh, UnaryOp::Abs, UnaryOp::Floor, UnaryOp::Sigmoid];
-            Tree::Unary(ops[pick], Box::new(next(derivatives)))
+            let others =
+                [UnaryOp::Softplus, UnaryOp::Silu, UnaryOp::Erfc, UnaryOp::Ceil, UnaryOp::Trunc, UnaryOp::Silu];
+            Tree::Unary(if kind == 0 { ops[pick] } else { others[pick] }, Box::new(next(derivatives)))
         }
         2..=5 => {
             let ops = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Max, BinaryOp::Min];
@@ -153,6 +155,21 @@ fn unary(op: UnaryOp, x: Jet) -> Jet {
             }
             UnaryOp::Abs => [v.abs(), if v == 0.0 { 0.0 } else { v.signum() }, 0.0],
             UnaryOp::Floor => [v.floor(), 0.0, 0.0],
+            UnaryOp::Ceil => [v.ceil(), 0.0, 0.0],
+            UnaryOp::Trunc => [v.trunc(), 0.0, 0.0],
+            UnaryOp::Softplus => {
+                let s = 1.0 / (1.0 + (-v).exp());
+                [v.max(0.0) + (-v.abs()).exp().ln_1p(), s, s * (1.0 - s)]
+            }
+            UnaryOp::Silu => {
+                let s = 1.0 / (1.0 + (-v).exp());
+                let rest = v * (1.0 - s);
+                [v * s, s * (1.0 + rest), s * (1.0 - s) * (2.0 + v * (1.0 - 2.0 * s))]
+            }
+            UnaryOp::Erfc => {
+                let slope = -std::f64::consts::FRAC_2_SQRT_PI * (-v * v).exp();
+                [libm::erfc(v), slope, -2.0 * v * slope]
+            }
             UnaryOp::Sigmoid => {
                 let s = 1.0 / (1.0 + (-v).exp());
                 let slope = s * (1.0 - s);

@@ -344,14 +344,16 @@ impl Expected<'_> {
                 let c = self.ask(f, *c, Ask::of(ask.possible.map(|_| End::Greatest)))?;
                 Some(f.select(c, a, b))
             }
-            Op::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), _, x) => {
+            Op::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), _, x) if *op == UnaryOp::Neg || dtype == DType::Bool => {
                 let all = f.constant(if *op == UnaryOp::Not { 1.0 } else { 0.0 });
                 let x = self.ask(f, *x, ask.other())?;
                 Some(f.binary(BinaryOp::Sub, Numbers::of(dtype), all, x))
             }
+            // They neither rise nor fall with their operands.
+            Op::Binary(BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor, ..) => None,
             Op::Binary(op, _, a, b) => {
                 let (of_a, of_b) = match op {
-                    BinaryOp::Sub | BinaryOp::Div => (ask, ask.other()),
+                    BinaryOp::Sub | BinaryOp::Div | BinaryOp::Shr => (ask, ask.other()),
                     BinaryOp::Mul if self.is_negative(*a) => (ask, ask.other()),
                     BinaryOp::Mul if self.is_negative(*b) => (ask.other(), ask),
                     _ => (ask, ask),

@@ -268,6 +268,8 @@ fn binary(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Rem => a % b,
         BinaryOp::Min => a.min(b),
         BinaryOp::Max => a.max(b),
+        BinaryOp::Shl if b >= 0.0 => a * b.exp2(),
+        BinaryOp::Shr if b >= 0.0 => (a / b.exp2()).floor(),
         _ => f64::NAN,
     }
 }

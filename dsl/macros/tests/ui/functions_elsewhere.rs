@@ -7,7 +7,7 @@ atlas_kernel! {
     {
         for n in grid(tiles(N, BN)) {
             let xs = load(x[n, ..]);
-            store(y[n, ..], log2(xs) + tan(xs) + sign(xs) + ceil(xs) + sort(xs) + argmax(xs));
+            store(y[n, ..], log10(xs) + cot(xs) + sign(xs) + sort(xs) + argmax(xs));
         }
     }
 }
@@ -16,7 +16,7 @@ atlas_kernel! {
     kernel keeping_digits(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
         for n in grid(tiles(N, 64)) {
             let xs = load(x[n]);
-            store(y[n], softplus(xs) + log1p(xs) + expm1(xs) + sinh(xs) + erfc(xs) + argmin(xs));
+            store(y[n], logsigmoid(xs) + swish(xs) + argmin(xs));
         }
     }
 }

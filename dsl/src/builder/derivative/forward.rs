@@ -134,7 +134,7 @@ impl ForwardWalk<'_> {
                 self.s.b.select(loc, is_x, by_x, by_y)
             }
             // Of whole numbers and bits.
-            BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => Operand::Literal(0.0),
+            _ => Operand::Literal(0.0),
         }
     }
 

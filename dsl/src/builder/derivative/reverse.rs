@@ -226,7 +226,7 @@ impl ReverseWalk<'_> {
                 }
             }
             // Of whole numbers and bits.
-            BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => {}
+            _ => {}
         }
     }
 }

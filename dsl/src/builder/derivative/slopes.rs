@@ -5,7 +5,7 @@ use crate::entity::Value;
 use crate::ir::Loc;
 use crate::op::{BinaryOp, Predicate, UnaryOp};
 use crate::types::DType;
-use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, PI};
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LOG2_E, PI};
 
 /// Builds derivatives at one source location.
 pub(super) struct Slopes<'b> {
@@ -55,15 +55,28 @@ impl Slopes<'_> {
             UnaryOp::Exp => y.into(),
             UnaryOp::Exp2 => self.mul(y, LN_2),
             UnaryOp::Log => self.b.binary(loc, BinaryOp::Div, 1.0, x),
+            UnaryOp::Log2 => self.b.binary(loc, BinaryOp::Div, LOG2_E, x),
+            UnaryOp::Log1p => {
+                let shifted = self.b.binary(loc, BinaryOp::Add, x, 1.0);
+                self.b.binary(loc, BinaryOp::Div, 1.0, shifted)
+            }
+            // Far below 0, `y + 1` would have lost it.
+            UnaryOp::Expm1 => self.of(UnaryOp::Exp, x),
             UnaryOp::Tanh => {
                 let square = self.mul(y, y);
                 self.b.binary(loc, BinaryOp::Sub, 1.0, square)
             }
-            UnaryOp::Erf => {
+            UnaryOp::Tan => {
+                let square = self.mul(y, y);
+                self.b.binary(loc, BinaryOp::Add, square, 1.0)
+            }
+            UnaryOp::Sinh => self.of(UnaryOp::Cosh, x),
+            UnaryOp::Cosh => self.of(UnaryOp::Sinh, x),
+            UnaryOp::Erf | UnaryOp::Erfc => {
                 let square = self.mul(x, x);
                 let minus = self.of(UnaryOp::Neg, square);
                 let density = self.of(UnaryOp::Exp, minus);
-                self.mul(density, FRAC_2_SQRT_PI)
+                self.mul(density, if op == UnaryOp::Erf { FRAC_2_SQRT_PI } else { -FRAC_2_SQRT_PI })
             }
             UnaryOp::Sqrt => self.b.binary(loc, BinaryOp::Div, 0.5, y),
             UnaryOp::Rsqrt => {
@@ -81,10 +94,23 @@ impl Slopes<'_> {
                 let rest = self.b.binary(loc, BinaryOp::Sub, 1.0, y);
                 self.mul(y, rest)
             }
+            UnaryOp::Softplus => self.of(UnaryOp::Sigmoid, x),
+            UnaryOp::Silu => self.slope_of_silu(x, y),
             UnaryOp::Gelu => self.of(UnaryOp::GeluSlope, x),
             UnaryOp::GeluSlope => self.bend_of_gelu(x),
-            UnaryOp::Floor | UnaryOp::Round | UnaryOp::Not => 0.0.into(),
+            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::Round => 0.0.into(),
+            UnaryOp::Popcount | UnaryOp::Not => 0.0.into(),
         }
+    }
+
+    /// `s + y (1 - s)`, where `s` is the logistic function, and `y` is `x s`. From 100 on, `1 - s` is 0, and `y` may be infinite.
+    fn slope_of_silu(&mut self, x: Value, y: Value) -> Operand {
+        let loc = self.loc;
+        let gate = self.of(UnaryOp::Sigmoid, x);
+        let rest = self.b.binary(loc, BinaryOp::Sub, 1.0, gate);
+        let y = self.b.binary(loc, BinaryOp::Min, y, 100.0);
+        let bend = self.mul(y, rest);
+        self.b.binary(loc, BinaryOp::Add, gate, bend)
     }
 
     /// `phi(x) (2 - x²)`, where `phi` is the density of the standard normal distribution. It is even, and 0 from 20 on.

@@ -1,0 +1,42 @@
+//! Parts of several expansions: arguments in a short interval, and powers of two.
+
+use super::coefficients as c;
+use super::{Arith, MAGIC, poly};
+
+/// `(r, t)`: exp(x) = exp(r) * 2^n with r in [-0.347, 0.347] and n in the low bits of `t`. For |x| < 2^20.
+///
+/// n = round(x log2 e); r = x - n ln 2 by a two-part ln 2 and FMA.
+pub(super) fn exp_reduced<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::I) {
+    let (log2e, magic) = (a.f(std::f32::consts::LOG2_E), a.f(MAGIC));
+    let t = a.fma(x, log2e, magic);
+    let n = a.sub(t, magic);
+    let (hi, lo) = (a.f(-c::LN2_HI), a.f(-c::LN2_LO));
+    let r = a.fma(n, hi, x);
+    let r = a.fma(n, lo, r);
+    let t = a.bits(t);
+    (r, t)
+}
+
+/// `base * 2^n` with n in the low bits of `t`. The sum of n and the exponent of `base` is in [-126, 127].
+pub(super) fn power_of_two<A: Arith>(a: &mut A, t: A::I, base: f32) -> A::F {
+    let n = a.shl(t, 23);
+    let base = a.i(base.to_bits() as i32);
+    let s = a.iadd(n, base);
+    a.from_bits(s)
+}
+
+/// Two factors whose product is 2^n, for n in [-252, 254]. A product with the first one is exact, so only the second may round.
+pub(super) fn scales<A: Arith>(a: &mut A, t: A::I) -> [A::F; 2] {
+    let half = a.ashr(t, 1);
+    let rest = a.isub(t, half);
+    [power_of_two(a, half, 1.0), power_of_two(a, rest, 1.0)]
+}
+
+/// log(1 + f) for f in [-1/3, 1/3], by a polynomial of degree 10.
+pub(super) fn log1p_reduced<A: Arith>(a: &mut A, f: A::F) -> A::F {
+    let p = poly(a, f, &c::LOG);
+    let minus_half = a.f(-0.5);
+    let p = a.fma(p, f, minus_half);
+    let f2 = a.mul(f, f);
+    a.fma(p, f2, f)
+}
