@@ -1,6 +1,8 @@
 //! The items that most programs with kernels need: `use atlas::prelude::*;`.
 
 #[doc(no_inline)]
+pub use crate::device::Element;
+#[doc(no_inline)]
 pub use crate::kernel::{Chain, Config, DType, KernelDef, Launch};
 #[doc(no_inline)]
 pub use crate::{Device, Tensor, args, atlas_kernel, fuse};

@@ -50,6 +50,18 @@ fn list_names_every_kernel() {
 }
 
 #[test]
+fn list_takes_a_part_of_a_name() {
+    let listed = |filter: &str| -> Vec<String> {
+        let list = json(&["list", filter, "--json"]);
+        list.as_array().into_iter().flatten().filter_map(|k| k["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(listed("SoftMax"), ["softmax"]);
+    let wide = listed("wide");
+    assert!(wide.len() > 3 && wide.iter().all(|name| name.contains("wide")), "{wide:?}");
+    assert!(refuses(&["list", "sofmax"]).contains("kernels has `sofmax` in its name"));
+}
+
+#[test]
 fn compile_prints_tile_ir_that_compiles_again() {
     let args = ["compile", "memory_read", "--emit", "tile", "--dims", "N=2000,D=48,H=192", "--config", "BN=32 BH=96"];
     let text = prints(&args);
@@ -94,7 +106,7 @@ fn codes_are_explained() {
 #[test]
 fn unknown_names_are_answered_with_the_known_ones() {
     has(&refuses(&["compile", "gemm", "--emit", "tile"]), &["no kernel `gemm`", "memory_read", "softmax"]);
-    has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["the kernels are softmax, "]);
+    has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["the nearest names first: softmax, "]);
     has(&refuses(&["compile", "softmax", "--arch", "sm_75"]), &["sm_75", "sm_80", "sm_89", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--arch", "hopper"]), &["hopper", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--emit", "sass"]), &["no stage `sass`", "ptx"]);

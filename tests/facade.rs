@@ -53,6 +53,20 @@ fn of_chain(name: &str, chain: &'static Chain) -> String {
     format!("{name}\n{}", all.join("\n"))
 }
 
+/// A host function of a program: generic over elements, with a config that is read from a text.
+fn config_of<E: atlas::prelude::Element>(text: &str) -> atlas::Result<(DType, atlas::kernel::Config)> {
+    Ok((E::DTYPE, text.parse::<atlas::kernel::Config>()?))
+}
+
+#[test]
+fn a_config_that_cannot_be_read_is_an_error_of_atlas() {
+    let (dtype, config) = config_of::<f32>("BN=64 stages=2").unwrap();
+    assert_eq!((dtype, config.to_string().starts_with("BN=64")), (DType::F32, true));
+    let why = config_of::<f32>("BN=64 BN=32").unwrap_err();
+    assert_eq!(why.code().to_string(), "ATL616");
+    assert!(why.to_string().contains("`BN` is set twice; write its keys and values as in `BN=64 stages=2"), "{why}");
+}
+
 #[test]
 fn parameters_are_documented_as_they_are() {
     let files = [

@@ -192,7 +192,7 @@ fn what_cannot_be_tuned_says_why() {
     for (args, why) in [
         (&["tune"][..], "nothing to do: name kernels"),
         (&["tune", "softmax", "--device", "cpu"], "`tune` measures GPUs"),
-        (&["tune", "softmaxx", "--device", "sim:sm_90"], "there is no kernel `softmaxx`"),
+        (&["tune", "softmaxx", "--device", "sim:sm_90"], "this program has no kernel `softmaxx`"),
         (&["tune", "softmax", "--share", "0"], "--share is more than 0"),
         (&["tune", "--sizes", "/nowhere.toml"], "--sizes: cannot read /nowhere.toml"),
         (&["tune", "--replay", "/nowhere"], "--replay: cannot read /nowhere"),
@@ -224,7 +224,7 @@ fn files_of_sizes_that_are_of_no_use_say_why() {
     for (text, kernels, why) in [
         (String::new(), &[][..], "lists no launch"),
         (one(""), &["poly1"], "lists no launch of `poly1`, only of softmax"),
-        (one(""), &["softmx"], "there is no kernel `softmx`; the kernels are softmax, "),
+        (one(""), &["softmx"], "this program has no kernel `softmx`. If a crate"),
         (one("types = \"T=f61\""), &[], "launch 1 of `softmax`: `f61` is no element type; `T` may be bf16, f16, f32"),
         (one("types = \"Q=f16\""), &[], "has no element type `Q`; those that it has by name are T"),
         (one("tensors = \"q=4:1,1\""), &[], "has no tensor `q`; its tensors are x, y"),

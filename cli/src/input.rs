@@ -51,8 +51,9 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
             let mut names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
             names.sort_by_cached_key(|known| distance(name, known));
             bail!(
-                "there is no kernel `{name}`; the kernels are {}, the nearest names first. A program knows those of the crates that it is \
-                 linked to: `use my_kernels as _;` links one that it names nowhere else",
+                "this program has no kernel `{name}`. If a crate of yours declares it, the program is not linked to that crate: write \
+                 `use my_crate as _;`, with the crate's name, beside the `main` that calls `atlas_cli::main()`; the command `atlas` \
+                 itself has the kernels of Atlas alone. The kernels here, the nearest names first: {}",
                 names.join(", ")
             )
         }
@@ -176,7 +177,7 @@ pub(super) fn specialization_of(
 
 /// A config from the user's text, on top of the kernel's default; every key must be a knob of the kernel.
 pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
-    let typed: Config = text.parse().map_err(|e: String| anyhow!("--config: {e}"))?;
+    let typed: Config = text.parse().map_err(|e| anyhow!("--config: {e}"))?;
     let mut config = def.default_config();
     for key in text.split([' ', ',']).filter_map(|pair| pair.split_once('=')).map(|(key, _)| key) {
         if !Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
@@ -196,8 +197,7 @@ pub(super) fn file_config(problem: &ProblemArgs) -> Result<Config> {
     if problem.dtype.is_some() {
         bail!("--dtype does not apply to a .tile file: its element types are written in it");
     }
-    let config: Config =
-        problem.config.as_deref().unwrap_or("").parse().map_err(|e: String| anyhow!("--config: {e}"))?;
+    let config: Config = problem.config.as_deref().unwrap_or("").parse().map_err(|e| anyhow!("--config: {e}"))?;
     if let Some(key) = config.tile.keys().next() {
         bail!(
             "--config: a .tile file has no knob `{key}`: its tile sizes are written in it; its knobs are {}",

@@ -2,7 +2,7 @@
 
 use super::print::say;
 use super::show;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use atlas_dsl::KernelDef;
 use atlas_dsl::config::Setting;
 use atlas_dsl::def::{DTypeRef, ParamDef, TuneDef};
@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 /// The arguments of the verb.
 #[derive(clap::Args)]
 pub(super) struct ListArgs {
+    /// List only kernels whose name contains this text. Case does not matter.
+    filter: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -19,7 +21,14 @@ pub(super) struct ListArgs {
 
 /// Lists every kernel linked into this program.
 pub(super) fn run(args: &ListArgs) -> Result<bool> {
-    let kernels = atlas_dsl::registry();
+    let mut kernels = atlas_dsl::registry();
+    if let Some(filter) = args.filter.as_ref().map(|text| text.to_lowercase()) {
+        let all = kernels.len();
+        kernels.retain(|k| k.name.to_lowercase().contains(&filter));
+        if kernels.is_empty() {
+            bail!("none of the {all} kernels has `{filter}` in its name; `atlas list` lists all");
+        }
+    }
     if args.json {
         show::json(&Value::Array(kernels.iter().map(|k| describe(k)).collect()));
         return Ok(true);

@@ -243,22 +243,34 @@ impl fmt::Display for Config {
     }
 }
 
+/// Why a text is no [`Config`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
 impl FromStr for Config {
-    type Err = String;
+    type Err = ConfigError;
 
     /// Parses `KEY=VALUE` pairs separated by spaces or commas.
-    fn from_str(text: &str) -> Result<Config, String> {
+    fn from_str(text: &str) -> Result<Config, ConfigError> {
         let (mut config, mut set) = (Config::default(), BTreeSet::new());
         for pair in text.split([' ', ',']).filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is not KEY=VALUE"))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| ConfigError(format!("`{pair}` is not KEY=VALUE")))?;
             if !set.insert(key) {
-                return Err(format!("`{key}` is set twice"));
+                return Err(ConfigError(format!("`{key}` is set twice")));
             }
             let value = match ScheduleKey::named(key) {
-                Some(key) => key.read(value)?,
+                Some(key) => key.read(value).map_err(ConfigError)?,
                 None => {
-                    let size = value.parse::<u32>().map_err(|e| format!("`{value}` in `{pair}` {}", not_a_size(&e)))?;
-                    Setting::Number(size)
+                    let why = |e| ConfigError(format!("`{value}` in `{pair}` {}", not_a_size(&e)));
+                    Setting::Number(value.parse::<u32>().map_err(why)?)
                 }
             };
             config.set(key, value);
@@ -315,14 +327,14 @@ mod tests {
             assert_eq!(again, config);
         }
         assert!(!Config::default().set("BN", Setting::WarpGrid(None)) && !Config::default().set("order", 4));
-        assert_eq!("BN=32 BN=64".parse::<Config>(), Err("`BN` is set twice".to_owned()));
+        assert_eq!("BN=32 BN=64".parse::<Config>(), Err(ConfigError("`BN` is set twice".to_owned())));
         for (text, want) in [
             ("BN=4294967296", "`4294967296` in `BN=4294967296` is more than 4294967295"),
             ("BN=100000000000000", "`100000000000000` in `BN=100000000000000` is more than 4294967295"),
             ("BN=-1", "`-1` in `BN=-1` is not a whole number"),
             ("warps=4294967296", "`4294967296` is more than 4294967295, and `warps` takes a whole number"),
         ] {
-            assert_eq!(text.parse::<Config>(), Err(want.to_owned()));
+            assert_eq!(text.parse::<Config>(), Err(ConfigError(want.to_owned())));
         }
         assert!("BN=linear".parse::<Config>().is_err() && "warps=linear".parse::<Config>().is_err());
     }

@@ -7,6 +7,7 @@
 
 mod absolute;
 mod advice;
+mod advice_elsewhere;
 mod ahead;
 mod arguments;
 mod before_loops;

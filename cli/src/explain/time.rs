@@ -168,7 +168,11 @@ impl Time {
                 };
                 format!("about {us:.1} us by the model, whose {:.0} cycles are scaled by {records}", c.cycles)
             }
-            _ => format!("{:.0} cycles by the model, which rank configs and are no time", c.cycles),
+            _ => {
+                let bound =
+                    self.bound_us().map_or_else(String::new, |us| format!("at least {us:.2} us, as the bound says; "));
+                format!("{bound}{:.0} cycles by the model, which rank configs and are no time", c.cycles)
+            }
         };
         let mut text = format!(
             "time     {time}; {} waves of {} {} per SM, {:.0} % of its threads\n",

@@ -260,7 +260,7 @@ fn gone(job: &Job) {
 
 fn config(text: &Value) -> Result<Config> {
     let text = text.as_str().context("the request has no config")?;
-    text.parse().map_err(|e: String| anyhow::anyhow!("{e}"))
+    text.parse().map_err(|e| anyhow::anyhow!("{e}"))
 }
 
 /// Bytes read and written per second by the driver's own copy; infinite in the simulator, which does not measure time.

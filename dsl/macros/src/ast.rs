@@ -175,10 +175,14 @@ pub(crate) enum ExprSyntaxKind {
     Method { receiver: Box<ExprSyntax>, name: Ident, generics: Vec<Ident>, args: Vec<ExprSyntax> },
     /// `x[g, n, ..]`
     Index { base: Box<ExprSyntax>, index: Vec<ExprSyntax> },
+    /// `x.T`, which is always a mistake.
+    Field(Box<ExprSyntax>, Ident),
     /// `[BN, D]`
     Array(Vec<ExprSyntax>),
     /// `..`
     Whole,
+    /// A mistake that was reported.
+    Bad,
     /// `axis = 1`, an argument with a name.
     Named(Ident, Box<ExprSyntax>),
 }

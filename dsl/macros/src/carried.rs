@@ -3,47 +3,80 @@
 use crate::symbolic::{Edge, Elem};
 use crate::tree::{Expr, ExprKind, LocalId, Stmt};
 use atlas_vocabulary::{BinaryOp, DType};
+use std::collections::BTreeMap;
 
-/// How all assignments of a carried name combine it: the operation and the other operand.
+/// How all assignments of a carried name combine it with other operands.
 #[derive(Clone, Copy)]
 pub(crate) struct Combined<'t> {
     op: BinaryOp,
-    /// The other operand, if there is only one assignment.
+    /// The other operand, if there is only one.
     with: Option<&'t Expr>,
+    /// The name is multiplied before something is added to it.
+    scaled: bool,
 }
 
 /// How a loop's body combines a name with what it computes, if it does so by one operation that has a neutral element.
 pub(crate) fn combined(body: &[Stmt], name: LocalId) -> Option<Combined<'_>> {
     let mut found: Option<Combined<'_>> = None;
+    let mut lets = BTreeMap::new();
     for stmt in body {
         let next = match stmt {
+            Stmt::Let { local, value } => {
+                lets.insert(*local, value);
+                continue;
+            }
             Stmt::Assign { local, op, value, .. } if *local == name => match (op, &value.kind) {
-                (Some(op), _) => Some(Combined { op: *op, with: Some(value) }),
-                (None, ExprKind::Binary(op, a, b)) => of_two(*op, [a, b], name),
-                _ => None,
-            }?,
+                (Some(op), _) => Combined { op: kind(*op), with: Some(value), scaled: false },
+                // `m = next`, where `next` is a `let` such as `max(m, x)`.
+                (None, ExprKind::Local(id)) => of_expression(lets.get(id)?, name)??,
+                (None, _) => of_expression(value, name)??,
+            },
+            // A name that is assigned again is not what its `let` says.
+            Stmt::Assign { local, .. } => {
+                lets.remove(local);
+                continue;
+            }
             Stmt::Many { locals, .. } if locals.contains(&name) => return None,
             Stmt::Loop(l) if l.carried.contains(&name) => combined(&l.body, name)?,
+            Stmt::Loop(l) => {
+                l.carried.iter().for_each(|local| _ = lets.remove(local));
+                continue;
+            }
             _ => continue,
         };
-        let next = Combined { op: kind(next.op), ..next };
         found = Some(match found {
             None => next,
-            Some(before) if before.op == next.op => Combined { with: None, ..next },
+            Some(before) if before.op == next.op => {
+                Combined { with: None, scaled: before.scaled || next.scaled, ..next }
+            }
             Some(_) => return None,
         });
     }
     found
 }
 
-/// `c + x`, or `x + c` if the operation is commutative.
-fn of_two<'t>(op: BinaryOp, [a, b]: [&'t Expr; 2], name: LocalId) -> Option<Combined<'t>> {
-    let is = |e: &Expr| matches!(e.kind, ExprKind::Local(id) if id == name);
-    let exchanges = !matches!(op, BinaryOp::Sub | BinaryOp::Div | BinaryOp::Shl | BinaryOp::Shr);
-    match (is(a), is(b)) {
-        (true, false) => Some(Combined { op, with: Some(b) }),
-        (false, true) if exchanges => Some(Combined { op, with: Some(a) }),
-        _ => None,
+/// How an expression combines a name with other operands, as in `c + x` and `max(max(c, x), y)`. The name alone gives
+/// `Some(None)`. An expression that does not have the name as an operand, or has it twice, gives `None`.
+fn of_expression(e: &Expr, name: LocalId) -> Option<Option<Combined<'_>>> {
+    let (op, a, b) = match &e.kind {
+        ExprKind::Local(id) if *id == name => return Some(None),
+        ExprKind::Binary(op, a, b) => (*op, a, b),
+        _ => return None,
+    };
+    let exchanges = !matches!(op, BinaryOp::Sub | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr);
+    let (inner, other) = match (of_expression(a, name), of_expression(b, name)) {
+        (Some(inner), None) => (inner, b),
+        (None, Some(inner)) if exchanges => (inner, a),
+        _ => return None,
+    };
+    let op = kind(op);
+    match inner {
+        None => Some(Some(Combined { op, with: Some(other), scaled: false })),
+        Some(inner) if inner.op == op => Some(Some(Combined { with: None, ..inner })),
+        Some(inner) if (inner.op, op) == (BinaryOp::Mul, BinaryOp::Add) => {
+            Some(Some(Combined { op, with: None, scaled: true }))
+        }
+        Some(_) => None,
     }
 }
 
@@ -79,36 +112,41 @@ pub(crate) fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
     })
 }
 
-/// The end of a hint: what to write past an edge of a tile that `name` carries out of its loop.
+/// What to write past an edge of a tile that `name` carries out of its loop, for the end of a hint.
 pub(crate) fn stands_past_the_end(how: Option<Combined<'_>>, edge: &Edge, elem: &Elem, name: &str) -> String {
-    let right = || format!(": `.or(..)` with the number that leaves `{name}` right");
+    let right = || format!("`.or(..)` with the number that leaves `{name}` right");
     let Some(how) = how else { return right() };
     let Some(number) = neutral(how.op, elem) else {
         return match how.op {
-            BinaryOp::Max => ": `.or(..)` with a number that is above none of the elements".to_owned(),
-            BinaryOp::Min => ": `.or(..)` with a number that is below none of the elements".to_owned(),
+            BinaryOp::Max => "`.or(..)` with a number that is above none of the elements".to_owned(),
+            BinaryOp::Min => "`.or(..)` with a number that is below none of the elements".to_owned(),
             _ => right(),
         };
     };
-    if how.with.is_some_and(|e| is_whole(e, edge)) {
-        return format!(": `{}.or({number})`", edge.load);
+    if how.with.is_some_and(|e| is_whole(e, edge, how.op)) {
+        return format!("`{}.or({number})`", edge.load);
     }
     let meets = match how.op {
         BinaryOp::Add => "is added to",
         BinaryOp::Mul => "multiplies",
         _ => "meets",
     };
-    format!(": `(..).or({number})` around all that {meets} `{name}`")
+    let factor = match neutral(BinaryOp::Mul, elem).filter(|_| how.scaled) {
+        Some(one) => format!(", and `(..).or({one})` around a factor of it"),
+        None => String::new(),
+    };
+    format!("`(..).or({number})` around all that {meets} `{name}`{factor}")
 }
 
-/// True if the other operand is an unchanged load with an edge, or a product along another axis.
-fn is_whole(e: &Expr, edge: &Edge) -> bool {
+/// True if the number may stand in an unchanged load with an edge: the load is the other operand, or, in a sum, a factor of a
+/// product along another axis.
+fn is_whole(e: &Expr, edge: &Edge, op: BinaryOp) -> bool {
     let is_load =
         format!("{:?} {:?}", e.place.start, e.place.end) == format!("{:?} {:?}", edge.place.start, edge.place.end);
     match &e.kind {
         ExprKind::Load { .. } => is_load,
-        ExprKind::Transpose(x) => is_whole(x, edge),
-        ExprKind::Dot { operands, .. } => operands.iter().any(|x| is_whole(x, edge)),
+        ExprKind::Transpose(x) => is_whole(x, edge, op),
+        ExprKind::Dot { operands, .. } if op == BinaryOp::Add => operands.iter().any(|x| is_whole(x, edge, op)),
         _ => false,
     }
 }

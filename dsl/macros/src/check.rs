@@ -3,7 +3,7 @@
 //! Tile fns are checked at each call, with the types of its arguments.
 
 use crate::error::{Errors, SourceRange};
-use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty, list};
+use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, LocalKind, ParamKind, Stmt, TileFn};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use quote::ToTokens;
@@ -149,8 +149,14 @@ impl<'a> Checker<'a> {
                         (Some(BinaryOp::Add), ExprKind::Dot { .. }) => self.accumulate(*local, value),
                         (Some(op), _) => {
                             let (old, value_ty) = (self.vars[*local].clone(), self.expr(value));
-                            let name = format!("{} ", self.local_name(*local));
-                            let ty = self.binary(*op, (&old, name), (&value_ty, self.named(value)), value.place);
+                            let name = self.local_name(*local);
+                            let ty = match self.other_type(*op, &name, &old, &value_ty, value.place) {
+                                Some(mistake) => mistake,
+                                None => {
+                                    let (x, y) = ((&old, format!("{name} ")), (&value_ty, self.named(value)));
+                                    self.binary(*op, x, y, value.place)
+                                }
+                            };
                             Ty { depth: self.depth, ..ty }
                         }
                     };
@@ -266,19 +272,24 @@ impl<'a> Checker<'a> {
                 if let Some(mistake) = self.whole_quotient(*op, a, b, e.place) {
                     return mistake;
                 }
-                self.binary(*op, (&x, self.named(a)), (&y, self.named(b)), e.place)
+                let ty = self.binary(*op, (&x, self.named(a)), (&y, self.named(b)), e.place);
+                match self.elements_of_tile(*op, a, b) {
+                    None => ty,
+                    why => Ty { lacks_axes: why, ..ty },
+                }
             }
             ExprKind::Compare(p, a, b) => {
                 let (x, y) = (self.expr(a), self.expr(b));
                 let both = self.together(&format!("`{}`", p.text()), (&x, self.named(a)), (&y, self.named(b)), e.place);
-                Ty { elem: Elem::Fixed(DType::Bool), ..both }
+                Ty { elem: Elem::Fixed(DType::Bool), counts: false, ..both }
             }
             ExprKind::Select(parts) => self.select(parts, e),
             ExprKind::Clamp(parts) => self.clamp(parts, e),
             ExprKind::IsNan(x) => self.is_nan(x, e),
             ExprKind::Cast(to, x) => {
                 let (to, x) = (elem(*to), self.expr(x));
-                Ty { elem: to, coordinate: None, of_numbers: false, ..x }
+                let counts = x.counts || x.elem.is_bool();
+                Ty { elem: to, coordinate: None, of_numbers: false, counts, ..x }
             }
             ExprKind::CastLike(parts) => {
                 let [x, like] = [0, 1].map(|i| self.expr(&parts[i]));
@@ -326,19 +337,9 @@ impl<'a> Checker<'a> {
                         format!("`full`: the number {} meets {to}, and {why}", number(v)),
                     );
                 }
-                Ty::tile(to, self.sizes(shape))
+                Ty { counts: x.counts, ..Ty::tile(to, self.sizes(shape)) }
             }
-            ExprKind::Iota { shape, axis: (axis, place) } => {
-                let shape = self.sizes(shape);
-                if usize::from(*axis) >= shape.len() {
-                    return self.mistake(
-                        101,
-                        *place,
-                        format!("axis {axis} of a tile {}, which has rank {}", list(&shape), shape.len()),
-                    );
-                }
-                Ty::tile(Elem::Fixed(DType::I32), shape)
-            }
+            ExprKind::Iota { shape, axis } => self.iota(shape, *axis),
             ExprKind::Broadcast { value, shape } => self.broadcast(value, shape),
             ExprKind::CallFn { index, args } => {
                 self.call(*index, args, e.place).into_iter().next().unwrap_or_else(Ty::unknown)

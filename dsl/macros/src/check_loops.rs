@@ -77,17 +77,28 @@ impl<'a> Checker<'a> {
         }
         for (&c, want) in l.carried.iter().zip(entered) {
             let left = self.vars[c].clone();
+            let mut is_mistaken = left.shape.is_none();
             if let (Some(a), Some(b)) = (&left.shape, &want.shape)
-                && (!left.elem.agrees(&want.elem) || !broadcasts_to(a, b))
+                && !(left.elem.agrees(&want.elem) && (left.is_literal() || is_same(a, b)))
             {
                 let name = self.local_name(c);
+                let mend = if left.elem.agrees(&want.elem) && broadcasts_to(a, b) {
+                    format!(": write `broadcast(.., {})` where the body assigns it", list(b))
+                } else if left.elem.agrees(&want.elem) && broadcasts_to(b, a) {
+                    let (elem, wide) = (&left.elem, list(a));
+                    format!(": begin with all of its elements, as in `let mut {name} = zeros::<{elem}>({wide})`")
+                } else {
+                    String::new()
+                };
                 let message = format!(
-                    "the loop carries `{name}` as {want}, but its body leaves it {left}; a carried name keeps its type"
+                    "the loop carries `{name}` as {want}, but its body leaves it {left}; a carried name keeps its type{mend}"
                 );
                 self.error(116, l.place, message);
+                is_mistaken = true;
             }
+            let (of_numbers, counts) = (want.of_numbers && left.of_numbers, want.counts && left.counts);
             // A mistake in the body is not reported again after it.
-            let ty = if left.shape.is_some() { want } else { left };
+            let ty = if is_mistaken { Ty::unknown() } else { Ty { of_numbers, counts, ..want } };
             self.vars[c] = Ty { depth: self.depth, coordinate: None, number: Number::Unknown, ..ty };
         }
     }
@@ -96,30 +107,68 @@ impl<'a> Checker<'a> {
     /// are mistakes.
     fn carry_edges(&mut self, l: &Loop, entered: &mut [Ty]) -> bool {
         let mut grown = false;
+        let mut leaving = Vec::new();
         for (&c, want) in l.carried.iter().zip(entered) {
             let (moved, still): (Vec<Edge>, Vec<Edge>) =
                 self.vars[c].edges.clone().into_iter().partition(|e| e.depth > self.depth);
-            let how = combined(&l.body, c);
-            for edge in moved.into_iter().filter(|e| !e.filled) {
-                let (name, dim) = (self.local_name(c), &edge.cut.dim_name);
+            let (how, name) = (combined(&l.body, c), self.local_name(c));
+            leaving.extend(moved.into_iter().filter(|e| !e.filled).map(|edge| {
                 let stands = stands_past_the_end(how, &edge, &want.elem, &name);
-                let message = match edge.contracted.as_ref().filter(|other| *other != dim) {
-                    Some(other) => format!(
-                        "the `dot` contracts {other} of this tile and leaves {dim}, along which the loop moves: is a `.t()` missing, or one too many? If not, `{name}` carries it out of the loop: say what stands past the end of {dim}{stands}"
-                    ),
-                    None => format!(
-                        "`{name}` carries this tile out of the loop, but how many of its elements lie past the end of {dim} may differ between iterations; reduce {dim} inside the loop, or, if it must stay an axis, say what its elements past the end are{stands}"
-                    ),
-                };
-                self.error(226, edge.place, message);
-            }
+                Leaving { edge, name: name.clone(), stands }
+            }));
             let before = want.edges.len();
             let left = Ty { edges: still, ..self.vars[c].clone() };
             *want = std::mem::replace(want, Ty::unknown()).with_edges_of(&[&left]);
             grown |= want.edges.len() > before;
         }
+        self.report_leaving(leaving);
         grown
     }
+
+    /// Reports tiles with edges that a loop moves. A tile that several names carry is reported once: each may need another
+    /// number, so that one `.or` of the tile would be wrong for some.
+    fn report_leaving(&mut self, leaving: Vec<Leaving>) {
+        let place = |l: &Leaving| format!("{:?} {:?}", l.edge.place.start, l.edge.place.end);
+        for (i, first) in leaving.iter().enumerate() {
+            if leaving[..i].iter().any(|l| place(l) == place(first)) {
+                continue;
+            }
+            let mut names: Vec<&str> = Vec::new();
+            let mut stands: Vec<&str> = Vec::new();
+            for l in leaving.iter().filter(|l| place(l) == place(first)) {
+                if !names.contains(&l.name.as_str()) {
+                    names.push(&l.name);
+                    stands.push(&l.stands);
+                }
+            }
+            stands.dedup();
+            let carries = if names.len() == 1 { "carries" } else { "carry" };
+            let names = names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" and ");
+            let (dim, stands) = (&first.edge.cut.dim_name, stands.join(", and "));
+            let message = match first.edge.contracted.as_ref().filter(|other| *other != dim) {
+                Some(other) => format!(
+                    "the `dot` contracts {other} of this tile and leaves {dim}, along which the loop moves: is a `.t()` missing, or one too many? If not, {names} {carries} it out of the loop: say what stands past the end of {dim}: {stands}"
+                ),
+                None => format!(
+                    "{names} {carries} this tile out of the loop, but how many of its elements lie past the end of {dim} may differ between iterations; reduce {dim} inside the loop, or, if it must stay an axis, say what its elements past the end are: {stands}"
+                ),
+            };
+            self.error(226, first.edge.place, message);
+        }
+    }
+}
+
+/// A tile that a name carries out of a loop, with an edge that the loop moves.
+struct Leaving {
+    edge: Edge,
+    name: String,
+    /// What to write past the edge.
+    stands: String,
+}
+
+/// True if the extents of two tiles are the same.
+fn is_same(a: &[Size], b: &[Size]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.agrees(y))
 }
 
 /// The type, at the start of a loop's body, of a name that the body assigns.

@@ -7,8 +7,9 @@ use crate::error::SourceRange;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
 };
-use crate::tree::{Expr, ExprKind, Index, Kernel, LocalKind, ParamKind};
+use crate::tree::{Axis, Expr, ExprKind, Index, Kernel, LocalId, LocalKind, ParamKind};
 use atlas_vocabulary::{BinaryOp, DType, number};
+use proc_macro2::Ident;
 use std::fmt::Display;
 
 /// The part of a tensor that an index selects.
@@ -37,28 +38,9 @@ impl Checker<'_> {
         }
         let found = self.expr(value);
         let name = &self.kernel.params[param].name;
-        for (i, axis) in self.kernel.axes.iter().enumerate() {
-            if target.shape.is_some() && !coordinates.iter().any(|c| c.0 == i) {
-                let coord = self.local_name(axis.coord);
-                let hidden = index.iter().find_map(|i| match i {
-                    Index::At(Expr { kind: ExprKind::Local(id), .. }) => {
-                        (self.local_name(*id) == coord && *id != axis.coord).then(|| self.local_kind(*id))
-                    }
-                    _ => None,
-                });
-                let computed =
-                    index.iter().any(|i| matches!(i, Index::At(e) if matches!(e.kind, ExprKind::Load { .. })));
-                let why = match (hidden, computed) {
-                    (Some(LocalKind::FnParam), _) => format!("; the call gives something else as `{coord}`"),
-                    (Some(_), _) => format!("; the `{coord}` of this index is another one, which hides it"),
-                    (_, true) => "; where to store is known from the grid alone, a place cannot be loaded".to_owned(),
-                    _ => String::new(),
-                };
-                let message = format!(
-                    "no index of this store to `{name}` is the grid coordinate `{coord}`: programs that differ in it would write the same elements{why}"
-                );
-                self.error(213, place, message);
-            }
+        // What else is wrong with the place would be said of a place that changes.
+        if target.shape.is_some() && !self.is_apart(name, index, &coordinates, place) {
+            return None;
         }
         let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
         if !found.elem.agrees(&target.elem) {
@@ -70,13 +52,17 @@ impl Checker<'_> {
         {
             self.error(117, value.place, format!("`{name}` has elements of {}, but {} {why}", target.elem, number(x)));
         } else if !found.is_literal() && !stores_to(from, to) {
-            let (wanted, found) = (list(to), list(from));
-            let mend = if broadcasts_to(from, to) {
-                format!("; a store does not broadcast: write `broadcast(.., {wanted})`")
-            } else {
-                String::new()
+            let wanted = list(to);
+            let is_turned = matches!((&from[..], &to[..]), ([m, n], [p, q]) if m.agrees(q) && n.agrees(p));
+            let mend = match &found.lacks_axes {
+                Some(why) if from.len() < to.len() => format!("; {why}"),
+                _ if broadcasts_to(from, to) => {
+                    format!("; a store does not broadcast: write `broadcast(.., {wanted})`")
+                }
+                _ if is_turned => "; is a `.t()` missing, or one too many?".to_owned(),
+                _ => String::new(),
             };
-            let found = if from.is_empty() { "a scalar".to_owned() } else { found };
+            let found = if from.is_empty() { "a scalar".to_owned() } else { list(from) };
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
         } else if let Some([p, q]) = crossed(&found, &target) {
             let message = format!(
@@ -91,10 +77,12 @@ impl Checker<'_> {
                     format!("`{}.or({zero})`, or another number", edge.load)
                 }
                 (Some(zero), Some(one)) => format!(
-                    "`{}.or(v)`, whose number `v` is {zero} for what is added, {one} for a factor, {} for a side of `max`",
+                    "`{}.or(v)`, whose number `v` is {zero} for what is added, {one} for a factor, {} for a side of `max`, {} for a side of `min`",
                     edge.load,
                     number(BinaryOp::Max)
-                        .map_or("one above none of the elements".to_owned(), |least| format!("`{least}`"))
+                        .map_or("one above none of the elements".to_owned(), |least| format!("`{least}`")),
+                    number(BinaryOp::Min)
+                        .map_or("one below none of the elements".to_owned(), |greatest| format!("`{greatest}`"))
                 ),
                 _ => format!("`{}.or(v)`", edge.load),
             };
@@ -114,6 +102,36 @@ impl Checker<'_> {
             self.error(227, edge.place, message);
         }
         if found.is_literal() || from.len() == to.len() { None } else { stored_axes(from, to) }
+    }
+
+    /// True if a store has each coordinate of the grid as an index. Reports those that are missing.
+    fn is_apart(&mut self, name: &Ident, index: &[Index], coordinates: &[(usize, usize)], place: SourceRange) -> bool {
+        let mut is_apart = true;
+        for (i, axis) in self.kernel.axes.iter().enumerate() {
+            if coordinates.iter().any(|c| c.0 == i) {
+                continue;
+            }
+            is_apart = false;
+            let coord = self.local_name(axis.coord);
+            let hidden = index.iter().find_map(|i| match i {
+                Index::At(Expr { kind: ExprKind::Local(id), .. }) => {
+                    (self.local_name(*id) == coord && *id != axis.coord).then(|| self.local_kind(*id))
+                }
+                _ => None,
+            });
+            let computed = index.iter().any(|i| matches!(i, Index::At(e) if matches!(e.kind, ExprKind::Load { .. })));
+            let why = match (hidden, computed) {
+                (Some(LocalKind::FnParam), _) => format!("; the call gives something else as `{coord}`"),
+                (Some(_), _) => format!("; the `{coord}` of this index is another one, which hides it"),
+                (_, true) => "; where to store is known from the grid alone, a place cannot be loaded".to_owned(),
+                _ => self.at_coordinate(axis, index),
+            };
+            let message = format!(
+                "no index of this store to `{name}` is the grid coordinate `{coord}`: programs that differ in it would write the same elements{why}"
+            );
+            self.error(213, place, message);
+        }
+        is_apart
     }
 
     /// The dim along which an axis of a tile runs, if that is known.
@@ -141,7 +159,7 @@ impl Checker<'_> {
             return Region { ty: Ty::unknown(), coordinates: vec![], points: vec![] };
         };
         let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
-        let mut points = Vec::new();
+        let (mut points, mut lacks_axes) = (Vec::new(), None);
         let name = self.tensors.and_then(|names| names.get(&param).cloned()).unwrap_or_else(|| p.name.to_string());
         let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, tile: Option<String>| {
             let load = format!("load({name}[{}])", index_text(k, index));
@@ -181,6 +199,11 @@ impl Checker<'_> {
                     if tile.as_ref().is_none_or(Size::is_one) {
                         points.push((dim, ty.number.clone()));
                     }
+                    if let Some((coordinate, size)) = self.first_of_tile(e) {
+                        lacks_axes = Some(format!(
+                            "the index `{coordinate} * {size}` of `{name}` is one element, the first of tile `{coordinate}`: write `{coordinate}` for the tile"
+                        ));
+                    }
                     let Some(at) = ty.coordinate else { continue };
                     axes.extend(at.axis.map(|of| (of, axis)));
                     if let Some(size) = tile {
@@ -205,8 +228,65 @@ impl Checker<'_> {
             }
         }
         let elem = Elem::of(p.dtype, Some(k));
-        let ty = if known { Ty { edges, ..Ty::tile(elem, shape) } } else { Ty { elem, ..Ty::unknown() } };
+        let ty = if known { Ty { edges, lacks_axes, ..Ty::tile(elem, shape) } } else { Ty { elem, ..Ty::unknown() } };
         Region { ty, coordinates: axes, points }
+    }
+
+    /// What to say of the elements of a tile, if an expression counts them, as in `n * BN + iota([BN], 0)`.
+    pub(crate) fn elements_of_tile(&self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<String> {
+        let sides = [(a, b), (b, a)].into_iter().filter(|_| op == BinaryOp::Add);
+        let is_iota = |e: &Expr| matches!(e.kind, ExprKind::Iota { .. });
+        let (name, size) = sides.filter(|(_, b)| is_iota(b)).find_map(|(a, _)| self.first_of_tile(a))?;
+        Some(format!("the elements `{name} * {size} + iota(..)` are tile `{name}`: write `{name}` as the index"))
+    }
+
+    /// The name of a tile's coordinate and the size of the tile, if an expression is their product.
+    fn first_of_tile(&self, e: &Expr) -> Option<(String, String)> {
+        let ExprKind::Binary(BinaryOp::Mul, a, b) = &e.kind else { return None };
+        let of = |at: &Expr, size: &Expr| {
+            let ExprKind::Local(id) = at.kind else { return None };
+            let coordinate = self.vars[id].coordinate.as_ref()?;
+            let tile = coordinate.tile.as_ref()?.to_string();
+            let written = match &size.kind {
+                ExprKind::Knob(i) => self.kernel.ast.tune[*i].name.to_string(),
+                ExprKind::Literal { value, .. } => value.to_string(),
+                _ => return None,
+            };
+            (written == tile).then(|| (coordinate.name.clone(), tile))
+        };
+        of(a, b).or_else(|| of(b, a))
+    }
+
+    /// What to write if no index of a store is the coordinate of an axis of the grid.
+    fn at_coordinate(&self, axis: &Axis, index: &[Index]) -> String {
+        let coord = self.local_name(axis.coord);
+        let starts = |e: &Expr| self.first_of_tile(e).filter(|(name, _)| *name == coord);
+        for i in index {
+            match i {
+                Index::At(e) if let Some((_, size)) = starts(e) => {
+                    return format!("; `{coord} * {size}` is one element: write `{coord}`, which is the whole tile");
+                }
+                Index::Span { start, .. } if let Some((_, size)) = starts(start) => {
+                    return format!(
+                        "; write `{coord}`, which is the tile of {size} elements from `{coord} * {size}` on"
+                    );
+                }
+                Index::At(e) | Index::Span { start: e, .. } if mentions(e, axis.coord) => {
+                    return format!(
+                        "; an index that is computed from `{coord}` may be the same in two programs: store at `{coord}` itself, and shift what is loaded"
+                    );
+                }
+                _ => {}
+            }
+        }
+        let dim = &self.kernel.dims[axis.dim].name;
+        let looped = match &axis.size {
+            Some(size) => format!("tiles({dim}, {})", Size::of(size, Some(self.kernel))),
+            None => format!("0..size({dim})"),
+        };
+        format!(
+            "; to store something of each program, give the tensor an axis for `{coord}`; to combine along {dim}, take `{coord}` out of the grid, and loop inside of the program: `for {coord} in {looped}`"
+        )
     }
 
     /// Reports the number of a tile that is used as the number of an element.
@@ -228,7 +308,11 @@ impl Checker<'_> {
             elem => *elem == Elem::Fixed(DType::I32),
         };
         if !fits || ty.shape.as_ref().is_some_and(|s| !s.is_empty()) {
-            let cure = not_one_i32(&ty);
+            let is_tile = ty.shape.as_ref().is_some_and(|s| !s.is_empty());
+            let cure = match &ty.lacks_axes {
+                Some(why) if is_tile => format!("; {why}"),
+                _ => not_one_i32(&ty),
+            };
             return self.mistake(113, e.place, format!("an index of `{what}` is a scalar i32, found {ty}{cure}"));
         }
         ty
@@ -360,6 +444,17 @@ fn crossed(value: &Ty, target: &Ty) -> Option<[String; 2]> {
         own.peek().is_some() && own.all(|e| e.cut == *cut)
     };
     (at_p != at_q && is_all(p, at_q) && is_all(q, at_p)).then_some([name_p, name_q])
+}
+
+/// True if a local is an operand of an expression of numbers.
+fn mentions(e: &Expr, local: LocalId) -> bool {
+    match &e.kind {
+        ExprKind::Local(id) => *id == local,
+        ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => mentions(x, local),
+        ExprKind::Binary(_, a, b) => mentions(a, local) || mentions(b, local),
+        ExprKind::Select(parts) => parts.iter().any(|x| mentions(x, local)),
+        _ => false,
+    }
 }
 
 /// The names of two tiles of one dim: of an axis of a tile, and of the axis of the store where that is to stand.

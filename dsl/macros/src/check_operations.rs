@@ -20,7 +20,25 @@ impl Checker<'_> {
             let message = format!("a tile {} does not broadcast to {}", list(from), list(&to));
             return self.mistake(107, value.place, message);
         }
-        Ty { of_numbers: ty.of_numbers, ..Ty::tile(ty.elem.clone(), to) }.with_edges_of(&[&ty])
+        let (of_numbers, counts) = (ty.of_numbers, ty.counts);
+        Ty { of_numbers, counts, ..Ty::tile(ty.elem.clone(), to) }.with_edges_of(&[&ty])
+    }
+
+    /// `iota([A, B], axis)`
+    pub(crate) fn iota(&mut self, shape: &[Extent], (axis, place): (u8, SourceRange)) -> Ty {
+        let shape = self.sizes(shape);
+        let (tile, rank) = (list(&shape), shape.len());
+        if usize::from(axis) < rank {
+            return Ty::tile(Elem::Fixed(DType::I32), shape);
+        }
+        let message = match from_the_end(axis, rank) {
+            Some((written, Some(axis))) => {
+                format!("axes count from the front, and axis {written} of a tile {tile} is {axis}")
+            }
+            Some((written, None)) => format!("axis {written} of a tile {tile}, which has rank {rank}"),
+            None => format!("axis {axis} of a tile {tile}, which has rank {rank}"),
+        };
+        self.mistake(101, place, message)
     }
 
     /// `5 / 2` of literals, which is 2 in Rust and 2.5 in mathematics, and divisions by 0.
@@ -85,7 +103,8 @@ impl Checker<'_> {
         if !fits {
             return self.mistake(104, e.place, format!("`{}` needs {wanted}, found {}{ty}", op.text(), self.named(x)));
         }
-        Ty { coordinate: None, ..ty }
+        let counts = ty.counts && matches!(op, UnaryOp::Neg | UnaryOp::Abs);
+        Ty { coordinate: None, counts, ..ty }
     }
 
     /// Two operands: one element type, extents that broadcast.
@@ -145,7 +164,38 @@ impl Checker<'_> {
         let elem = if let Elem::Literal(_) = elem { Elem::Literal(None) } else { elem };
         let sides = [x, y];
         let of_numbers = sides.iter().all(|t| t.of_numbers || t.is_literal()) && sides.iter().any(|t| t.of_numbers);
-        Ty { of_numbers, ..Ty::tile(elem, shape) }.with_edges_of(&sides)
+        let counts = sides.iter().all(|t| t.counts);
+        let lacks_axes = sides.iter().find_map(|t| t.lacks_axes.clone());
+        Ty { of_numbers, counts, lacks_axes, ..Ty::tile(elem, shape) }.with_edges_of(&sides)
+    }
+
+    /// Reports `c += x` of two types. What to write is not a cast of `c`, as it is in `c + x`.
+    pub(crate) fn other_type(
+        &mut self,
+        op: BinaryOp,
+        name: &str,
+        old: &Ty,
+        value: &Ty,
+        place: SourceRange,
+    ) -> Option<Ty> {
+        if old.elem.agrees(&value.elem) || old.elem.is_bool() || value.elem.is_bool() {
+            return None;
+        }
+        let mend = if let Some(mend) = whole_of_numbers(value, &old.elem) {
+            format!("what meets `{name}` {mend}")
+        } else if let Some(mend) = whole_of_numbers(old, &value.elem) {
+            format!("`{name}` {mend}; or write `(..).cast::<{}>()` around what meets it", old.elem)
+        } else if old.elem.width() < value.elem.width() {
+            let loses = if old.elem.may_be_int() && value.elem.may_be_float() { ", which cuts towards 0" } else { "" };
+            format!(
+                "make `{name}` {} where it begins, or write `(..).cast::<{}>()` around what meets it{loses}",
+                value.elem, old.elem
+            )
+        } else {
+            format!("write `(..).cast::<{}>()` around what meets `{name}`", old.elem)
+        };
+        let message = format!("`{}=` of {name} {old} and {value}: there is no implicit promotion; {mend}", op.text());
+        Some(self.mistake(105, place, message))
     }
 
     pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: SourceRange) -> Ty {
@@ -167,7 +217,9 @@ impl Checker<'_> {
                 return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}{hint}"));
             }
         }
-        self.together(&what, x, y, place)
+        let ty = self.together(&what, x, y, place);
+        let stays_whole = matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min);
+        Ty { counts: ty.counts && stays_whole, ..ty }
     }
 
     /// `clamp(x, lo, hi)`: three operands of one element type.
@@ -206,7 +258,8 @@ impl Checker<'_> {
         }
         let (Some(a), Some(b)) = (&cond.shape, &both.shape) else { return Ty::unknown() };
         match broadcast(a, b) {
-            Ok(shape) => Ty { of_numbers, ..Ty::tile(both.elem.clone(), shape) }.with_edges_of(&[&cond, &both]),
+            Ok(shape) => Ty { of_numbers, counts: both.counts, ..Ty::tile(both.elem.clone(), shape) }
+                .with_edges_of(&[&cond, &both]),
             Err((m, n)) => {
                 let message =
                     format!("`select` of {} by a condition {}: the extents {n} and {m} differ", list(b), list(a));
@@ -222,10 +275,12 @@ impl Checker<'_> {
             return Ty { elem: x.elem.accumulator(), ..Ty::unknown() };
         };
         let ([m, k], [k2, n]) = (&s[..], &t[..]) else {
+            let why = [&x, &y].into_iter().find_map(|t| t.lacks_axes.as_ref());
+            let why = why.map_or_else(String::new, |why| format!("; {why}"));
             return self.mistake(
                 108,
                 e.place,
-                format!("dot needs two tiles of rank 2, found {x_name}{x} and {y_name}{y}"),
+                format!("dot needs two tiles of rank 2, found {x_name}{x} and {y_name}{y}{why}"),
             );
         };
         if !k.agrees(k2) {
@@ -269,7 +324,13 @@ impl Checker<'_> {
             return self.mistake(104, value, format!("`{name}` reduces numbers, found {ty}"));
         }
         let Some(shape) = ty.shape.clone() else { return ty };
-        let Some((axis, place)) = axis else { return Ty { of_numbers: ty.of_numbers, ..Ty::tile(ty.elem, vec![]) } };
+        let Some((axis, place)) = axis else {
+            let lacks_axes = (shape.len() > 1).then(|| {
+                let last = shape.len() - 1;
+                format!("`{name}(x)` is one number of all elements, `{name}(x, axis = {last})` is one for each row")
+            });
+            return Ty { of_numbers: ty.of_numbers, counts: ty.counts, lacks_axes, ..Ty::tile(ty.elem, vec![]) };
+        };
         let mut shape = shape;
         let rank = shape.len();
         let axes = if rank == 1 {
@@ -287,7 +348,19 @@ impl Checker<'_> {
                 );
             }
             None => {
-                return self.mistake(101, place, format!("`{name}` along axis {axis} of a tile {ty}, {axes}"));
+                let from_end = from_the_end(axis, rank);
+                let message = match from_end {
+                    Some((written, Some(axis))) => {
+                        format!(
+                            "axes count from the front, and axis {written} of a tile {ty} is `axis = {axis}`, {axes}"
+                        )
+                    }
+                    _ => {
+                        let written = from_end.map_or(i16::from(axis), |(written, _)| written);
+                        format!("`{name}` along axis {written} of a tile {ty}, {axes}")
+                    }
+                };
+                return self.mistake(101, place, message);
             }
         }
         let folded = usize::from(axis);
@@ -295,12 +368,29 @@ impl Checker<'_> {
     }
 }
 
+/// An axis that was written as a number below 0, and the axis that it is elsewhere, if there is one.
+fn from_the_end(axis: u8, rank: usize) -> Option<(i16, Option<usize>)> {
+    let written = i16::from(axis) - 256;
+    (axis >= 128).then(|| (written, rank.checked_sub(usize::from(written.unsigned_abs()))))
+}
+
 /// What to write for an f32 that was made from numbers only, where whole numbers are wanted. A cast of it would convert a value
 /// that f32 has rounded already.
 pub(crate) fn whole_of_numbers(found: &Ty, wanted: &Elem) -> Option<String> {
     let Elem::Fixed(to @ (DType::I32 | DType::I64)) = wanted else { return None };
-    let mend = format!("is made of numbers that met no type, which are f32: write `0.cast::<{to}>()` for 0");
-    (found.of_numbers && found.elem == Elem::Fixed(DType::F32)).then_some(mend)
+    if found.elem != Elem::Fixed(DType::F32) {
+        return None;
+    }
+    if found.of_numbers {
+        let why = "is made of numbers that met no type, which are f32 and lose counts above 2^24";
+        return Some(format!("{why}: write `0.cast::<{to}>()` for 0"));
+    }
+    let from = format!("`zeros::<{to}>(..)` or `0.cast::<{to}>()`");
+    found.counts.then(|| {
+        format!(
+            "counts in f32, which loses counts above 2^24: count in {to}, from {from} on, and convert conditions by `.cast::<{to}>()`"
+        )
+    })
 }
 
 /// The end of a message: how to convert two factors of a product of tiles to one float type.
@@ -326,7 +416,8 @@ fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     for (number, name, other) in [(x, x_name, y), (y, y_name, x)] {
         if let Some(mend) = whole_of_numbers(number, &other.elem) {
             let name = if name.is_empty() { "the f32".to_owned() } else { format!("`{name}`") };
-            return format!("{name} {mend}");
+            let or = if number.of_numbers { "" } else { "; or write `(..).cast::<f32>()` around the other one" };
+            return format!("{name} {mend}{or}");
         }
     }
     // 16 bits hold whole numbers up to 256 or 2048 alone.

@@ -129,7 +129,9 @@ fn in_expressions<'a>(list: impl IntoIterator<Item = &'a ExprSyntax>, out: &mut 
                 out.push(of.clone());
                 in_expressions(args, out);
             }
-            ExprSyntaxKind::Unary(_, x) | ExprSyntaxKind::Named(_, x) => in_expressions([&**x], out),
+            ExprSyntaxKind::Unary(_, x) | ExprSyntaxKind::Named(_, x) | ExprSyntaxKind::Field(x, _) => {
+                in_expressions([&**x], out)
+            }
             ExprSyntaxKind::Binary(_, a, b) | ExprSyntaxKind::Compare(_, a, b) => in_expressions([&**a, &**b], out),
             ExprSyntaxKind::Tuple(list) | ExprSyntaxKind::Array(list) => in_expressions(list, out),
             ExprSyntaxKind::Method { receiver, args, .. } => {
@@ -139,6 +141,7 @@ fn in_expressions<'a>(list: impl IntoIterator<Item = &'a ExprSyntax>, out: &mut 
             ExprSyntaxKind::Literal { .. }
             | ExprSyntaxKind::Name(_)
             | ExprSyntaxKind::Path(_)
+            | ExprSyntaxKind::Bad
             | ExprSyntaxKind::Whole => {}
         }
     }

@@ -121,13 +121,160 @@ const WRITTEN: [(&str, &str); 60] = [
     ("where_", SELECT),
 ];
 
+const CAST: &str = "`x.cast::<f32>()`, or another element type";
+const DOT: &str = "`dot(a, b)`";
+const RANGE: &str = "`for i in lo..hi`, or `for i in tiles(DIM, SIZE)`";
+const SIZE: &str = "`size(N)` with the dim's name";
+const RESULTS: &str = "the part of each program to a place of its own, as in `store(part[n], ..)`, and add up the parts in a second kernel: no two programs may write one element";
+const RANDOM: &str = "`load(noise[n, ..])` of a tensor of random numbers that the host makes: nothing here makes them";
+const ROWS: &str =
+    "the shape that you need at the `load`: `x.t()` makes a column of a row, and `broadcast(x, [A, B])` repeats axes";
+const BROADCAST: &str = "`broadcast(x, [A, B])`";
+const ZEROS: &str = "`zeros::<f32>([A, B])`";
+const BARRIER: &str = "nothing: the compiler waits where it has to";
+const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
+const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
+
+/// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
+const ELSEWHERE: [(&str, &str); 117] = [
+    ("__expf", "`exp(x)`"),
+    ("__syncthreads", BARRIER),
+    ("add", "`a + b`"),
+    ("addmm", "`c + dot(a, b)`"),
+    ("amax", "`max(x, axis = 1)`"),
+    ("amin", "`min(x, axis = 1)`"),
+    ("as_type", CAST),
+    ("astype", CAST),
+    ("atomicAdd", RESULTS),
+    ("atomicMax", RESULTS),
+    ("atomicMin", RESULTS),
+    ("atomic_add", RESULTS),
+    ("atomic_cas", RESULTS),
+    ("atomic_max", RESULTS),
+    ("atomic_min", RESULTS),
+    ("atomic_xchg", RESULTS),
+    ("barrier", BARRIER),
+    ("bernoulli", RANDOM),
+    ("bfloat16", "`x.cast::<bf16>()`"),
+    ("bf16", "`x.cast::<bf16>()`"),
+    ("bmm", DOT),
+    ("broadcast_to", BROADCAST),
+    ("cdiv", "`(size(N) + BN - 1) / BN`"),
+    ("concat", NOTHING),
+    ("concatenate", NOTHING),
+    ("cosf", "`cos(x)`"),
+    ("cumprod", NOTHING),
+    ("debug_barrier", BARRIER),
+    ("device_print", PRINT),
+    ("div", "`a / b`"),
+    ("divide", "`a / b`"),
+    ("double", "`x.cast::<f64>()`"),
+    ("dropout", RANDOM),
+    ("einsum", DOT),
+    ("empty", ZEROS),
+    ("empty_like", ZEROS),
+    ("erff", "`erf(x)`"),
+    ("expand", BROADCAST),
+    ("expand_dims", ROWS),
+    ("expf", "`exp(x)`"),
+    ("eye", "`select(iota([A, A], 0) == iota([A, A], 1), 1.0, 0.0)`"),
+    ("f16", "`x.cast::<f16>()`"),
+    ("f32", "`x.cast::<f32>()`"),
+    ("f64", "`x.cast::<f64>()`"),
+    ("fabs", "`abs(x)`"),
+    ("fabsf", "`abs(x)`"),
+    ("flatten", ROWS),
+    ("float", "`x.cast::<f32>()`"),
+    ("fmax", "`max(x, y)`"),
+    ("fmaxf", "`max(x, y)`"),
+    ("fmin", "`min(x, y)`"),
+    ("fminf", "`min(x, y)`"),
+    ("full_like", "`full::<f32>([A, B], v)`"),
+    ("gather", "`load(table[load(at[n]), ..])`, with an index that is computed or loaded"),
+    ("half", "`x.cast::<f16>()`"),
+    ("i32", "`x.cast::<i32>()`"),
+    ("i64", "`x.cast::<i64>()`"),
+    ("int", "`x.cast::<i32>()`"),
+    ("isfinite", "`abs(x) < f32::INFINITY`"),
+    ("isinf", "`abs(x) == f32::INFINITY`"),
+    ("leaky_relu", "`select(x > 0, x, 0.01 * x)`, with the slope of your formula"),
+    ("len", SIZE),
+    ("lerp", "`a + w * (b - a)`"),
+    ("logf", "`log(x)`"),
+    ("logical_and", "`a && b`"),
+    ("logical_not", "`!a`"),
+    ("logical_or", "`a || b`"),
+    ("long", "`x.cast::<i64>()`"),
+    ("masked_fill", "`select(mask, v, x)`"),
+    ("mm", DOT),
+    ("mma", DOT),
+    ("mul", "`a * b`"),
+    ("multiply", "`a * b`"),
+    ("ndim", SIZE),
+    ("neg", "`-x`"),
+    ("negative", "`-x`"),
+    ("norm", "`sqrt(sum(x * x, axis = 1))`"),
+    ("num_programs", "`(size(N) + BN - 1) / BN`"),
+    ("numel", SIZE),
+    ("ones_like", "`full::<f32>([A, B], 1)`"),
+    ("outer", "`x.t() * broadcast(y, [1, B])` of two rows"),
+    ("permute", ROWS),
+    ("philox", RANDOM),
+    ("print", PRINT),
+    ("printf", PRINT),
+    ("program_idx", PROGRAM),
+    ("rand", RANDOM),
+    ("rand4x", RANDOM),
+    ("randint", RANDOM),
+    ("randn", RANDOM),
+    ("range", RANGE),
+    ("reciprocal", "`1 / x`"),
+    ("reshape", ROWS),
+    ("rsqrtf", "`rsqrt(x)`"),
+    ("scatter", RESULTS),
+    ("shape", SIZE),
+    ("sinf", "`sin(x)`"),
+    ("sqrtf", "`sqrt(x)`"),
+    ("squeeze", ROWS),
+    ("stack", NOTHING),
+    ("static_cast", CAST),
+    ("static_range", RANGE),
+    ("subtract", "`a - b`"),
+    ("syncthreads", BARRIER),
+    ("tanhf", "`tanh(x)`"),
+    ("tile", BROADCAST),
+    ("to", CAST),
+    ("topk", NOTHING),
+    ("tril", "`select(iota([A, B], 0) >= iota([A, B], 1), x, 0.0)`"),
+    ("triu", "`select(iota([A, B], 0) <= iota([A, B], 1), x, 0.0)`"),
+    ("true_divide", "`a / b`"),
+    ("type_as", "`x.cast_like(y)`"),
+    ("unsqueeze", ROWS),
+    ("view", ROWS),
+    ("vdot", "`sum(a * b)`"),
+    ("zero_", ZEROS),
+    ("zeros_like", ZEROS),
+];
+
+/// `; write ...` for a name of other languages.
+pub(crate) fn written_here(name: &str) -> Option<String> {
+    let (_, written) = WRITTEN.iter().chain(&ELSEWHERE).find(|(other, _)| *other == name)?;
+    Some(match *written {
+        NOTHING => "; nothing here does what it does elsewhere".to_owned(),
+        written => format!("; write {written}"),
+    })
+}
+
 /// `; write ...` for a name of other languages, `; did you mean ...?` with the nearest candidate, or nothing.
 pub(crate) fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    match WRITTEN.iter().find(|(other, _)| *other == name) {
-        Some(&(_, NOTHING)) => return "; nothing here does what it does elsewhere".to_owned(),
-        Some((_, written)) => return format!("; write {written}"),
-        None => {}
+    if let Some(written) = written_here(name) {
+        return written;
     }
+    nearest(name, candidates)
+}
+
+/// `; did you mean ...?` with the nearest candidate, or nothing.
+pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     // Names of one or two letters are all near each other.
     let limit = name.len() / 3;
     candidates

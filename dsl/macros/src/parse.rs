@@ -8,11 +8,10 @@ use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
 use crate::parse_loop::for_loop;
-use crate::parse_tokens::{plain_names, readable, refuse_attributes};
+use crate::parse_tokens::{plain_names, readable, refuse_attributes, strip, type_name, without_foreign};
 use crate::parse_tune::knob;
-use crate::parse_type::type_name;
-use crate::parse_unsupported::unsupported;
-use crate::parse_use::{called, imports};
+use crate::parse_unsupported::{bad, is_foreign, no_callee, no_place, unsupported, without_return};
+use crate::parse_use::{called, imports, signature};
 use atlas_vocabulary::{BinaryOp, Predicate};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
@@ -142,25 +141,22 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
     }
 }
 
+/// Reads a tile fn or a device fn from its name on.
 fn tile_fn(
     input: ParseStream<'_>,
     is_device: bool,
     (attrs, vis): (Vec<Attribute>, Visibility),
     errors: &mut Errors,
 ) -> syn::Result<TileFnSyntax> {
-    let name = input.parse()?;
-    let written = input.fork();
-    let content;
-    parenthesized!(content in input);
-    let params = content.parse_terminated(Ident::parse, Token![,])?.into_iter().collect();
-    if input.peek(Token![->]) {
-        let what = if is_device { "device" } else { "tile" };
-        return Err(input.error(format!("a {what} fn has no written types; remove the result type")));
-    }
-    let (body, broken) = block(input, errors)?;
+    let what = if is_device { "device" } else { "tile" };
+    let (before, signature) = (errors.count(), signature(input, what, errors)?);
+    let mistaken = errors.count() > before;
+    let (body, broken) = block(input, Some(what), errors)?;
     // The body may be a macro's `$body:block`, which is a group in a group.
+    let written = signature.written;
     let tokens = [written.parse::<TokenTree>()?, written.parse::<TokenTree>()?].into_iter().collect();
-    Ok(TileFnSyntax { is_device, attrs, vis, name, params, body, tokens, broken })
+    let (name, params) = (signature.name, signature.params);
+    Ok(TileFnSyntax { is_device, attrs, vis, name, params, body, tokens, broken: broken || mistaken })
 }
 
 fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut Errors) -> syn::Result<()> {
@@ -208,7 +204,7 @@ fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut E
         }
     }
     let mistaken = errors.count() > before;
-    (kernel.body, kernel.broken) = block(input, errors)?;
+    (kernel.body, kernel.broken) = block(input, None, errors)?;
     kernel.broken |= mistaken;
     Ok(())
 }
@@ -246,15 +242,20 @@ fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
     Ok(ParamSyntax { name, kind: ParamSyntaxKind::Tensor { writable, dtype, dims } })
 }
 
-/// Reads a body. The flag is true if it could not be read in full.
-fn block(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<(Vec<StmtSyntax>, bool)> {
+/// Reads a body: of a kernel, or of a tile or device fn as `of` says. The flag is true if it could not be read in full.
+fn block(input: ParseStream<'_>, of: Option<&str>, errors: &mut Errors) -> syn::Result<(Vec<StmtSyntax>, bool)> {
     let content;
     braced!(content in input);
     let tokens: TokenStream = content.parse()?;
     let before = errors.count();
     refuse_attributes(&tokens, errors);
-    let stmts = match syn::Block::parse_within.parse2(readable(tokens)) {
-        Ok(stmts) => statements(&stmts, errors),
+    let stmts = match syn::Block::parse_within.parse2(readable(without_foreign(tokens, errors))) {
+        Ok(mut stmts) => {
+            if let Some(what) = of {
+                without_return(&mut stmts, what, errors);
+            }
+            statements(&stmts, errors)
+        }
         Err(e) => {
             report(&e, errors);
             Vec::new()
@@ -282,25 +283,25 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<StmtSyntax> {
                 errors.push(20, SourceRange::of(other), "`let .. else` has no meaning in a kernel");
                 return None;
             }
-            let value = match &local.init {
-                Some(init) => Some(expression(&init.expr, errors)?),
-                None => None,
-            };
+            // The name is known even if its value could not be read.
+            let value = local.init.as_ref();
+            let value = value.map(|init| expression(&init.expr, errors).unwrap_or_else(|| bad(&init.expr)));
             bound(&local.pat, value, errors)
         }
         syn::Stmt::Expr(syn::Expr::ForLoop(f), _) => for_loop(f, errors),
         syn::Stmt::Expr(syn::Expr::Assign(a), _) if matches!(ungrouped(&a.left), syn::Expr::Tuple(_)) => {
             let syn::Expr::Tuple(left) = ungrouped(&a.left) else { return None };
-            let names: Vec<Option<Ident>> = left.elems.iter().map(|e| assigned(e, errors)).collect();
+            let names: Vec<Option<Ident>> = left.elems.iter().map(|e| assigned(e, None, errors)).collect();
             let value = expression(&a.right, errors)?;
             Some(StmtSyntax::AssignMany { names: names.into_iter().collect::<Option<_>>()?, value })
         }
         syn::Stmt::Expr(syn::Expr::Assign(a), _) => {
-            let name = assigned(&a.left, errors)?;
+            let name = assigned(&a.left, None, errors)?;
             Some(StmtSyntax::Assign { name, op: None, op_span: a.eq_token.span, value: expression(&a.right, errors)? })
         }
         syn::Stmt::Expr(syn::Expr::Binary(b), _) if compound(&b.op).is_some() => {
-            let (name, op) = (assigned(&b.left, errors)?, compound(&b.op));
+            let op = compound(&b.op);
+            let name = assigned(&b.left, op, errors)?;
             Some(StmtSyntax::Assign { name, op, op_span: b.op.span(), value: expression(&b.right, errors)? })
         }
         syn::Stmt::Expr(e, semi) => Some(StmtSyntax::Expr { value: expression(e, errors)?, last: semi.is_none() }),
@@ -326,6 +327,10 @@ fn bound(pat: &syn::Pat, value: Option<ExprSyntax>, errors: &mut Errors) -> Opti
         (syn::Pat::Ident(p), value) => {
             Some(StmtSyntax::Let { mutable: p.mutability.is_some(), name: p.ident.clone(), value })
         }
+        (syn::Pat::Wild(w), Some(value)) => {
+            let name = Ident::new("_", w.underscore_token.span);
+            Some(StmtSyntax::Let { mutable: false, name, value: Some(value) })
+        }
         (syn::Pat::Tuple(t), Some(value)) if t.elems.iter().all(|e| name(e).is_some()) => {
             Some(StmtSyntax::LetMany { names: t.elems.iter().filter_map(name).collect(), value })
         }
@@ -349,15 +354,15 @@ fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
         syn::BinOp::BitXorAssign(_) => BinaryOp::BitXor,
         syn::BinOp::ShlAssign(_) => BinaryOp::Shl,
         syn::BinOp::ShrAssign(_) => BinaryOp::Shr,
+        syn::BinOp::RemAssign(_) => BinaryOp::Rem,
         _ => return None,
     })
 }
 
-fn assigned(left: &syn::Expr, errors: &mut Errors) -> Option<Ident> {
+fn assigned(left: &syn::Expr, op: Option<BinaryOp>, errors: &mut Errors) -> Option<Ident> {
     let name = if let syn::Expr::Path(p) = ungrouped(left) { p.path.get_ident().cloned() } else { None };
     if name.is_none() {
-        let message = "only a `let mut` name can be assigned; a tensor is written with `store(y[g, n, ..], value)`";
-        errors.push(20, SourceRange::of(left), message);
+        errors.push(20, SourceRange::of(left), no_place(ungrouped(left), op));
     }
     name
 }
@@ -365,14 +370,6 @@ fn assigned(left: &syn::Expr, errors: &mut Errors) -> Option<Ident> {
 /// The content of the group without delimiters that a `$x:expr` of a user's macro leaves.
 fn ungrouped(e: &syn::Expr) -> &syn::Expr {
     if let syn::Expr::Group(g) = e { ungrouped(&g.expr) } else { e }
-}
-
-pub(crate) fn strip(e: &syn::Expr) -> &syn::Expr {
-    match e {
-        syn::Expr::Paren(p) => strip(&p.expr),
-        syn::Expr::Group(g) => strip(&g.expr),
-        e => e,
-    }
 }
 
 pub(crate) fn ident_of(e: &syn::Expr) -> Option<Ident> {
@@ -420,7 +417,9 @@ fn expressions<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut E
 fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Errors) -> Option<Vec<ExprSyntax>> {
     let argument = |e: &syn::Expr, errors: &mut Errors| match e {
         syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
-            let (name, value) = (ident_of(&a.left)?, nested(&a.right, errors)?);
+            let name = ident_of(&a.left)?;
+            // `keepdims = True`, which is reported where the function is known.
+            let value = if name == "axis" { nested(&a.right, errors)? } else { bad(&a.right) };
             let token = name.span();
             Some(ExprSyntax { kind: ExprSyntaxKind::Named(name, Box::new(value)), place: SourceRange::of(e), token })
         }
@@ -488,12 +487,9 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<ExprSyntax> {
                 let args = arguments(&c.args, errors)?;
                 return Some(ExprSyntax { kind: ExprSyntaxKind::Derivative { mode, of, args }, place, token });
             }
-            let Some((of, generics)) = callee(&c.func) else {
-                errors.push(
-                    5,
-                    SourceRange::of(&c.func),
-                    "only built-in functions and tile fns can be called in a kernel",
-                );
+            let Some((of, generics)) = callee(&c.func).filter(|(of, _)| !is_foreign(of)) else {
+                errors.push(5, SourceRange::of(&c.func), no_callee(ungrouped(&c.func)));
+                let _ = arguments(&c.args, errors);
                 return None;
             };
             let args = arguments(&c.args, errors)?;
@@ -524,6 +520,10 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<ExprSyntax> {
                 one => nested(one, errors).map(|e| vec![e]),
             };
             ExprSyntaxKind::Index { base: base?, index: index? }
+        }
+        syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
+            token = name.span();
+            ExprSyntaxKind::Field(boxed(base, errors)?, name.clone())
         }
         syn::Expr::Array(a) => ExprSyntaxKind::Array(expressions(&a.elems, errors)?),
         syn::Expr::Range(r) if r.start.is_none() && r.end.is_none() => ExprSyntaxKind::Whole,

@@ -2,9 +2,11 @@
 
 use crate::ast::{AxisSyntax, ExprSyntax, RangeSyntax, StmtSyntax};
 use crate::error::{Errors, SourceRange};
-use crate::parse::{expression, ident_of, plain_callee, statements, strip};
+use crate::parse::{expression, ident_of, plain_callee, statements};
+use crate::parse_tokens::strip;
 use atlas_vocabulary::LoopKind;
 use proc_macro2::Ident;
+use quote::ToTokens;
 
 pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<StmtSyntax> {
     let place = SourceRange { start: f.for_token.span, end: SourceRange::of(&f.expr).end };
@@ -104,10 +106,53 @@ fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<RangeSyntax> {
     {
         return Some(RangeSyntax::Between { lo: expression(lo, errors)?, hi: expression(hi, errors)? });
     }
+    let mend = no_range(strip(e)).map_or_else(String::new, |mend| format!("; {mend}"));
     errors.push(
         20,
         SourceRange::of(e),
-        "a loop runs over `tiles(DIM, SIZE)`, `pipeline(tiles(DIM, SIZE))` or `lo..hi`",
+        format!("a loop runs over `tiles(DIM, SIZE)`, `pipeline(tiles(DIM, SIZE))` or `lo..hi`{mend}"),
     );
     None
+}
+
+/// What to write instead of a range of another language.
+fn no_range(e: &syn::Expr) -> Option<String> {
+    Some(match e {
+        syn::Expr::MethodCall(m) if m.method == "step_by" => {
+            let step = m.args.first().map_or(String::new(), |e| e.to_token_stream().to_string());
+            let step = if step.chars().all(|c| c.is_alphanumeric() || c == '_') { &step } else { "s" };
+            format!(
+                "a loop counts by 1: for steps of {step} write `for i in 0..(hi - lo + {step} - 1) / {step}`, and `lo + i * {step}` in its body; `tiles(DIM, {step})` counts tiles of a dim"
+            )
+        }
+        syn::Expr::MethodCall(m) if m.method == "rev" => {
+            "a loop counts upwards: `lo + hi - 1 - i` in its body counts downwards".to_owned()
+        }
+        syn::Expr::Range(r) if r.start.is_some() && r.end.is_some() => "`lo..=hi` is written `lo..hi + 1`".to_owned(),
+        syn::Expr::Range(r) if r.start.is_none() && r.end.is_some() => "`..hi` is written `0..hi`".to_owned(),
+        syn::Expr::Call(c) => {
+            let syn::Expr::Path(p) = strip(&c.func) else { return None };
+            let name = p.path.segments.last()?.ident.to_string();
+            let is_range = ["range", "arange", "static_range", "iota"].contains(&name.as_str());
+            let written = match c.args.len() {
+                _ if !is_range => return None,
+                1 => "0..n",
+                2 => "lo..hi",
+                _ => "0..(hi - lo + step - 1) / step`, and `lo + i * step` in the body",
+            };
+            let end = if c.args.len() > 2 { "" } else { "`" };
+            format!("`{name}(..)` is written `{written}{end}")
+        }
+        syn::Expr::Path(p) => {
+            let name = p.path.get_ident()?;
+            let is_dim = name.to_string().chars().all(|c| !c.is_lowercase());
+            if is_dim {
+                format!("`0..size({name})` counts the elements of a dim, and `tiles({name}, SIZE)` its tiles")
+            } else {
+                format!("`0..{name}` counts to a number")
+            }
+        }
+        syn::Expr::Lit(_) => "`0..n` counts to a number".to_owned(),
+        _ => return None,
+    })
 }

@@ -1,7 +1,8 @@
-//! Prepares tokens for `syn`: names, indices, and the groups that a user's macros leave around statements.
+//! Prepares tokens for `syn`: names, indices, operators of other languages, and the groups that a user's macros leave around
+//! statements, expressions and types.
 
-use crate::error::Errors;
-use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use crate::error::{Errors, SourceRange};
+use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Writes `r#x` as `x`, which is the same name, except for words such as `r#type` that are keywords otherwise.
 pub(crate) fn plain_names(tokens: TokenStream) -> TokenStream {
@@ -118,7 +119,7 @@ fn refuse_attribute(start: Span, group: &Group, errors: &mut Errors) {
         ),
         _ => format!("`{name}` has no meaning on part of a kernel; write it before the kernel or the tile fn"),
     };
-    errors.push(20, crate::error::SourceRange { start, end: group.span_close() }, message);
+    errors.push(20, SourceRange { start, end: group.span_close() }, message);
 }
 
 /// The word with which tokens begin, even if they are a `$m:meta` of a user's macro.
@@ -128,4 +129,121 @@ fn first_word(tokens: TokenStream) -> String {
         Some(word) => word.to_string(),
         None => String::new(),
     }
+}
+
+/// An expression without parentheses and without the groups of a user's macros.
+pub(crate) fn strip(e: &syn::Expr) -> &syn::Expr {
+    match e {
+        syn::Expr::Paren(p) => strip(&p.expr),
+        syn::Expr::Group(g) => strip(&g.expr),
+        e => e,
+    }
+}
+
+/// The name of a type, even if it is a `$t:ty` of a user's macro.
+pub(crate) fn type_name(ty: &syn::Type) -> Option<Ident> {
+    match ty {
+        syn::Type::Path(p) if p.qself.is_none() => p.path.get_ident().cloned(),
+        syn::Type::Group(g) => type_name(&g.elem),
+        syn::Type::Paren(p) => type_name(&p.elem),
+        _ => None,
+    }
+}
+
+/// The tokens without operators and words of other languages that `syn` does not read. Each is reported, and replaced by something
+/// that `syn` reads, so that the rest of a body is checked too.
+pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
+    let all: Vec<TokenTree> = tokens.into_iter().collect();
+    let (mut out, mut i) = (Vec::with_capacity(all.len()), 0);
+    // The `:` that belongs to a `?`.
+    let mut is_choice = false;
+    while i < all.len() {
+        let (before, rest) = (out.last(), &all[i..]);
+        let width = match rest {
+            [TokenTree::Ident(word), TokenTree::Group(g), ..] if is_where(word, g) => {
+                errors.push(5, word.span(), "unknown function `where`; write `select(condition, a, b)`");
+                out.push(Ident::new("select", word.span()).into());
+                1
+            }
+            [TokenTree::Ident(word), ..] if is_operand(before) && (word == "and" || word == "or") => {
+                let op = if word == "and" { '&' } else { '|' };
+                errors.push(20, word.span(), format!("`{word}` has no meaning in a kernel; write `{op}{op}`"));
+                out.extend(operator(op, Some(op)));
+                1
+            }
+            [TokenTree::Ident(word), TokenTree::Ident(_) | TokenTree::Literal(_), ..]
+                if word == "not" && !is_operand(before) =>
+            {
+                errors.push(20, word.span(), "`not` has no meaning in a kernel; write `!condition`");
+                out.extend(operator('!', None));
+                1
+            }
+            [TokenTree::Punct(p), ..] if p.as_char() == '@' => {
+                errors.push(20, p.span(), "`@` has no meaning in a kernel; a matrix product is `dot(a, b)`");
+                out.extend(operator('*', None));
+                1
+            }
+            [TokenTree::Punct(p), ..] if p.as_char() == '?' => {
+                errors.push(20, p.span(), "`?` has no meaning in a kernel; choose with `select(condition, a, b)`");
+                // `x?` has nothing behind it.
+                is_choice =
+                    matches!(rest.get(1), Some(t) if !matches!(t, TokenTree::Punct(p) if ";,.)".contains(p.as_char())));
+                out.extend(operator('+', None).filter(|_| is_choice));
+                1
+            }
+            [TokenTree::Punct(p), ..] if is_choice && p.as_char() == ':' && p.spacing() == Spacing::Alone => {
+                out.extend(operator('+', None));
+                is_choice = false;
+                1
+            }
+            [TokenTree::Punct(a), TokenTree::Punct(b), TokenTree::Punct(c), ..] if is_logical(a, b, c) => {
+                let op: String = [a.as_char(), b.as_char()].into_iter().collect();
+                let place = SourceRange { start: a.span(), end: c.span() };
+                errors.push(20, place, format!("`{op}=` has no meaning in a kernel; write `x = x {op} ..`"));
+                out.extend(operator('=', None));
+                3
+            }
+            [TokenTree::Group(g), ..] => {
+                let mut group = Group::new(g.delimiter(), without_foreign(g.stream(), errors));
+                group.set_span(g.span());
+                out.push(group.into());
+                1
+            }
+            _ => {
+                is_choice &= !matches!(&rest[0], TokenTree::Punct(p) if p.as_char() == ';');
+                out.push(rest[0].clone());
+                1
+            }
+        };
+        i += width;
+    }
+    out.into_iter().collect()
+}
+
+/// `where(..)`, a keyword of Rust.
+fn is_where(word: &Ident, arguments: &Group) -> bool {
+    word == "where" && arguments.delimiter() == Delimiter::Parenthesis
+}
+
+/// True for the last token of an operand.
+fn is_operand(before: Option<&TokenTree>) -> bool {
+    match before {
+        Some(TokenTree::Group(g)) => g.delimiter() != Delimiter::Brace,
+        Some(TokenTree::Literal(_)) => true,
+        Some(TokenTree::Ident(word)) => !["in", "let", "mut", "return"].iter().any(|w| word == w),
+        _ => false,
+    }
+}
+
+/// `&&=` and `||=`.
+fn is_logical(a: &Punct, b: &Punct, c: &Punct) -> bool {
+    let joined = a.spacing() == Spacing::Joint && b.spacing() == Spacing::Joint;
+    joined && matches!((a.as_char(), b.as_char(), c.as_char()), ('&', '&', '=') | ('|', '|', '='))
+}
+
+/// An operator of one or two characters.
+fn operator(first: char, second: Option<char>) -> impl Iterator<Item = TokenTree> {
+    let spacing = if second.is_some() { Spacing::Joint } else { Spacing::Alone };
+    let second = second.map(|c| Punct::new(c, Spacing::Alone));
+    [Some(Punct::new(first, spacing)), second].into_iter().flatten().map(TokenTree::Punct)
 }

@@ -1,10 +1,11 @@
-//! Functions of other modules: `use math::gelu2;`, and paths where functions are called.
+//! Functions: their names and parameters where they are declared, paths where they are called, and those of other modules:
+//! `use math::gelu2;`.
 
 use crate::ast::{Called, Import};
 use crate::error::{Errors, SourceRange};
-use proc_macro2::Ident;
-use syn::parse::ParseStream;
-use syn::{Attribute, ItemUse, PathArguments, UseTree, Visibility};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use syn::parse::{ParseBuffer, ParseStream};
+use syn::{Attribute, ItemUse, PathArguments, Token, UseTree, Visibility, parenthesized};
 
 /// Names of types that have functions of their own, as `f32::sqrt`.
 pub(crate) const PRIMITIVES: [&str; 19] = [
@@ -81,4 +82,104 @@ fn named(tree: &UseTree, mut path: syn::Path, out: &mut Vec<Import>, errors: &mu
             errors.push(20, g.star_token.spans[0], message);
         }
     }
+}
+
+/// A function's name and parameters.
+pub(crate) struct Signature<'i> {
+    pub(crate) name: Ident,
+    pub(crate) params: Vec<Ident>,
+    /// Its text from the parameters on.
+    pub(crate) written: ParseBuffer<'i>,
+}
+
+/// Reads a function from its name up to its body. Mistakes are reported, so that the body can be read all the same.
+pub(crate) fn signature<'i>(input: ParseStream<'i>, what: &str, errors: &mut Errors) -> syn::Result<Signature<'i>> {
+    let name: Ident = input.parse()?;
+    if input.peek(Token![<]) {
+        let place = skip_types(input)?;
+        let message = format!(
+            "a {what} fn has no type parameters: it is checked at each call, with the types that it gets there; write `{what} fn {name}(..)`, and `.cast_like(x)` where a type is needed"
+        );
+        errors.push(1, place, message);
+    }
+    let written = input.fork();
+    if !input.peek(syn::token::Paren) {
+        return Err(input.error(format!("a {what} fn has parameters: write `{what} fn {name}(x, y) {{ .. }}`")));
+    }
+    let content;
+    parenthesized!(content in input);
+    let mut params = Vec::new();
+    while !content.is_empty() {
+        params.push(param(&content, what, errors)?);
+        if !content.is_empty() {
+            content.parse::<Token![,]>()?;
+        }
+    }
+    if input.peek(Token![->]) {
+        errors.push(1, input.span(), format!("a {what} fn has no written types; remove the result type"));
+        while !input.is_empty() && !input.peek(syn::token::Brace) {
+            input.parse::<TokenTree>()?;
+        }
+    }
+    Ok(Signature { name, params, written })
+}
+
+/// Skips `<T, ..>`.
+fn skip_types(input: ParseStream<'_>) -> syn::Result<SourceRange> {
+    let start = input.span();
+    let mut end = start;
+    while !input.is_empty() && !input.peek(syn::token::Paren) {
+        end = input.parse::<TokenTree>()?.span();
+    }
+    Ok(SourceRange { start, end })
+}
+
+/// A parameter: a name alone.
+fn param(input: ParseStream<'_>, what: &str, errors: &mut Errors) -> syn::Result<Ident> {
+    let start = input.span();
+    let by_reference = input.parse::<Option<Token![&]>>()?;
+    let mutable = input.parse::<Option<Token![mut]>>()?;
+    let name: Ident = input.parse().map_err(|e| {
+        syn::Error::new(e.span(), format!("a parameter of a {what} fn is a name alone, as in `{what} fn f(x, y)`"))
+    })?;
+    if by_reference.is_some() {
+        let message = format!("a parameter of a {what} fn is a name alone; write `{name}`");
+        errors.push(1, SourceRange { start, end: name.span() }, message);
+    } else if let Some(mutable) = mutable {
+        let message =
+            format!("a parameter is not `mut`: write `{name}`, and `let mut` another name with its value in the body");
+        errors.push(1, SourceRange { start: mutable.span, end: name.span() }, message);
+    }
+    if input.peek(Token![:]) {
+        let tokens = written_type(input)?;
+        let kinds = if is_tensor(&tokens) {
+            format!("write `{name}`, and give the tensor's name at the call")
+        } else {
+            format!("it takes the type that the call gives it; write `{name}`")
+        };
+        let message = format!("a parameter of a {what} fn has no written type: {kinds}");
+        errors.push(1, SourceRange { start: name.span(), end: SourceRange::of(&tokens).end }, message);
+    }
+    Ok(name)
+}
+
+/// The type of a parameter, from the `:` to the comma that ends it.
+fn written_type(input: ParseStream<'_>) -> syn::Result<TokenStream> {
+    let (mut tokens, mut depth) = (TokenStream::new(), 0);
+    while !input.is_empty() && (depth > 0 || !input.peek(Token![,])) {
+        let tree: TokenTree = input.parse()?;
+        if let TokenTree::Punct(p) = &tree {
+            depth += i32::from(p.as_char() == '<') - i32::from(p.as_char() == '>');
+        }
+        tokens.extend([tree]);
+    }
+    Ok(tokens)
+}
+
+fn is_tensor(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|tree| match tree {
+        TokenTree::Ident(name) => name == "Tensor",
+        TokenTree::Group(g) => g.delimiter() == Delimiter::None && is_tensor(&g.stream()),
+        _ => false,
+    })
 }

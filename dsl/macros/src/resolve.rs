@@ -4,7 +4,7 @@ use crate::ast::{self, AxisSyntax, ExprSyntax, ExprSyntaxKind, KernelSyntax, Ran
 use crate::device_fn::{Frame, take_product};
 use crate::error::{Errors, SourceRange};
 use crate::import::Package;
-use crate::names::did_you_mean;
+use crate::names::nearest;
 use crate::require::requirement;
 use crate::resolve_fns::{FnSignature, Foreign, Signatures, declared, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
@@ -354,6 +354,11 @@ impl<'a> Resolver<'a> {
         out: &mut Vec<Stmt>,
     ) {
         match stmt {
+            // `let _ = f(..);` drops whatever it gives.
+            StmtSyntax::Let { name, .. } if name == "_" => {
+                let results = self.fns[call.0].results;
+                self.inline(value, call, results, out);
+            }
             StmtSyntax::Let { mutable, name, .. } => {
                 let (given, hides) = self.let_value(name, |r| r.inline(value, call, 1, out));
                 let local = self.bind(name, LocalKind::Let { mutable: *mutable });
@@ -451,15 +456,6 @@ impl<'a> Resolver<'a> {
         (value, outside.filter(is_let).filter(|_| reads))
     }
 
-    /// Reports a name that stands twice among those that are assigned at once.
-    fn assigned_once(&mut self, names: &[Ident]) {
-        for (i, name) in names.iter().enumerate() {
-            if names[..i].contains(name) {
-                self.errors.push(25, name.span(), format!("`{name}` is assigned twice at once"));
-            }
-        }
-    }
-
     fn assigned(&mut self, name: &Ident) -> Option<LocalId> {
         let Some(local) = self.lookup(name) else {
             match self.param(name).map(|i| &self.params[i]) {
@@ -473,7 +469,7 @@ impl<'a> Resolver<'a> {
                 Some(_) => self.errors.push(25, name.span(), format!("`{name}` is a parameter; it cannot be assigned")),
                 None => {
                     let names = self.bound_names();
-                    let hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
+                    let hint = nearest(&name.to_string(), names.iter().map(String::as_str));
                     self.errors.push(3, name.span(), format!("unknown name `{name}`{hint}"));
                 }
             }
@@ -536,7 +532,7 @@ impl<'a> Resolver<'a> {
                 Some(_) => self.given_names(),
                 None => self.dims.iter().map(|d| d.name.to_string()).collect(),
             };
-            let hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
+            let hint = nearest(&name.to_string(), names.iter().map(String::as_str));
             let message = if self.kernel.is_none() {
                 format!("a tile fn has no dims, so `{name}` is unknown; pass what you need of it as an argument")
             } else if let Some(message) = self.no_dim_given(name) {
@@ -579,7 +575,7 @@ impl<'a> Resolver<'a> {
                     let knobs = self.kernel.map_or(&[][..], |k| &k.tune);
                     let names: Vec<String> =
                         knobs.iter().map(|k| k.name.to_string()).filter(|n| ScheduleKey::named(n).is_none()).collect();
-                    let mut hint = did_you_mean(&name.to_string(), names.iter().map(String::as_str));
+                    let mut hint = nearest(&name.to_string(), names.iter().map(String::as_str));
                     if hint.is_empty() {
                         hint = format!("; add `{name}: [64]` to it");
                     }

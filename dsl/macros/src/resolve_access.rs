@@ -1,10 +1,38 @@
 //! Brackets: slices of tensors and elements of tables.
 
 use crate::ast::{ExprSyntax, ExprSyntaxKind};
-use crate::names::did_you_mean;
+use crate::names::nearest;
 use crate::resolve::Resolver;
 use crate::resolve_expr::is_const_name;
 use crate::tree::{Expr, ExprKind, Extent, Index, ParamKind};
+
+/// The indices with as many entries as there are dims: `..` is added where one is missing, and left out where there are too many.
+/// A name that is a dim's in lower case stands on its axis.
+fn with_rank(index: &[ExprSyntax], dims: &[String]) -> Option<Vec<String>> {
+    let text = |e: &ExprSyntax| match &e.kind {
+        ExprSyntaxKind::Name(name) => name.to_string(),
+        ExprSyntaxKind::Literal { value, .. } => value.to_string(),
+        ExprSyntaxKind::Call { name, .. } if name == "span" => "span(..)".to_owned(),
+        ExprSyntaxKind::Whole => "..".to_owned(),
+        _ => "i".to_owned(),
+    };
+    let written: Vec<String> = index.iter().map(text).collect();
+    if written.len() > dims.len() {
+        let named: Vec<String> = written.into_iter().filter(|i| i != "..").collect();
+        return (named.len() == dims.len()).then_some(named);
+    }
+    let mut all = Vec::new();
+    for (i, name) in written.iter().enumerate() {
+        let rest = written.len() - i;
+        let own = dims.iter().position(|d| d.to_lowercase() == *name);
+        while own.is_some_and(|own| all.len() < own) && all.len() + rest < dims.len() {
+            all.push("..".to_owned());
+        }
+        all.push(name.clone());
+    }
+    all.resize(dims.len(), "..".to_owned());
+    Some(all)
+}
 
 impl Resolver<'_> {
     /// The tensor and the indices of `x[g, n, ..]`.
@@ -14,6 +42,11 @@ impl Resolver<'_> {
             _ => (e, None),
         };
         let ExprSyntaxKind::Name(name) = &base.kind else {
+            if let ExprSyntaxKind::Index { .. } = &base.kind {
+                let message = format!("all indices stand in one pair of brackets, as in `{verb}(x[g, n, ..])`");
+                self.errors.push(20, e.place, message);
+                return None;
+            }
             self.errors.push(
                 20,
                 e.place,
@@ -31,10 +64,7 @@ impl Resolver<'_> {
                 format!("`{name}` is a tile already; `{verb}` works on tensors")
             } else {
                 let tensors: Vec<String> = self.given_names();
-                format!(
-                    "unknown tensor `{name}`{}",
-                    did_you_mean(&name.to_string(), tensors.iter().map(String::as_str))
-                )
+                format!("unknown tensor `{name}`{}", nearest(&name.to_string(), tensors.iter().map(String::as_str)))
             };
             self.errors.push(3, name.span(), message);
             return None;
@@ -47,14 +77,22 @@ impl Resolver<'_> {
         let (dims, rank) = (dims.clone(), dims.len());
         let shape = || dims.iter().map(|&d| self.dims[d].name.to_string()).collect::<Vec<_>>().join(", ");
         let Some(index) = index else {
-            let message =
-                format!("`{verb}` needs the indices of `{name}` [{}], one per axis: `{verb}({name}[..])`", shape());
+            let message = format!(
+                "`{verb}` needs the indices of `{name}` [{}], one per axis: `{verb}({name}[{}])`",
+                shape(),
+                vec![".."; rank].join(", ")
+            );
             self.errors.push(113, e.place, message);
             return None;
         };
         if index.len() != rank {
             let plural = if index.len() == 1 { "index is" } else { "indices are" };
-            let message = format!("`{name}` [{}] has rank {rank}, but {} {plural} given", shape(), index.len());
+            let names: Vec<String> = dims.iter().map(|&d| self.dims[d].name.to_string()).collect();
+            let mend = with_rank(index, &names).map_or_else(String::new, |all| {
+                let whole = if all.iter().any(|i| i == "..") { ", where `..` is a whole axis" } else { "" };
+                format!("; write `{name}[{}]`{whole}", all.join(", "))
+            });
+            let message = format!("`{name}` [{}] has rank {rank}, but {} {plural} given{mend}", shape(), index.len());
             self.errors.push(113, e.place, message);
             return None;
         }
@@ -87,14 +125,20 @@ impl Resolver<'_> {
     }
 
     /// `TABLE[i][j]`. Every other index is a mistake.
-    pub(crate) fn table(&mut self, base: &ExprSyntax, index: &[ExprSyntax]) -> Option<ExprKind> {
-        let mut indices: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
+    pub(crate) fn table(&mut self, e: &ExprSyntax, base: &ExprSyntax, index: &[ExprSyntax]) -> Option<ExprKind> {
+        let mut written: Vec<&ExprSyntax> = index.iter().collect();
         let mut base = base;
         while let ExprSyntaxKind::Index { base: inner, index } = &base.kind {
-            let outer: Vec<Expr> = index.iter().map(|i| self.expr(i)).collect();
-            indices.splice(0..0, outer);
+            written.splice(0..0, index);
             base = inner;
         }
+        if let ExprSyntaxKind::Field(of, name) = &base.kind {
+            self.field(e, of, name, written.first().copied());
+            return None;
+        }
+        // Of a tensor's place the indices are none of a table.
+        let is_tensor = matches!(&base.kind, ExprSyntaxKind::Name(name) if self.dims_of(name).is_some());
+        let indices = if is_tensor { vec![] } else { written.iter().map(|i| self.expr(i)).collect() };
         let (name, message) = match &base.kind {
             ExprSyntaxKind::Path(p) => return Some(ExprKind::Table { name: self.const_here(p, base.place)?, indices }),
             ExprSyntaxKind::Name(name) => {

@@ -70,6 +70,7 @@ impl Resolver<'_> {
                 self.needless_types(&of.name, generics)?;
                 self.call_fn(e, of, args)?
             }
+            ExprSyntaxKind::Bad => return None,
             _ => {
                 self.errors.push(
                     20,
@@ -85,5 +86,14 @@ impl Resolver<'_> {
             return None;
         }
         Some(Expr { kind, place: e.place, token: e.token })
+    }
+
+    /// Reports a name that stands twice among those that are assigned at once.
+    pub(crate) fn assigned_once(&mut self, names: &[Ident]) {
+        for (i, name) in names.iter().enumerate() {
+            if names[..i].contains(name) {
+                self.errors.push(25, name.span(), format!("`{name}` is assigned twice at once"));
+            }
+        }
     }
 }

@@ -95,7 +95,7 @@ impl<'a> Resolver<'a> {
                 n => format!("{n} tiles"),
             };
             let what = match wanted {
-                0 => "nothing takes them here: bind them with `let`".to_owned(),
+                0 => "nothing takes them here: bind them with `let`, or drop them with `let _ = ..`".to_owned(),
                 n => format!("{} wanted here", if n == 1 { "one is".to_owned() } else { format!("{n} are") }),
             };
             self.errors.push(21, e.place, format!("`{name}` gives {}, and {what}", tiles(results)));

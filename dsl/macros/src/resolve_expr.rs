@@ -2,7 +2,7 @@
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::SourceRange;
-use crate::names::{did_you_mean, elementwise, functions};
+use crate::names::{did_you_mean, elementwise, functions, nearest};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
@@ -83,7 +83,11 @@ impl Resolver<'_> {
                 self.errors.push(20, e.place, message);
                 return None;
             }
-            ExprSyntaxKind::Index { base, index } => return self.table(base, index),
+            ExprSyntaxKind::Field(base, name) => {
+                self.field(e, base, name, None);
+                return None;
+            }
+            ExprSyntaxKind::Index { base, index } => return self.table(e, base, index),
             ExprSyntaxKind::Array(_) => {
                 self.errors.push(
                     20,
@@ -98,6 +102,7 @@ impl Resolver<'_> {
                 self.errors.push(21, e.place, message);
                 return None;
             }
+            ExprSyntaxKind::Bad => return None,
             ExprSyntaxKind::Whole => {
                 self.errors.push(20, e.place, "`..` is only written as an index, as in `load(x[g, ..])`");
                 return None;
@@ -151,7 +156,7 @@ impl Resolver<'_> {
         } else {
             let mut names = self.bound_names();
             names.extend(self.given_names());
-            format!("unknown name `{name}`{}", did_you_mean(&name.to_string(), names.iter().map(String::as_str)))
+            format!("unknown name `{name}`{}", nearest(&name.to_string(), names.iter().map(String::as_str)))
         };
         self.errors.push(3, name.span(), message);
         None
@@ -248,6 +253,9 @@ impl Resolver<'_> {
                 ExprKind::Broadcast { value: self.boxed(&args[0]), shape: self.extents(&args[1])? }
             }
             "size" => {
+                if self.size_elsewhere(e, name, args) {
+                    return None;
+                }
                 self.arity(e, args, name, &["DIM"])?;
                 let ExprSyntaxKind::Name(dim) = &args[0].kind else {
                     self.errors.push(27, args[0].place, "`size` takes a dim, as in `size(N)`");
@@ -285,7 +293,9 @@ impl Resolver<'_> {
                 );
             }
             _ => {
-                self.unknown_function(name);
+                if !self.size_elsewhere(e, name, args) {
+                    self.unknown_function(name);
+                }
                 return None;
             }
         })
@@ -309,6 +319,10 @@ impl Resolver<'_> {
     /// `sum(x)` and `sum(x, axis = 1)`; the same of `max` and `min`; and `max(x, y)`, which is element-wise.
     fn reduce(&mut self, e: &ExprSyntax, name: &Ident, args: &[ExprSyntax]) -> Option<ExprKind> {
         let op = ReduceOp::from_name(&name.to_string())?;
+        if let Some(message) = Self::reduction_argument(name, args) {
+            self.errors.push(21, e.place, message);
+            return None;
+        }
         match (args, op.row().elementwise) {
             ([value], _) => Some(ExprKind::Reduce { op, value: self.boxed(value), axis: None }),
             ([value, ExprSyntax { kind: ExprSyntaxKind::Named(what, axis), .. }], _) if what == "axis" => {
@@ -338,7 +352,19 @@ impl Resolver<'_> {
 
     fn axis(&mut self, e: &ExprSyntax) -> Option<(u8, SourceRange)> {
         match e.kind {
-            ExprSyntaxKind::Literal { value, whole: true } if value < 256.0 => Some((value as u8, e.place)),
+            ExprSyntaxKind::Literal { value, whole: true } if value < 128.0 => Some((value as u8, e.place)),
+            // An axis from the end, which the check refuses: it knows the rank.
+            ExprSyntaxKind::Unary("-", ref x)
+                if let ExprSyntaxKind::Literal { value, whole: true } = x.kind
+                    && (1.0..=128.0).contains(&value) =>
+            {
+                Some(((256.0 - value) as u8, e.place))
+            }
+            ExprSyntaxKind::Tuple(_) | ExprSyntaxKind::Array(_) => {
+                let message = "one axis at a time is reduced, as in `sum(sum(x, axis = 0), axis = 1)`; of all axes write `sum(x)`";
+                self.errors.push(101, e.place, message);
+                None
+            }
             _ => {
                 self.errors.push(101, e.place, "an axis is written as a whole number, such as 0 or 1");
                 None
@@ -356,6 +382,9 @@ impl Resolver<'_> {
     ) -> Option<ExprKind> {
         if name != "cast" {
             self.no_types(name, generics)?;
+        }
+        if self.method_elsewhere(e, receiver, name, args) {
+            return None;
         }
         // Where a tile fn takes the place of a function, that is no method.
         let is_hidden = self.is_tile_fn(name) && functions().any(|f| *name == f);
@@ -418,7 +447,7 @@ impl Resolver<'_> {
                 };
                 let Some(precision) = named.as_deref().and_then(Precision::from_name) else {
                     let names = Precision::ALL.iter().map(|p| p.name());
-                    let hint = did_you_mean(named.as_deref().unwrap_or(""), names);
+                    let hint = nearest(named.as_deref().unwrap_or(""), names);
                     self.errors.push(
                         30,
                         args[0].place,
@@ -433,7 +462,7 @@ impl Resolver<'_> {
                 self.expr(receiver);
                 let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);
                 let hint = if as_function {
-                    format!("; it is a function: write `{name}(..)`")
+                    Self::as_function(text, args)
                 } else {
                     did_you_mean(text, METHODS.into_iter().chain(elementwise()))
                 };

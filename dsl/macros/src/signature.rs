@@ -2,7 +2,7 @@
 
 use crate::ast::{self, KernelSyntax, ParamSyntaxKind};
 use crate::error::Errors;
-use crate::names::did_you_mean;
+use crate::names::nearest;
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
 use atlas_vocabulary::{DType, MOST_CONFIGS, Order, Programs, SCHEDULE, ScheduleKey, Setting};
 use proc_macro2::Ident;
@@ -35,7 +35,7 @@ pub(crate) fn check_tune(ast: &KernelSyntax, errors: &mut Errors) {
             errors.push(23, span, format!("knob `{name}` may be 0; its values start at 1"));
         }
         if !is_upper(name) && key.is_none() {
-            let hint = did_you_mean(&name.to_string(), schedule_keys());
+            let hint = nearest(&name.to_string(), schedule_keys());
             let keys = schedule_keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
             let message = format!("`{name}` is no schedule key (those are {keys}) and no upper-case tile size{hint}");
             errors.push(23, span, message);
@@ -129,7 +129,7 @@ pub(crate) fn signature(ast: &KernelSyntax, errors: &mut Errors) -> (Vec<Param>,
                 format!("type parameter `{0}` needs a bound: write `{0}: Float`", t.name),
             ),
             Some(b) if b != "Float" => {
-                let hint = did_you_mean(&b.to_string(), ["Float"]);
+                let hint = nearest(&b.to_string(), ["Float"]);
                 errors.push(
                     22,
                     b.span(),
@@ -222,7 +222,7 @@ pub(crate) fn dtype_ref(
     // Nothing is declared bool, and nothing casts to it.
     let numbers = DType::ALL.iter().filter(|d| **d != DType::Bool);
     let known: Vec<&str> = numbers.map(|d| d.name()).chain(generics.iter().map(String::as_str)).collect();
-    let hint = did_you_mean(&name.to_string(), known.iter().copied());
+    let hint = nearest(&name.to_string(), known.iter().copied());
     let place = if kernel.is_none() { place } else { "" };
     errors.push(
         22,

@@ -306,6 +306,10 @@ pub(crate) struct Ty {
     pub(crate) edges: Vec<Edge>,
     /// It is f32 only because it was made from numbers without a type.
     pub(crate) of_numbers: bool,
+    /// It is made of whole numbers alone, as a count is.
+    pub(crate) counts: bool,
+    /// Why it may have fewer axes than are wanted, and what to write then.
+    pub(crate) lacks_axes: Option<String>,
     /// The number of loops around the computation of the value.
     pub(crate) depth: usize,
 }
@@ -326,6 +330,8 @@ impl Ty {
             number: Number::Unknown,
             edges: vec![],
             of_numbers: false,
+            counts: false,
+            lacks_axes: None,
             depth: 0,
         }
     }
@@ -337,7 +343,8 @@ impl Ty {
 
     /// A number written in the source.
     pub(crate) fn literal(value: Option<f64>) -> Ty {
-        Ty::scalar(Elem::Literal(value))
+        let counts = value.is_some_and(|v| v.fract() == 0.0);
+        Ty { counts, ..Ty::scalar(Elem::Literal(value)) }
     }
 
     /// The same tile with the edges of tiles that broadcast to it.

@@ -244,6 +244,11 @@ errors! {
             /// The kernel.
             kernel: &'static str,
         } = 615, "these arguments of `{kernel}` differ from the prepared ones in shape, strides, type or alignment; prepare again";
+        /// A text is no config.
+        UnreadableConfig {
+            /// What is wrong with it.
+            why: String,
+        } = 616, "this is no config: {why}; write its keys and values as in `BN=64 stages=2 warps=4`";
         /// A config has a key that the kernel does not have.
         UnknownKnob {
             /// The kernel.

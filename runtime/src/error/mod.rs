@@ -48,6 +48,7 @@ pub use launch_error::LaunchError;
 pub use sim_fault::SimFault;
 pub use tensor_error::TensorError;
 
+use atlas_dsl::config::ConfigError;
 use atlas_dsl::diag::Code;
 use atlas_dsl::{Config, Diagnostics};
 use std::fmt;
@@ -144,6 +145,12 @@ impl std::error::Error for RuntimeError {}
 impl From<SimFault> for RuntimeError {
     fn from(e: SimFault) -> RuntimeError {
         RuntimeError::Fault(Box::new(e))
+    }
+}
+
+impl From<ConfigError> for RuntimeError {
+    fn from(e: ConfigError) -> RuntimeError {
+        LaunchError::UnreadableConfig { why: e.to_string() }.into()
     }
 }
 

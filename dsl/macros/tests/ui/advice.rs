@@ -28,6 +28,33 @@ atlas_kernel! {
         }
     }
 
+    /// What is carried through a `let`, in steps, by a product, after a factor, and by two names at once.
+    pub kernel combined(x: &Tensor<f32, [N, D]>, k: &Tensor<f32, [K, N]>, w: &Tensor<f32, [K, D]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64, 128], BD: [32] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let mut named = full::<f32>([BN, BD], f32::NEG_INFINITY);
+            let mut chained = full::<f32>([BN, BD], f32::NEG_INFINITY);
+            let mut products = full::<f32>([BN, BD], f32::NEG_INFINITY);
+            let mut sums = zeros::<f32>([BN, BD]);
+            let mut decayed = zeros::<f32>([BN, BD]);
+            let mut total = zeros::<f32>([BN, BD]);
+            let mut most = full::<f32>([BN, BD], f32::NEG_INFINITY);
+            for d in tiles(D, BD) {
+                let next = max(named, load(x[n, d]));
+                named = next;
+                chained = max(max(load(x[n, d]), chained), 1.0);
+                products = max(products, dot(load(k[.., n]).t(), load(w[.., d])));
+                sums += dot(load(k[.., n]).t(), load(w[.., d]));
+                decayed = 0.5 * decayed + load(x[n, d]);
+                let both = load(x[n, d]);
+                total += both;
+                most = max(most, both);
+            }
+            store(y[n], sum(named + chained + products + sums + decayed + total + most, axis = 1));
+        }
+    }
+
     pub kernel counts(x: &Tensor<f32, [N]>, j: &Tensor<i64, [N]>, c: &mut Tensor<i32, [N]>, w: &mut Tensor<i64, [N]>)
     tune { BN: [64, 128] }
     {
