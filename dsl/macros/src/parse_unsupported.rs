@@ -2,7 +2,7 @@
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::{Errors, SourceRange};
-use crate::names::{functions, written_here};
+use crate::names::{functions, is_reserved, written_here};
 use crate::parse_tokens::{strip, type_name};
 use atlas_vocabulary::{BinaryOp, DType};
 use proc_macro2::Ident;
@@ -157,7 +157,9 @@ pub(crate) fn is_foreign(of: &Called) -> bool {
     let Some(path) = &of.path else { return false };
     let first = path.segments.first().map_or(String::new(), |s| s.ident.to_string());
     let name = of.name.to_string();
-    functions().any(|f| name == f) || (is_module(&first) && written_here(&name).is_some())
+    let is_known = functions().any(|f| name == f) || written_here(&name).is_some();
+    // A tile fn may have the name of a function that gives way.
+    is_reserved(&name) || (is_module(&first) && is_known)
 }
 
 /// What to say of something that cannot be called.
