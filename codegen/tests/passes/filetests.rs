@@ -49,7 +49,7 @@ fn read(text: &str) -> Result<Case<'_>, String> {
     for part in parts {
         match part.split_once(' ') {
             Some(("schedule", keys)) => {
-                let config: Config = keys.parse()?;
+                let config: Config = keys.parse().map_err(|e: atlas_dsl::config::ConfigError| e.to_string())?;
                 if let Some(key) = config.tile.keys().next() {
                     return Err(format!("`{key}` is no key of a schedule"));
                 }
