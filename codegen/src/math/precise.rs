@@ -2,7 +2,7 @@
 
 use super::coefficients as c;
 use super::logistic::{cosh, silu, sinh, softplus};
-use super::reduced::{exp_reduced, log1p_reduced, power_of_two, scales};
+use super::reduced::{exp_reduced, halves, log1p_reduced, power_of_two};
 use super::{Arith, MAGIC, poly};
 use atlas_dsl::op::UnaryOp;
 
@@ -86,11 +86,13 @@ fn exp2_parts<A: Arith>(a: &mut A, x: A::F, q: &[f32]) -> (A::F, A::I) {
     (p, t)
 }
 
-/// `p * 2^n` for n in [-252, 254].
+/// `p * 2^n` for n in [-252, 254], in two factors. The second one is made after the first one is used, which takes a register less.
 fn scale<A: Arith>(a: &mut A, p: A::F, t: A::I) -> A::F {
-    let [first, second] = scales(a, t);
-    let p = a.mul(p, first);
-    a.mul(p, second)
+    let [half, rest] = halves(a, t);
+    let s = power_of_two(a, half, 1.0);
+    let p = a.mul(p, s);
+    let s = power_of_two(a, rest, 1.0);
+    a.mul(p, s)
 }
 
 /// Beyond [-104, 89] the result is 0 or infinity already.

@@ -25,11 +25,15 @@ pub(super) fn power_of_two<A: Arith>(a: &mut A, t: A::I, base: f32) -> A::F {
     a.from_bits(s)
 }
 
+/// Two numbers whose sum is n: a half of it and the rest.
+pub(super) fn halves<A: Arith>(a: &mut A, t: A::I) -> [A::I; 2] {
+    let half = a.ashr(t, 1);
+    [half, a.isub(t, half)]
+}
+
 /// Two factors whose product is 2^n, for n in [-252, 254]. A product with the first one is exact, so only the second may round.
 pub(super) fn scales<A: Arith>(a: &mut A, t: A::I) -> [A::F; 2] {
-    let half = a.ashr(t, 1);
-    let rest = a.isub(t, half);
-    [power_of_two(a, half, 1.0), power_of_two(a, rest, 1.0)]
+    halves(a, t).map(|n| power_of_two(a, n, 1.0))
 }
 
 /// log(1 + f) for f in [-1/3, 1/3], by a polynomial of degree 10.

@@ -281,7 +281,7 @@ atlas_kernel! {
         scale: f32,
         predicts: i32,
     )
-    tune { BM: [32, 16], BD: [32], BE: [32], warps: [8] }
+    tune { BM: [16], BD: [32], BE: [32], warps: [8] }
     require { C * L >= N, K >= L, P >= N, F == 4, V == 2 }
     {
         for (b, h) in grid(B, H) {
