@@ -176,7 +176,7 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
         let begun = Instant::now();
         let mut run = Run { root, times: Vec::new(), output: Vec::new(), skipped: None };
         let outcome = match check(&mut run) {
-            Ok(()) => run.skipped.take().map_or(Outcome::Ok, Outcome::Skipped),
+            Ok(()) => run.skipped.map_or(Outcome::Ok, Outcome::Skipped),
             Err(e) => Outcome::Failed(format!("{e:#}")),
         };
         if let Outcome::Failed(text) = &outcome {

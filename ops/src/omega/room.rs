@@ -1,7 +1,7 @@
 //! Whether a GPU has room for the keys of a chunk: a chain holds all of them at once, so windows and chunks may be too long for it.
 
 use super::{Chunking, MemoryForm, OmegaRule, Step, StreamSizes};
-use atlas_dsl::KernelDef;
+use atlas_dsl::{DType, KernelDef};
 use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, RuntimeError, Tensor, choose_for};
 
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
@@ -95,8 +95,19 @@ fn is_legal(kernel: &'static KernelDef, machine: Machine, sizes: &StreamSizes, [
         "N" | "P" | "M" => Some(chunk.max(16).next_multiple_of(16)),
         _ => None,
     };
+    has_config(kernel, machine, sizes.dtype, size)
+}
+
+/// Whether a kernel has a legal config for a machine, where its dims have these sizes by name. Those of which the size is not known
+/// follow from the kernel's requirements.
+pub(super) fn has_config(
+    kernel: &'static KernelDef,
+    machine: Machine,
+    dtype: DType,
+    size: impl Fn(&str) -> Option<usize>,
+) -> bool {
     let known = kernel.dims.iter().map(|d| size(d.name).map(|size| size.max(1) as u64)).collect();
     let dims: Vec<u64> = kernel.with_implied(known).into_iter().map(|size| size.unwrap_or(1)).collect();
-    let spec = kernel.specialization(sizes.dtype, &dims);
+    let spec = kernel.specialization(dtype, &dims);
     choose_for(kernel, &spec, &dims, Some(machine)).chosen().is_some()
 }

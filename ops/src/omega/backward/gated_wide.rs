@@ -6,7 +6,10 @@ use super::mlp::{BY_MET, MIXED};
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use super::walk::{before_inner, before_outer, by_ends, next_inner, next_outer, through_inner, to_act, to_errors};
+    use super::walk::{
+        before_inner, before_outer, by_ends, gradients_by_errors, next_inner, next_outer, queries_by_keys,
+        through_inner, to_act, to_errors,
+    };
     use crate::omega::loss::loss_error;
 
     /// As [`omega_gated_states`](super::omega_gated_states), with rows of any width. `act`, `delta` and `gate_delta` are a workspace: the
@@ -136,16 +139,8 @@ atlas_kernel! {
             let first = c * size(L);
             let oldest = first + size(P) - size(N) + size(L) - size(K);
             let alive = load(live[b, h, c, ..]).t() > 0.0;
-            let mut alike = zeros::<f32>([L, K]);
-            for d in tiles(D, BD) {
-                let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                alike += dot(load(q[b, span(first, L), h, d]).or(0.0), x.t());
-            }
-            let mut met = zeros::<f32>([L, K]);
-            for e in tiles(E, BE) {
-                let by_out = load(dy[b, span(first, L), h, e]).or(0.0);
-                met += dot(by_out, load(errors[b, h, c, .., e]).cast::<T>().t());
-            }
+            let alike = queries_by_keys(q, k, alive, b, h, first, oldest, L, K, D, BD);
+            let met = gradients_by_errors(dy, errors, b, h, c, first, L, K, E, BE);
             // What is taken off is made negative.
             let less_mixed = (-alike * load(psi[b, h, c, .., ..])).cast::<T>();
             let by_met = (-met * load(psi[b, h, c, .., ..])).cast::<T>();

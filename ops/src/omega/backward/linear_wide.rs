@@ -4,7 +4,7 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
-    use super::walk::by_ends;
+    use super::walk::{by_ends, queries_by_keys};
     use crate::omega::loss::loss_error;
 
     /// As [`omega_linear_states`](super::omega_linear_states), with keys of any width.
@@ -89,11 +89,7 @@ atlas_kernel! {
             let first = c * size(L);
             let oldest = first + size(P) - size(N) + size(L) - size(K);
             let alive = load(live[b, h, c, ..]).t() > 0.0;
-            let mut alike = zeros::<f32>([L, K]);
-            for d in tiles(D, BD) {
-                let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                alike += dot(load(q[b, span(first, L), h, d]).or(0.0), x.t());
-            }
+            let alike = queries_by_keys(q, k, alive, b, h, first, oldest, L, K, D, BD);
             let mixed = (-alike * load(psi[b, h, c, .., ..])).cast::<T>();
             let mut met = zeros::<f32>([L, K]);
             let mut to_lam = zeros::<f32>([L, 1]);

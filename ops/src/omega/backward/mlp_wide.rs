@@ -6,7 +6,8 @@ use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
     use super::walk::{
-        before_inner, before_outer, by_ends, next_inner, next_outer, through_inner, through_outer, to_act, to_errors,
+        before_inner, before_outer, by_ends, gradients_by_errors, hidden_rows, next_inner, next_outer,
+        queries_by_keys, through_inner, through_outer, times_back, to_act, to_errors,
     };
     use crate::omega::loss::loss_error;
 
@@ -54,15 +55,7 @@ atlas_kernel! {
             for c in 0..size(C) {
                 let oldest = c * chunk + past + chunk - size(K);
                 let alive = load(live[b, h, c, ..]).t() > 0.0;
-                for m in tiles(M, BM) {
-                    let mut z = zeros::<f32>([K, BM]);
-                    for d in tiles(D, BD) {
-                        let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                        z += dot(x, load(w2[b, h, c, m, d]).cast::<T>().t());
-                    }
-                    store(act[b, h, .., m], gelu(z).cast::<T>());
-                    store(delta[b, h, .., m], grad(gelu)(z));
-                }
+                hidden_rows(act, delta, w2, k, alive, b, h, c, oldest, K, M, D, BM, BD);
                 for e in tiles(E, BE) {
                     let mut read = select(alive, load(rk[b, span(oldest, K), h, e]).or(0.0), 0.0).cast::<f32>();
                     for m in tiles(M, BM) {
@@ -74,13 +67,7 @@ atlas_kernel! {
                 // After the last chunk nothing is asked for.
                 for again in 0..min(size(C) - 1 - c, 1) {
                     let next = c + again + 1;
-                    for m in tiles(M, BM) {
-                        let mut back = zeros::<f32>([K, BM]);
-                        for e in tiles(E, BE) {
-                            back += dot(load(errors[b, h, c, .., e]).cast::<T>(), load(w1[b, h, c, e, m]).cast::<T>());
-                        }
-                        store(delta[b, h, .., m], load(delta[b, h, .., m]) * back);
-                    }
+                    times_back(delta, act, errors, w1, b, h, c, K, E, M, BE, BM);
                     next_inner(
                         w2, s2, delta, k, alive, psi_end, phi_end, lam_end, old_end, beta_end,
                         b, h, c, next, oldest, K, M, D, BM, BD
@@ -120,16 +107,8 @@ atlas_kernel! {
             let first = c * size(L);
             let oldest = first + size(P) - size(N) + size(L) - size(K);
             let alive = load(live[b, h, c, ..]).t() > 0.0;
-            let mut alike = zeros::<f32>([L, K]);
-            for d in tiles(D, BD) {
-                let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
-                alike += dot(load(q[b, span(first, L), h, d]).or(0.0), x.t());
-            }
-            let mut met = zeros::<f32>([L, K]);
-            for e in tiles(E, BE) {
-                let by_out = load(dy[b, span(first, L), h, e]).or(0.0);
-                met += dot(by_out, load(errors[b, h, c, .., e]).cast::<T>().t());
-            }
+            let alike = queries_by_keys(q, k, alive, b, h, first, oldest, L, K, D, BD);
+            let met = gradients_by_errors(dy, errors, b, h, c, first, L, K, E, BE);
             // What is taken off is made negative.
             let less_mixed = (-alike * load(psi[b, h, c, .., ..])).cast::<T>();
             let by_met = (-met * load(psi[b, h, c, .., ..])).cast::<T>();

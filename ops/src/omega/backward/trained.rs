@@ -12,12 +12,12 @@ use super::{
     omega_normed_train_backward, omega_normed_wide_read_backward, omega_normed_wide_states,
     omega_normed_wide_train_backward,
 };
-use crate::omega::room::chain_on;
+use crate::omega::room::{chain_on, has_config};
 use crate::omega::{
     MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_NORMED, OmegaRule, Read, Step, StreamSizes, omega_mix,
 };
 use atlas_dsl::def::Declared;
-use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, choose_for};
+use atlas_runtime::{Chain, Device, LaunchError, Machine, Result};
 
 /// The kernels of a memory.
 #[derive(Clone, Copy)]
@@ -174,16 +174,13 @@ impl TrainedRule {
     /// Whether each of its kernels has a config for a machine.
     fn fits(&self, machine: Machine, rule: &OmegaRule, sizes: &TrainingSizes) -> bool {
         let dims = self.dims(rule, sizes, 1);
-        self.backward.iter().map(|kernel| kernel.declared()).all(|kernel| {
-            // Of dims that are not used whole, only divisors matter.
-            let size = |dim: &str| dims.iter().find(|(name, _)| *name == dim).map_or(16, |(_, size)| *size);
-            let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name).max(1) as u64).collect();
-            let spec = kernel.specialization(sizes.dtype, &dims);
-            choose_for(kernel, &spec, &dims, Some(machine)).chosen().is_some()
-        })
+        // Of tokens, which are not used whole, only a divisor matters.
+        let tokens = [("N", 16), ("P", 16)];
+        let size = |dim: &str| dims.iter().chain(&tokens).find(|(name, _)| *name == dim).map(|(_, size)| *size);
+        self.backward.iter().all(|kernel| has_config(kernel.declared(), machine, sizes.dtype, size))
     }
 
-    /// The dims of its kernels by name, for segments of so many chunks; tokens are not among them.
+    /// The sizes of all dims of its kernels but those of tokens, by name. A segment has `chunks` chunks.
     pub(super) fn dims(&self, rule: &OmegaRule, sizes: &TrainingSizes, chunks: usize) -> Vec<(&'static str, usize)> {
         let own = [
             ("B", sizes.sequences),
@@ -212,10 +209,10 @@ pub(super) fn gradient(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{GATED, LINEAR, MLP, MemoryForm, NORMED, OmegaRule, Read, Step, TrainingSizes};
+    use super::{GATED, LINEAR, MLP, MemoryForm, NORMED, OmegaRule, Read, Step, TrainingSizes, has_config};
     use crate::omega::Chunking;
     use atlas_dsl::{DType, KernelDef};
-    use atlas_runtime::{Machine, choose_for};
+    use atlas_runtime::Machine;
 
     /// Keys, values and hidden elements: of heads as large models have them, of all monomials up to degree 2 of 16, 23 and 64
     /// numbers, and of heads that are wide themselves.
@@ -258,28 +255,20 @@ mod tests {
             let rule = OmegaRule { memory, ..rule };
             for [key, value, width] in SIZES.into_iter().take(3) {
                 let hidden = if memory == MemoryForm::Linear { 0 } else { width };
-                let inner = if hidden == 0 { key } else { hidden };
                 let size = |name: &str| match name {
-                    "B" | "C" => 2,
-                    "H" => 4,
-                    "N" | "P" => 128,
-                    "L" => 64,
-                    "K" => 80,
-                    "W" => 16,
-                    "D" => key as u64,
-                    "E" => value as u64,
-                    "M" => hidden as u64,
-                    "I" => 2,
-                    "R" => value.min(inner) as u64,
-                    "Q" => value.max(inner) as u64,
-                    "U" => hidden.min(key) as u64,
-                    _ => hidden.max(key) as u64,
+                    "B" | "C" => Some(2),
+                    "H" => Some(4),
+                    "N" | "P" => Some(128),
+                    "L" => Some(64),
+                    "K" => Some(80),
+                    "W" => Some(16),
+                    "D" => Some(key),
+                    "E" => Some(value),
+                    "M" => Some(hidden),
+                    _ => None,
                 };
-                let is_legal = |kernel: &'static KernelDef| {
-                    let dims: Vec<u64> = kernel.dims.iter().map(|d| size(d.name)).collect();
-                    let spec = kernel.specialization(DType::Bf16, &dims);
-                    choose_for(kernel, &spec, &dims, "sm_89".parse().ok()).chosen().is_some()
-                };
+                let machine: Machine = "sm_89".parse().unwrap();
+                let is_legal = |kernel: &'static KernelDef| has_config(kernel, machine, DType::Bf16, size);
                 let of = [key, value, hidden];
                 let forward = rule.chain_for_hidden(key, value, hidden, DType::Bf16);
                 let kernel = forward.kernels[1].declared();

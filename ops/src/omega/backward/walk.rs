@@ -11,6 +11,51 @@
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    /// `Xq X^T` `[L, K]`, the products of the queries of a chunk with its keys.
+    pub(crate) device fn queries_by_keys(q, k, alive, b, h, first, oldest, L, K, D, BD) {
+        let mut alike = zeros::<f32>([L, K]);
+        for d in tiles(D, BD) {
+            let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+            alike += dot(load(q[b, span(first, L), h, d]).or(0.0), x.t());
+        }
+        alike
+    }
+
+    /// `dY E^T` `[L, K]`, the products of the gradients by what is read with the errors of keys.
+    pub(crate) device fn gradients_by_errors(dy, errors, b, h, c, first, L, K, E, BE) {
+        let mut met = zeros::<f32>([L, K]);
+        for e in tiles(E, BE) {
+            let by_out = load(dy[b, span(first, L), h, e]).or(0.0);
+            met += dot(by_out, load(errors[b, h, c, .., e]).cast_like(by_out).t());
+        }
+        met
+    }
+
+    /// `act = gelu(X W^T)` of the keys of chunk `c`, and the slope of gelu there, both `[K, M]`.
+    pub(crate) device fn hidden_rows(act, slope, w, k, alive, b, h, c, oldest, K, M, D, BM, BD) {
+        for m in tiles(M, BM) {
+            let mut z = zeros::<f32>([K, BM]);
+            for d in tiles(D, BD) {
+                let x = select(alive, load(k[b, span(oldest, K), h, d]).or(0.0), 0.0);
+                z += dot(x, load(w[b, h, c, m, d]).cast_like(x).t());
+            }
+            store(act[b, h, .., m], gelu(z).cast_like(load(act[b, h, 0, 0])));
+            store(slope[b, h, .., m], grad(gelu)(z));
+        }
+    }
+
+    /// `delta = delta (*) E W` for the matrix `[E, M]`: slopes become the gradients before gelu. `like` has the type of products.
+    pub(crate) device fn times_back(delta, like, errors, w, b, h, c, K, E, M, BE, BM) {
+        for m in tiles(M, BM) {
+            let mut back = zeros::<f32>([K, BM]);
+            for e in tiles(E, BE) {
+                let error = load(errors[b, h, c, .., e]).cast_like(load(like[b, h, 0, 0]));
+                back += dot(error, load(w[b, h, c, e, m]).cast_like(error));
+            }
+            store(delta[b, h, .., m], load(delta[b, h, .., m]) * back);
+        }
+    }
+
     /// The state after chunk `c` of a matrix `[M, D]`, as that before chunk `next`: `change` `[K, M]` are the gradients at what the
     /// matrix makes of the keys.
     pub(crate) device fn next_inner(
