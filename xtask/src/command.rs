@@ -47,6 +47,8 @@ pub(crate) fn cargo(root: &Path) -> Command {
     }
     if in_ci() {
         command.env("CARGO_TERM_PROGRESS_WHEN", "never");
+        // A clean checkout has nothing to continue from. What incremental builds keep fills the disk.
+        command.env("CARGO_INCREMENTAL", "0");
     }
     command
 }
