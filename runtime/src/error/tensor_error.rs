@@ -95,5 +95,32 @@ errors! {
             /// The element type.
             dtype: DType,
         } = 639, "a tensor cannot hold {dtype}: it exists only inside kernels";
+        /// Sizes, strides and address make no tensor in memory of another library.
+        ForeignLayout {
+            /// The sizes.
+            shape: Vec<usize>,
+            /// The strides, in elements.
+            strides: Vec<i64>,
+            /// What has to hold.
+            reason: &'static str,
+        } = 653, "no tensor of another library has sizes {shape:?} and strides {strides:?} here: {reason}";
+        /// The address is no multiple of the size of an element.
+        Misaligned {
+            /// The address.
+            address: u64,
+            /// The element type.
+            dtype: DType,
+        } = 654, "an element of type {dtype} cannot begin at address {address:#x}, which is no multiple of its size; copy the tensor";
+        /// The bytes are not memory of the device.
+        NotOfDevice {
+            /// The address of the first one.
+            address: u64,
+            /// Their number.
+            bytes: u64,
+            /// The device.
+            device: String,
+            /// What is there.
+            found: String,
+        } = 655, "{bytes} bytes at {address:#x} are not memory of {device}: {found}; copy the tensor to {device}, or name its device";
     }
 }

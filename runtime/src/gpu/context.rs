@@ -2,10 +2,28 @@
 
 use super::current::{Entered, Handle};
 use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
+use super::memory::PoolAttribute;
 use crate::error::{DeviceError, Result};
 use atlas_codegen::{Machine, Target};
-use cudarc::driver::sys;
 use std::ffi::{CStr, c_int};
+
+/// `CUdevice_attribute`, as far as it is in use.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+enum DeviceAttribute {
+    Sms = 16,
+    PciBus = 33,
+    PciDevice = 34,
+    L2Bytes = 38,
+    SmThreads = 39,
+    PciDomain = 50,
+    CapabilityMajor = 75,
+    CapabilityMinor = 76,
+    SmSharedBytes = 81,
+    SmRegisters = 82,
+    CtaSharedBytes = 97,
+    MemoryPools = 115,
+}
 
 /// The limits of a GPU, as the driver reports them.
 #[derive(Clone, Copy)]
@@ -51,6 +69,8 @@ pub(crate) struct Context {
     limits: Limits,
     pub(crate) memory_bytes: u64,
     pub(crate) label: String,
+    /// The number that the driver gives the GPU in this process.
+    pub(super) ordinal: c_int,
     /// The PCI address of the GPU, independent of its ordinal: `0000:0f:00.0`.
     pub(crate) pci_address: String,
     handle: Handle,
@@ -66,7 +86,7 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Opens the primary context of a GPU.
     pub(crate) fn open(ordinal: usize) -> Result<Context> {
-        use sys::CUdevice_attribute as A;
+        use DeviceAttribute as A;
         let driver = driver()?;
         if ordinal >= driver.count {
             return Err(DeviceError::NoSuchGpu { ordinal, count: driver.count }.into());
@@ -94,26 +114,28 @@ impl Context {
         // SAFETY: out-pointer to a live handle.
         check("cuDevicePrimaryCtxRetain", unsafe { (api.context_retain)(&mut handle, device) })?;
         let capability = (
-            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            attribute(A::CapabilityMajor)?,
+            attribute(A::CapabilityMinor)?,
         );
         let limits = Limits {
-            cta_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
-            sm_shared_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
-            sm_threads: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
-            sm_registers: attribute(A::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
-            sms: attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            l2_bytes: attribute(A::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            cta_shared_bytes: attribute(A::CtaSharedBytes)?,
+            sm_shared_bytes: attribute(A::SmSharedBytes)?,
+            sm_threads: attribute(A::SmThreads)?,
+            sm_registers: attribute(A::SmRegisters)?,
+            sms: attribute(A::Sms)?,
+            l2_bytes: attribute(A::L2Bytes)?,
         };
-        let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0;
+        let pools = attribute(A::MemoryPools)? != 0;
         let pool = pools.then(|| pool_of(api, device)).flatten();
         let pci_address = format!(
             "{:04x}:{:02x}:{:02x}.0",
-            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
-            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
-            attribute(A::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?
+            attribute(A::PciDomain)?,
+            attribute(A::PciBus)?,
+            attribute(A::PciDevice)?
         );
-        Ok(Context { driver, name, capability, limits, memory_bytes: memory as u64, label, pci_address, handle, pool })
+        let memory_bytes = memory as u64;
+        let ordinal = ordinal as c_int;
+        Ok(Context { driver, name, capability, limits, memory_bytes, label, ordinal, pci_address, handle, pool })
     }
 
     /// The machine description of this GPU, with the target that its kernels are compiled for.
@@ -200,7 +222,7 @@ impl Context {
 fn pool_of(api: &Api, device: c_int) -> Option<Handle> {
     let mut pool = std::ptr::null_mut();
     let mut threshold = u64::MAX;
-    let key = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD as c_int;
+    let key = PoolAttribute::ReleaseThreshold as c_int;
     // SAFETY: out-pointer to a live handle; then a live u64, which is this attribute's type. If setting it fails,
     // nothing changes.
     unsafe {

@@ -1,11 +1,12 @@
 //! The CUDA driver: a table of its functions, loaded at run time, and the meaning of their statuses.
 //!
-//! The library is opened through cudarc. All functions are looked up here at once. So if a driver lacks one, the result
-//! is an error with advice, and never a panic in the middle of a launch.
+//! The library is the one that every other crate of this process opens, such as cudarc, and it is opened here on its own:
+//! so this crate fits beside any choice of their features. All functions are looked up here at once. So if a driver lacks
+//! one, the result is an error with advice, and never a panic in the middle of a launch.
 
 use super::current::{ContextStack, Handle};
 use crate::error::{DeviceError, DriverFailure, Result};
-use cudarc::driver::sys;
+use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
@@ -16,6 +17,18 @@ const NO_DEVICE: u32 = 100;
 /// `CUDA_ERROR_NOT_INITIALIZED`: the driver's answer in a process that was forked from one that had started it, even to
 /// an attempt to start it.
 pub(super) const NOT_INITIALIZED: u32 = 3;
+
+/// Where the driver's library is. The first name is found by the system's search path; the others are those of WSL 2, of Debian's
+/// and of Ubuntu's packages where that path lacks them, and of Windows.
+const LIBRARIES: [&str; 7] = [
+    "libcuda.so.1",
+    "libcuda.so",
+    "/usr/lib/wsl/lib/libcuda.so.1",
+    "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.1",
+    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    "/usr/lib/aarch64-linux-gnu/libcuda.so.1",
+    "nvcuda.dll",
+];
 
 /// The type of `cuTensorMapEncodeTiled`: the map, type, rank, address, sizes, strides in bytes, boxes, steps, interleave, swizzle,
 /// promotion of L2, and what stands out of bounds.
@@ -49,10 +62,8 @@ macro_rules! api {
             /// Looks every function up. The error is the name of the first one that is missing.
             ///
             /// # Safety
-            /// The driver library must be present: see `is_culib_present`.
-            unsafe fn load() -> std::result::Result<Api, &'static str> {
-                // SAFETY: the caller has found the library.
-                let library = unsafe { sys::culib() };
+            /// The library is the driver's, and stays open as long as the result is in use.
+            unsafe fn load(library: &Library) -> std::result::Result<Api, &'static str> {
                 Ok(Api {$(
                     // SAFETY: the signature is that of the driver's C header.
                     $name: match unsafe { library.get::<unsafe extern "C" fn($($ty),*) -> c_uint>($symbol.as_bytes()) } {
@@ -98,6 +109,8 @@ api! {
     copy_to_device = "cuMemcpyHtoDAsync_v2"(u64, *const c_void, usize, Handle);
     copy_to_host = "cuMemcpyDtoHAsync_v2"(*mut c_void, u64, usize, Handle);
     copy_on_device = "cuMemcpyDtoDAsync_v2"(u64, u64, usize, Handle);
+    address_range = "cuMemGetAddressRange_v2"(*mut u64, *mut usize, u64);
+    pointer_attribute = "cuPointerGetAttribute"(*mut c_void, c_uint, u64);
     fill = "cuMemsetD8Async"(u64, u8, usize, Handle);
     module_load = "cuModuleLoadDataEx"(*mut Handle, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
     module_unload = "cuModuleUnload"(Handle);
@@ -155,11 +168,11 @@ pub(crate) fn driver() -> std::result::Result<&'static Driver, DeviceError> {
 fn start() -> std::result::Result<Driver, DeviceError> {
     let wanted = cuda_version_text(LOWEST_DRIVER);
     // SAFETY: opening the driver's library only runs its initialisers.
-    if !unsafe { sys::is_culib_present() } {
-        return Err(DeviceError::NoDriver {});
-    }
-    // SAFETY: the library was found just above.
-    let api = unsafe { Api::load() }.map_err(|symbol| DeviceError::DriverTooOld {
+    let library = LIBRARIES.iter().find_map(|name| unsafe { Library::new(*name) }.ok());
+    // The driver is never closed: it has threads of its own.
+    let library: &'static Library = Box::leak(Box::new(library.ok_or(DeviceError::NoDriver {})?));
+    // SAFETY: one of these names is only of the driver's library, and it stays open.
+    let api = unsafe { Api::load(library) }.map_err(|symbol| DeviceError::DriverTooOld {
         found: format!("one that lacks `{symbol}`"),
         wanted: wanted.clone(),
     })?;

@@ -3,11 +3,47 @@
 use super::context::Context;
 use super::current::Handle;
 use crate::error::{Result, TensorError};
-use cudarc::driver::sys::CUmemPool_attribute as Attribute;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_uint, c_void};
+use std::ops::Range;
 
+/// `CUDA_ERROR_INVALID_VALUE`.
+const INVALID_VALUE: u32 = 1;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
+/// `CUDA_ERROR_NOT_FOUND`.
+const NOT_FOUND: u32 = 500;
+
+/// `CUmemPool_attribute`, as far as it is in use.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(super) enum PoolAttribute {
+    ReleaseThreshold = 4,
+    ReservedNow = 5,
+    UsedNow = 7,
+    UsedMost = 8,
+}
+
+/// `CUpointer_attribute`, as far as it is in use.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum PointerAttribute {
+    MemoryType = 2,
+    DeviceOrdinal = 9,
+}
+
+/// `CU_MEMORYTYPE_HOST`.
+const MEMORY_OF_HOST: c_uint = 1;
+
+/// What lies at an address of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryAt {
+    /// Memory of the GPU asked: the allocation that the address is in.
+    Here(Range<u64>),
+    /// Memory of the GPU with this ordinal.
+    OtherGpu(c_int),
+    /// Memory of the host, pinned or not.
+    Host,
+}
 
 /// Memory figures of a GPU from its driver, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,13 +99,44 @@ impl Context {
         }
     }
 
+    /// What lies at an address, whoever allocated it.
+    pub(crate) fn memory_at(&self, address: u64) -> Result<MemoryAt> {
+        let api = self.enter()?;
+        let ask = |attribute: PointerAttribute| -> Result<Option<c_uint>> {
+            let mut value: c_uint = 0;
+            // SAFETY: out-pointer to a live integer, which is the type of both attributes. Any address may be asked for.
+            match unsafe { (api.pointer_attribute)((&raw mut value).cast(), attribute as c_uint, address) } {
+                // The driver does not know the address.
+                INVALID_VALUE => Ok(None),
+                status => self.check("cuPointerGetAttribute", status).map(|()| Some(value)),
+            }
+        };
+        match ask(PointerAttribute::MemoryType)? {
+            None | Some(MEMORY_OF_HOST) => return Ok(MemoryAt::Host),
+            Some(_) => {}
+        }
+        match ask(PointerAttribute::DeviceOrdinal)? {
+            Some(ordinal) if ordinal as c_int != self.ordinal => return Ok(MemoryAt::OtherGpu(ordinal as c_int)),
+            _ => {}
+        }
+        let (mut first, mut bytes) = (0, 0);
+        // SAFETY: out-pointers to live integers.
+        match unsafe { (api.address_range)(&mut first, &mut bytes, address) } {
+            INVALID_VALUE | NOT_FOUND => Ok(MemoryAt::Host),
+            status => {
+                self.check("cuMemGetAddressRange", status)?;
+                Ok(MemoryAt::Here(first..first.saturating_add(bytes as u64)))
+            }
+        }
+    }
+
     /// The driver's memory figures.
     pub(crate) fn memory(&self) -> Result<DeviceMemory> {
         let (mut free, mut all) = (0, 0);
         let api = self.enter()?;
         // SAFETY: out-pointers to live integers.
         self.check("cuMemGetInfo", unsafe { (api.memory_info)(&mut free, &mut all) })?;
-        let of_pool = |key: Attribute| match self.pool {
+        let of_pool = |key: PoolAttribute| match self.pool {
             None => Ok(0),
             Some(pool) => {
                 let mut bytes = 0_u64;
@@ -80,9 +147,9 @@ impl Context {
         };
         Ok(DeviceMemory {
             free: free as u64,
-            reserved: of_pool(Attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?,
-            used: of_pool(Attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?,
-            most_used: of_pool(Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?,
+            reserved: of_pool(PoolAttribute::ReservedNow)?,
+            used: of_pool(PoolAttribute::UsedNow)?,
+            most_used: of_pool(PoolAttribute::UsedMost)?,
         })
     }
 
@@ -92,7 +159,7 @@ impl Context {
         self.synchronize_all()?;
         let api = self.enter()?;
         let mut none = 0_u64;
-        let high = Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH as c_int;
+        let high = PoolAttribute::UsedMost as c_int;
         // SAFETY: a live pool; then a live u64 of 0, the only value that this attribute accepts.
         unsafe {
             self.check("cuMemPoolTrimTo", (api.pool_trim)(pool, 0))?;

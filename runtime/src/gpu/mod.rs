@@ -36,6 +36,7 @@ pub(crate) use graph::ExecutableGraph;
 pub use loaded_kernel::LaunchFacts;
 pub(crate) use loaded_kernel::{DriverModule, LoadedCode, LoadedKernel, does_not_fit};
 pub use memory::DeviceMemory;
+pub(crate) use memory::MemoryAt;
 pub(crate) use scratch::{SCRATCH_ALIGN, Scratch, StreamScratch, with_own_scratch};
 pub use scratch::{ScratchAddresses, ScratchBytes};
 #[cfg(feature = "sim")]

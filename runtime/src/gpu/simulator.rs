@@ -108,6 +108,10 @@ impl VirtualGpu for Simulator {
         self.lock().memory.free(address);
     }
 
+    fn allocation_at(&self, address: u64) -> Option<Range<u64>> {
+        self.lock().memory.allocations().find(|allocation| allocation.contains(&address))
+    }
+
     fn write(&self, address: u64, from: &[u8]) {
         let written = self.lock().memory.write(address, from);
         debug_assert!(written.is_ok(), "{written:?}");

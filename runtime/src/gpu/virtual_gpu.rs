@@ -20,6 +20,9 @@ pub(crate) trait VirtualGpu: Any + Send + Sync {
     /// Frees an allocation.
     fn free(&self, address: u64);
 
+    /// The addresses of the allocation that an address is in.
+    fn allocation_at(&self, address: u64) -> Option<Range<u64>>;
+
     /// Copies host bytes in. The range lies within one allocation.
     fn write(&self, address: u64, from: &[u8]);
 

@@ -6,23 +6,26 @@
 //! |---|---|
 //! | `element` | the Rust type of each element type |
 //! | `storage` | the memory behind tensors |
+//! | `foreign` | tensors in memory of other libraries |
 //! | `timing` | a copy by the driver, as a reference for benchmarks |
 
 mod element;
+mod foreign;
 mod storage;
 pub mod timing;
 
 pub use element::Element;
 pub(crate) use element::bytes_of;
-pub(crate) use storage::{Storage, host_room};
+pub(crate) use storage::{HostBytes, Storage, host_room};
 
 use self::element::bytes_of_mut;
 use crate::device::Device;
 use crate::error::{Result, TensorError};
 use atlas_dsl::DType;
 use atlas_tile_interp::Span;
+use smallvec::SmallVec;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// A tensor or a view of one: element type, shape, strides in elements, and shared memory on a device.
@@ -31,12 +34,43 @@ use std::sync::Arc;
 /// overlap none of its other arguments.
 #[derive(Clone)]
 pub struct Tensor {
-    storage: Arc<Storage>,
+    memory: TensorMemory,
     dtype: DType,
-    shape: Vec<usize>,
-    strides: Vec<i64>,
+    shape: Extents<usize>,
+    strides: Extents<i64>,
     /// The index of the first element, from the start of the storage.
     offset: u64,
+}
+
+/// A number for each axis. Few kernels take tensors of more axes than fit without an allocation.
+pub(crate) type Extents<T> = SmallVec<[T; 6]>;
+
+/// The storage of a tensor.
+enum TensorMemory {
+    /// Lives as long as a view of it.
+    Shared(Arc<Storage>),
+    /// Memory of another library, which outlives all views. A launch makes such a tensor without an allocation.
+    Borrowed(Storage),
+}
+
+impl Clone for TensorMemory {
+    fn clone(&self) -> TensorMemory {
+        match self {
+            TensorMemory::Shared(storage) => TensorMemory::Shared(storage.clone()),
+            TensorMemory::Borrowed(storage) => TensorMemory::Borrowed(storage.borrowed_again()),
+        }
+    }
+}
+
+impl Deref for TensorMemory {
+    type Target = Storage;
+
+    fn deref(&self) -> &Storage {
+        match self {
+            TensorMemory::Shared(storage) => storage,
+            TensorMemory::Borrowed(storage) => storage,
+        }
+    }
 }
 
 impl Device {
@@ -51,7 +85,7 @@ impl Device {
             return Err(TensorError::WrongLength { found: values.len(), shape: shape.to_vec() }.into());
         }
         let tensor = Tensor::empty(self, T::DTYPE, shape)?;
-        tensor.storage.write(0, bytes_of(values))?;
+        tensor.memory.write(0, bytes_of(values))?;
         Ok(tensor)
     }
 }
@@ -70,8 +104,8 @@ impl Tensor {
             .and_then(|n| n.checked_mul(u64::from(dtype.bytes())))
             .filter(|&b| b <= i64::MAX as u64)
             .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
-        let storage = Arc::new(Storage::empty(device, bytes)?);
-        Ok(Tensor { storage, dtype, shape: shape.to_vec(), strides: contiguous_strides(shape), offset: 0 })
+        let memory = TensorMemory::Shared(Arc::new(Storage::empty(device, bytes)?));
+        Ok(Tensor { memory, dtype, shape: shape.into(), strides: contiguous_strides(shape), offset: 0 })
     }
 
     /// A contiguous tensor of zeros.
@@ -80,7 +114,7 @@ impl Tensor {
     /// As [`Tensor::empty`].
     pub fn zeros(device: &Device, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let tensor = Tensor::empty(device, dtype, shape)?;
-        tensor.storage.zero()?;
+        tensor.memory.zero()?;
         Ok(tensor)
     }
 
@@ -90,15 +124,15 @@ impl Tensor {
     /// [`TensorError::NotContiguous`] for a view; driver errors.
     pub fn clear(&mut self) -> Result<()> {
         let bytes = self.len() as u64 * u64::from(self.dtype.bytes());
-        if !self.is_contiguous() || self.offset != 0 || bytes != self.storage.len() {
-            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+        if !self.is_contiguous() || self.offset != 0 || bytes != self.memory.len() {
+            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
         }
-        self.storage.zero()
+        self.memory.zero()
     }
 
     /// The device that it lives on.
     pub fn device(&self) -> &Device {
-        self.storage.device()
+        self.memory.device()
     }
 
     /// Element type.
@@ -145,7 +179,7 @@ impl Tensor {
 
     /// The address of the first element, in host memory or in the device's address space.
     pub fn address(&self) -> u64 {
-        self.storage.address() + self.byte_offset()
+        self.memory.address() + self.byte_offset()
     }
 
     /// The half-open range of byte addresses that the view covers; empty for an empty view.
@@ -218,9 +252,9 @@ impl Tensor {
     /// [`TensorError::CannotExpand`].
     pub fn expand(&self, shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
-        let refuse = || TensorError::CannotExpand { from: self.shape.clone(), to: shape.to_vec() };
+        let refuse = || TensorError::CannotExpand { from: self.shape.to_vec(), to: shape.to_vec() };
         let added = shape.len().checked_sub(self.rank()).ok_or_else(refuse)?;
-        let mut strides = vec![0; added];
+        let mut strides: Extents<i64> = SmallVec::from_elem(0, added);
         for ((&old, &new), &stride) in self.shape.iter().zip(&shape[added..]).zip(&self.strides) {
             match (old, new) {
                 _ if old == new => strides.push(stride),
@@ -229,7 +263,7 @@ impl Tensor {
             }
         }
         element_count(shape).ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
-        Ok(Tensor { shape: shape.to_vec(), strides, ..self.clone() })
+        Ok(Tensor { shape: shape.into(), strides, ..self.clone() })
     }
 
     /// A view with the given strides, in elements, that starts at element `offset` of this tensor, which has to be
@@ -246,7 +280,7 @@ impl Tensor {
     ) -> Result<Tensor> {
         let (shape, strides) = (shape.as_ref(), strides.as_ref());
         if !self.is_contiguous() {
-            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
         }
         let last = shape
             .iter()
@@ -261,7 +295,7 @@ impl Tensor {
         // A stride that exceeds the tensor belongs to an axis of one element, and is not used.
         let stride = |&s: &usize| i64::try_from(s).unwrap_or(0);
         let strides = strides.iter().map(stride).collect();
-        Ok(Tensor { shape: shape.to_vec(), strides, offset: self.offset + offset as u64, ..self.clone() })
+        Ok(Tensor { shape: shape.into(), strides, offset: self.offset + offset as u64, ..self.clone() })
     }
 
     /// A view with an axis split into two, of which the second has `size` consecutive elements.
@@ -273,7 +307,7 @@ impl Tensor {
         let mut view = self.clone();
         view.shape.insert(axis + 1, size);
         if size == 0 || !of.is_multiple_of(size) {
-            return Err(TensorError::CannotReshape { from: self.shape.clone(), to: view.shape }.into());
+            return Err(TensorError::CannotReshape { from: self.shape.to_vec(), to: view.shape.to_vec() }.into());
         }
         view.shape[axis] = of / size;
         // If the product does not fit an i64, the axis has at most one element, and its stride is not used.
@@ -289,12 +323,12 @@ impl Tensor {
     pub fn reshape(&self, shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
         if element_count(shape) != Some(self.len() as u64) {
-            return Err(TensorError::CannotReshape { from: self.shape.clone(), to: shape.to_vec() }.into());
+            return Err(TensorError::CannotReshape { from: self.shape.to_vec(), to: shape.to_vec() }.into());
         }
         if !self.is_contiguous() {
-            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
         }
-        Ok(Tensor { shape: shape.to_vec(), strides: contiguous_strides(shape), ..self.clone() })
+        Ok(Tensor { shape: shape.into(), strides: contiguous_strides(shape), ..self.clone() })
     }
 
     /// The elements in row-major order, including repeated ones. Waits for the device.
@@ -306,11 +340,11 @@ impl Tensor {
         self.expect::<T>()?;
         let mut values = host_values(self.len())?;
         if self.is_contiguous() {
-            self.storage.read(self.byte_offset(), bytes_of_mut(&mut values))?;
+            self.memory.read(self.byte_offset(), bytes_of_mut(&mut values))?;
             return Ok(values);
         }
         let mut span = host_values(self.span())?;
-        self.storage.read(self.byte_offset(), bytes_of_mut(&mut span))?;
+        self.memory.read(self.byte_offset(), bytes_of_mut(&mut span))?;
         let mut next = values.iter_mut();
         each_offset(&self.shape, &self.strides, &mut |at| {
             if let Some(value) = next.next() {
@@ -348,13 +382,13 @@ impl Tensor {
     pub fn copy_from<T: Element>(&mut self, values: &[T]) -> Result<()> {
         self.expect::<T>()?;
         if values.len() != self.len() {
-            return Err(TensorError::WrongLength { found: values.len(), shape: self.shape.clone() }.into());
+            return Err(TensorError::WrongLength { found: values.len(), shape: self.shape.to_vec() }.into());
         }
         if !self.is_contiguous() {
-            return Err(TensorError::NotContiguous { shape: self.shape.clone(), strides: self.strides.clone() }.into());
+            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
         }
         self.device().synchronize()?;
-        self.storage.write(self.byte_offset(), bytes_of(values))
+        self.memory.write(self.byte_offset(), bytes_of(values))
     }
 
     /// A contiguous copy of this view on a device, made through the host. Repeated elements are copied as often as the
@@ -395,9 +429,9 @@ impl Tensor {
         let bytes = range.end - range.start;
         let storage = Storage::empty(&Device::cpu(), bytes)?;
         let mut copied = Ok(());
-        storage.with_host_mut(|data| copied = self.storage.read(self.byte_offset(), &mut data[..bytes as usize]));
+        storage.with_host_mut(|data| copied = self.memory.read(self.byte_offset(), &mut data[..bytes as usize]));
         copied?;
-        Ok(Tensor { storage: Arc::new(storage), offset: 0, ..self.clone() })
+        Ok(Tensor { memory: TensorMemory::Shared(Arc::new(storage)), offset: 0, ..self.clone() })
     }
 
     /// The bytes that it covers.
@@ -406,8 +440,8 @@ impl Tensor {
         Span::new(self.address(), self.dtype.bytes(), axes)
     }
 
-    pub(crate) fn storage(&self) -> &Arc<Storage> {
-        &self.storage
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.memory
     }
 
     /// The index of the first element, from the start of the storage.
@@ -462,8 +496,8 @@ fn element_count(shape: &[usize]) -> Option<u64> {
 }
 
 /// Row-major strides of a shape.
-pub(crate) fn contiguous_strides(shape: &[usize]) -> Vec<i64> {
-    let mut strides = vec![1_i64; shape.len()];
+pub(crate) fn contiguous_strides(shape: &[usize]) -> Extents<i64> {
+    let mut strides: Extents<i64> = SmallVec::from_elem(1, shape.len());
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as i64);
     }

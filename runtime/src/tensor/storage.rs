@@ -2,6 +2,9 @@
 
 use crate::device::{Backend, Device, DeviceId};
 use crate::error::{Result, TensorError};
+use std::any::Any;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, RwLock};
 
@@ -11,14 +14,81 @@ pub(crate) struct Storage {
     memory: StorageMemory,
     address: u64,
     bytes: u64,
+    owner: Owner,
 }
 
 enum StorageMemory {
     /// Host memory. The lock makes concurrent launches on shared views safe: a copy holds it, and a launch on the CPU
     /// holds it while its programs run. Programs run on threads of their own and never wait for the lock.
-    Host(RwLock<Vec<u8>>),
-    /// Memory of a GPU, virtual or not, freed on drop.
+    Host(RwLock<HostBytes>),
+    /// Memory of a GPU, virtual or not.
     Device,
+}
+
+/// Who frees the memory.
+enum Owner {
+    /// The storage, on drop.
+    Storage,
+    /// Another library: at the latest when this value is dropped, or later if there is none.
+    Foreign(Option<Box<dyn Any + Send + Sync>>),
+}
+
+/// Bytes of host memory.
+pub(crate) enum HostBytes {
+    /// Of this crate.
+    Owned(Vec<u8>),
+    /// Of another library.
+    Foreign(ForeignBytes),
+}
+
+/// Bytes of host memory that another library allocated.
+pub(crate) struct ForeignBytes {
+    first: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: it is plain memory. Who made the tensor has promised that no other thread touches it at the wrong time.
+unsafe impl Send for ForeignBytes {}
+// SAFETY: as above.
+unsafe impl Sync for ForeignBytes {}
+
+impl HostBytes {
+    /// The bytes at these addresses.
+    ///
+    /// # Safety
+    /// They are allocated and initialised as long as the result lives. While it is borrowed, nobody else writes them, and while it
+    /// is borrowed mutably, nobody else reads them.
+    pub(super) unsafe fn foreign(bytes: Range<u64>) -> HostBytes {
+        let len = (bytes.end - bytes.start) as usize;
+        let first = NonNull::new(std::ptr::with_exposed_provenance_mut(bytes.start as usize));
+        match first {
+            Some(first) if len > 0 => HostBytes::Foreign(ForeignBytes { first, len }),
+            // The address of no bytes may be anything.
+            _ => HostBytes::Owned(Vec::new()),
+        }
+    }
+}
+
+impl Deref for HostBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            HostBytes::Owned(bytes) => bytes,
+            // SAFETY: the promise of `HostBytes::foreign`.
+            HostBytes::Foreign(bytes) => unsafe { std::slice::from_raw_parts(bytes.first.as_ptr(), bytes.len) },
+        }
+    }
+}
+
+impl DerefMut for HostBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            HostBytes::Owned(bytes) => bytes,
+            // SAFETY: the promise of `HostBytes::foreign`.
+            HostBytes::Foreign(bytes) => unsafe { std::slice::from_raw_parts_mut(bytes.first.as_ptr(), bytes.len) },
+        }
+    }
 }
 
 impl Storage {
@@ -32,7 +102,7 @@ impl Storage {
                 let mut data = room_on_host(room).ok_or_else(out_of_memory)?;
                 data.resize(room as usize, 0_u8);
                 let address = data.as_ptr() as u64;
-                (StorageMemory::Host(RwLock::new(data)), address)
+                (StorageMemory::Host(RwLock::new(HostBytes::Owned(data))), address)
             }
             Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room, std::ptr::null_mut())?),
             // Exactly as long as requested, so that a byte past the end is out of bounds. The virtual GPU stores its
@@ -45,7 +115,29 @@ impl Storage {
         let counters = device.counters();
         let now = counters.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         counters.most_bytes.fetch_max(now, Ordering::Relaxed);
-        Ok(Storage { device: device.clone(), memory, address, bytes })
+        Ok(Storage { device: device.clone(), memory, address, bytes, owner: Owner::Storage })
+    }
+
+    /// Memory of another library: on the host if its bytes are given.
+    pub(super) fn of_foreign(
+        device: &Device,
+        host: Option<HostBytes>,
+        bytes: Range<u64>,
+        owner: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Storage {
+        let memory = host.map_or(StorageMemory::Device, |bytes| StorageMemory::Host(RwLock::new(bytes)));
+        let Range { start, end } = bytes;
+        Storage { device: device.clone(), memory, address: start, bytes: end - start, owner: Owner::Foreign(owner) }
+    }
+
+    /// The same memory again, of another library and without an owner: for a clone of a tensor.
+    pub(super) fn borrowed_again(&self) -> Storage {
+        let host = match &self.memory {
+            StorageMemory::Device => None,
+            // SAFETY: who made the tensor has promised it for all its clones.
+            StorageMemory::Host(_) => Some(unsafe { HostBytes::foreign(self.addresses()) }),
+        };
+        Storage::of_foreign(&self.device, host, self.addresses(), None)
     }
 
     /// The device of the memory.
@@ -61,6 +153,11 @@ impl Storage {
     /// Its size in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.bytes
+    }
+
+    /// The addresses of its bytes. Storage of another library may share them with other storage.
+    pub(crate) fn addresses(&self) -> Range<u64> {
+        self.address..self.address + self.bytes
     }
 
     /// Fills with zeros.
@@ -126,7 +223,7 @@ impl Storage {
     }
 
     /// The host memory, if it is on the host.
-    pub(crate) fn host(&self) -> Option<&RwLock<Vec<u8>>> {
+    pub(crate) fn host(&self) -> Option<&RwLock<HostBytes>> {
         match &self.memory {
             StorageMemory::Host(data) => Some(data),
             StorageMemory::Device => None,
@@ -162,6 +259,10 @@ fn room_on_host(room: u64) -> Option<Vec<u8>> {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        match &self.owner {
+            Owner::Storage => {}
+            Owner::Foreign(_) => return,
+        }
         self.device.counters().bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         match self.device.backend() {
             Backend::Cpu => {}

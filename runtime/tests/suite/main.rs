@@ -3,6 +3,7 @@
 mod binding;
 mod devices;
 mod failures;
+mod foreign;
 #[cfg(unix)]
 mod forked;
 mod gpu;

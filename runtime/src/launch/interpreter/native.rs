@@ -3,16 +3,17 @@
 use crate::error::{Result, RuntimeError};
 use crate::launch::args::Arg;
 use crate::launch::bind::{is_written, scalar_bits};
-use crate::tensor::{Storage, Tensor, each_offset, host_room};
+use crate::tensor::{HostBytes, Storage, Tensor, each_offset, host_room};
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::{DType, Kernel, KernelDef};
 use atlas_tile_interp::{InterpError, Mode, Scalar, TensorView, TensorViewMut};
 use half::{bf16, f16};
-use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::ops::Range;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 /// Runs a kernel on checked arguments whose tensors are in host memory.
 ///
-/// Storage is locked in address order while the kernel runs, for writing if an argument writes it. If another argument
+/// Storage is locked in the order of addresses while the kernel runs, for writing if an argument writes it. If another argument
 /// writes to an argument's storage too, the kernel works on a copy, and only the elements of the view are copied back.
 /// The views are disjoint, but one may lie between the elements of another.
 ///
@@ -22,17 +23,17 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
     let written: Vec<bool> = def.params.iter().map(is_written).collect();
     let mut copies: Vec<Option<Vec<u8>>> =
         args.iter().map(|arg| copy_if_shared(args, &written, arg)).collect::<Result<_>>()?;
-    let mut locks: Vec<(&Arc<Storage>, bool)> = Vec::new();
+    let mut locks: Vec<(&Storage, bool)> = Vec::new();
     for ((arg, &written), _) in args.iter().zip(&written).zip(&copies).filter(|(_, copy)| copy.is_none()) {
         if let Some(tensor) = arg.tensor() {
             locks.push((tensor.storage(), written));
         }
     }
-    locks.sort_by_key(|(storage, _)| storage.address());
-    locks.dedup_by_key(|(storage, _)| storage.address());
+    locks.sort_by_key(|(storage, _)| (storage.address(), storage.len()));
+    locks.dedup_by_key(|(storage, _)| storage.addresses());
     let mut guards: Vec<Guard<'_>> = locks.iter().map(|&(storage, write)| Guard::new(storage, write)).collect();
-    let mut host: Vec<(u64, Bytes<'_>)> =
-        locks.iter().map(|(storage, _)| storage.address()).zip(guards.iter_mut().map(Guard::bytes)).collect();
+    let mut host: Vec<(Range<u64>, Bytes<'_>)> =
+        locks.iter().map(|(storage, _)| storage.addresses()).zip(guards.iter_mut().map(Guard::bytes)).collect();
 
     let mut views = Vec::with_capacity(args.len());
     for (i, ((param, arg), copy)) in kernel.params.values().zip(args).zip(&mut copies).enumerate() {
@@ -108,10 +109,13 @@ pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
     RuntimeError::Cpu { kernel: kernel.name.clone(), message: error.to_string() }
 }
 
-/// A copy of the bytes that a view spans, if another argument writes to its storage too.
+/// A copy of the bytes that a view spans, if one argument writes to its storage and another one has it too. Storage of other
+/// libraries is the same if it shares a byte.
 fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
     let Some(tensor) = arg.tensor() else { return Ok(None) };
-    let same = |other: &Arg<'_>| other.tensor().is_some_and(|t| Arc::ptr_eq(t.storage(), tensor.storage()));
+    let own = tensor.storage().addresses();
+    let shares = |other: Range<u64>| other == own || (other.start < own.end && own.start < other.end);
+    let same = |other: &Arg<'_>| other.tensor().is_some_and(|t| shares(t.storage().addresses()));
     let users = args.iter().filter(|a| same(a)).count();
     let is_written = args.iter().zip(written).any(|(a, &written)| written && same(a));
     if users < 2 || !is_written {
@@ -145,9 +149,9 @@ fn view_mut<'a>(
     TensorViewMut::new(t.dtype(), bytes, offset, &dims_of(t), t.strides()).map(atlas_tile_interp::Arg::Out)
 }
 
-fn find<'h, 'a>(host: &'h mut [(u64, Bytes<'a>)], tensor: &Tensor) -> Option<&'h mut Bytes<'a>> {
-    let address = tensor.storage().address();
-    host.iter_mut().find(|(a, _)| *a == address).map(|(_, bytes)| bytes)
+fn find<'h, 'a>(host: &'h mut [(Range<u64>, Bytes<'a>)], tensor: &Tensor) -> Option<&'h mut Bytes<'a>> {
+    let addresses = tensor.storage().addresses();
+    host.iter_mut().find(|(a, _)| *a == addresses).map(|(_, bytes)| bytes)
 }
 
 /// Cannot happen: checked arguments are in host memory, and written storage has one user here.
@@ -156,8 +160,8 @@ fn unreachable_storage() -> InterpError {
 }
 
 enum Guard<'a> {
-    Read(RwLockReadGuard<'a, Vec<u8>>),
-    Write(RwLockWriteGuard<'a, Vec<u8>>),
+    Read(RwLockReadGuard<'a, HostBytes>),
+    Write(RwLockWriteGuard<'a, HostBytes>),
     Absent,
 }
 
