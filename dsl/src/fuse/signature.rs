@@ -46,23 +46,23 @@ pub(super) fn plan(fusion: Fusion) -> Result<&'static Plan, Diagnostics> {
     let links = link(&fusion)?;
     let (knobs, tune) = knobs(&links);
     let tune: Vec<TuneDef> =
-        tune.into_iter().map(|k| TuneDef { name: leak(k.name).as_str(), values: leak(k.values).as_slice() }).collect();
+        tune.into_iter().map(|k| TuneDef { name: k.name.leak(), values: k.values.leak() }).collect();
     let dims: Vec<DimDef> =
-        links.dims.iter().map(|c| DimDef { name: leak(c.name.clone()).as_str(), whole: c.whole }).collect();
+        links.dims.iter().map(|c| DimDef { name: c.name.clone().leak(), whole: c.whole }).collect();
     let types: Vec<TypeParamDef> = links
         .types
         .iter()
         .filter(|c| c.fixed.is_none())
-        .map(|c| TypeParamDef { name: leak(c.name.clone()).as_str(), allowed: leak(c.allowed.clone()).as_slice() })
+        .map(|c| TypeParamDef { name: c.name.clone().leak(), allowed: c.allowed.clone().leak() })
         .collect();
     let grid = grid(&links, &knobs, &tune);
     let head = KernelDef {
-        types: leak(types).as_slice(),
-        dims: leak(dims).as_slice(),
-        params: leak(params(&links)).as_slice(),
-        tune: leak(tune).as_slice(),
-        grid: leak(grid).as_slice(),
-        requires: leak(requires(&links)).as_slice(),
+        types: types.leak(),
+        dims: dims.leak(),
+        params: params(&links).leak(),
+        tune: tune.leak(),
+        grid: grid.leak(),
+        requires: requires(&links).leak(),
         ..nothing(fusion)
     };
     Ok(leak(Plan { fusion, links, knobs, head }))
@@ -111,17 +111,19 @@ fn params(links: &Links) -> Vec<ParamDef> {
         for (i, (p, meaning)) in part.def.params.iter().zip(&part.params).enumerate() {
             let Meaning::Outside(name) = meaning else { continue };
             let known = params.iter().position(|p| p.name() == name);
-            let name = leak(name.clone()).as_str();
+            if known.is_some() && !is_output(p) {
+                continue;
+            }
+            let name = known.map_or_else(|| &*name.clone().leak(), |known| params[known].name());
             let made = match p {
                 ParamDef::Scalar { dtype, .. } => ParamDef::Scalar { name, dtype: dtype_ref(links, at, *dtype) },
                 ParamDef::Tensor { dtype, access, .. } => {
-                    let (dtype, dims) = (dtype_ref(links, at, *dtype), leak(part.dims_of(i)).as_slice());
+                    let (dtype, dims) = (dtype_ref(links, at, *dtype), part.dims_of(i).leak());
                     ParamDef::Tensor { name, dtype, dims, access: *access }
                 }
             };
             match known {
-                Some(known) if is_output(p) => params[known] = made,
-                Some(_) => {}
+                Some(known) => params[known] = made,
                 None => params.push(made),
             }
         }

@@ -65,8 +65,13 @@ impl PreparedLaunch {
         Ok(())
     }
 
+    /// The kernel.
+    pub fn def(&self) -> &'static KernelDef {
+        self.def
+    }
+
     /// The device.
-    pub(super) fn device(&self) -> &Device {
+    pub fn device(&self) -> &Device {
         &self.device
     }
 

@@ -30,7 +30,7 @@ enum Owner {
     /// The storage, on drop.
     Storage,
     /// Another library: at the latest when this value is dropped, or later if there is none.
-    Foreign(Option<Box<dyn Any + Send + Sync>>),
+    Foreign { _owner: Option<Box<dyn Any + Send + Sync>> },
 }
 
 /// Bytes of host memory.
@@ -127,7 +127,7 @@ impl Storage {
     ) -> Storage {
         let memory = host.map_or(StorageMemory::Device, |bytes| StorageMemory::Host(RwLock::new(bytes)));
         let Range { start, end } = bytes;
-        Storage { device: device.clone(), memory, address: start, bytes: end - start, owner: Owner::Foreign(owner) }
+        Storage { device: device.clone(), memory, address: start, bytes: end - start, owner: Owner::Foreign { _owner: owner } }
     }
 
     /// The same memory again, of another library and without an owner: for a clone of a tensor.
@@ -261,7 +261,7 @@ impl Drop for Storage {
     fn drop(&mut self) {
         match &self.owner {
             Owner::Storage => {}
-            Owner::Foreign(_) => return,
+            Owner::Foreign { .. } => return,
         }
         self.device.counters().bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         match self.device.backend() {

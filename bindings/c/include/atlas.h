@@ -1,0 +1,221 @@
+/* Atlas: kernels by name, on tensors of DLPack and on any CUDA stream.
+ *
+ * Link with libatlas_c.so, or with libatlas_c.a and -lm. No CUDA toolkit is needed: the driver is opened when a GPU is.
+ *
+ * Every call that can fail returns an AtlasStatus, and leaves a message for `atlas_last_error` in the calling thread. Calls
+ * may come from any thread.
+ *
+ * Made from the crate atlas-c by cbindgen. Do not change it here. */
+
+
+#ifndef ATLAS_H
+#define ATLAS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// DLPack's own header where there is one, else the structs that this interface takes from it.
+#if defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#endif
+#endif
+#ifndef DLPACK_DLPACK_H_
+// `device_type` is 1 for the CPU, 2 for CUDA, 13 for CUDA's managed memory.
+typedef struct {
+  int32_t device_type;
+  int32_t device_id;
+} DLDevice;
+// `code` is 0 for signed integers, 2 for floats, 4 for bfloat. `lanes` is 1.
+typedef struct {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} DLDataType;
+// `strides`, in elements, is null for a row-major tensor without gaps.
+typedef struct {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides;
+  uint64_t byte_offset;
+} DLTensor;
+#endif
+
+
+// The version of this interface. A library serves programs that were compiled for the same version.
+#define ATLAS_ABI_VERSION 1
+
+// `AtlasArg::kind` of a tensor. Whether a kernel reads or writes it is up to the kernel.
+#define ATLAS_ARG_TENSOR 0
+
+// `AtlasArg::kind` of a number. It is rounded to the type of the parameter.
+#define ATLAS_ARG_FLOAT 1
+
+// `AtlasArg::kind` of a whole number.
+#define ATLAS_ARG_INT 2
+
+// The result of a call.
+typedef enum {
+  // It did what it says.
+  ATLAS_STATUS_OK = 0,
+  // It did nothing. `atlas_last_error` says why, and what to do about it.
+  ATLAS_STATUS_ERROR = 1,
+  // It stopped at a fault of the library itself. `atlas_last_error` has the details for a report.
+  ATLAS_STATUS_PANIC = 2,
+} AtlasStatus;
+
+// A device. Threads may share one.
+typedef struct AtlasDevice AtlasDevice;
+
+// A kernel that is ready for one problem: sizes, strides, types and alignments of its arguments.
+typedef struct AtlasPrepared AtlasPrepared;
+
+// A queue of launches on one device: a CUDA stream of the caller. Threads may share one.
+typedef struct AtlasStream AtlasStream;
+
+// The value of an argument.
+typedef union {
+  // For `ATLAS_ARG_TENSOR`.
+  const DLTensor *tensor;
+  // For `ATLAS_ARG_FLOAT`.
+  double real;
+  // For `ATLAS_ARG_INT`.
+  int64_t whole;
+} AtlasValue;
+
+// One argument of a launch.
+typedef struct {
+  // One of `ATLAS_ARG_TENSOR`, `ATLAS_ARG_FLOAT` and `ATLAS_ARG_INT`.
+  uint32_t kind;
+  // 0.
+  uint32_t reserved;
+  // Its value.
+  AtlasValue value;
+} AtlasArg;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The version of this interface that the library has, to compare with `ATLAS_ABI_VERSION`.
+uint32_t atlas_abi_version(void);
+
+// The version of Atlas, such as `0.1.0`.
+const char *atlas_version(void);
+
+// The message of the thread's last failed call, with what to do about it; empty before the first one. Valid until the
+// next failure in this thread.
+const char *atlas_last_error(void);
+
+// The number of the kind of mistake of the thread's last failed call: 611 for `ATL611`. The book explains each. 0
+// before the first one.
+uint32_t atlas_last_error_code(void);
+
+// The number of kernels in the library.
+size_t atlas_kernel_count(void);
+
+// The name of a kernel, by its number from 0, in alphabetical order; null beyond the last one. It stays valid.
+const char *atlas_kernel_name(size_t number);
+
+// Gives the signature of a kernel, in the order of the arguments of a launch, such as
+// `softmax<T: bf16 | f16 | f32>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)`. It stays valid.
+//
+// # Safety
+// `name` is a string that ends with a zero byte; `signature` is a place for a pointer.
+AtlasStatus atlas_kernel_signature(const char *name, const char **signature);
+
+// Opens a device: `cpu`, `cuda:0` and so on, or `best`, which is the first GPU that Atlas supports, else the CPU. Opening a
+// GPU uses its primary context, which is that of CUDA's runtime, PyTorch and cudarc.
+//
+// # Safety
+// `name` is a string that ends with a zero byte; `device` is a place for a pointer.
+AtlasStatus atlas_device_open(const char *name,
+                              AtlasDevice **device);
+
+// Closes a device. What was made from it stays valid. Null is ignored.
+//
+// # Safety
+// The device came from `atlas_device_open`, and is not used again.
+void atlas_device_close(AtlasDevice *device);
+
+// Adds a bundle of compiled kernels, as `atlas bundle` writes it, to all uses of this device in the process. The bytes are
+// copied.
+//
+// # Safety
+// The device is open; `bytes` has `len` bytes.
+AtlasStatus atlas_device_add_bundle(const AtlasDevice *device,
+                                    const uint8_t *bytes,
+                                    size_t len);
+
+// Waits until everything queued on the device has run. Reports a fault of an earlier launch.
+//
+// # Safety
+// The device is open.
+AtlasStatus atlas_device_synchronize(const AtlasDevice *device);
+
+// Wraps a CUDA stream: a `CUstream`, which is a `cudaStream_t`. Null is CUDA's legacy default stream, and on the CPU the only
+// choice. Keep the result for many launches, because it owns what they need besides their arguments.
+//
+// # Safety
+// The device is open; `cuda_stream` is a stream of the device's primary context and lives as long as the result; `stream`
+// is a place for a pointer.
+AtlasStatus atlas_stream_open(const AtlasDevice *device,
+                              void *cuda_stream,
+                              AtlasStream **stream);
+
+// Closes a stream of `atlas_stream_open`, but not the CUDA stream. Launches that are queued still run. Null is ignored.
+//
+// # Safety
+// The stream came from `atlas_stream_open`, and is not used again; its CUDA stream is alive.
+void atlas_stream_close(AtlasStream *stream);
+
+// Launches a kernel: on a stream of `atlas_stream_open`, or on the device's default stream if that is null. On a GPU it is
+// queued, and on the CPU done, when this returns.
+//
+// If the arguments do not fit the kernel, nothing is written. A CUDA graph may record the launch if `atlas_prepare` was called
+// for such arguments, and what it gave lives as long as the graph.
+//
+// # Safety
+// Device and stream are open. `kernel` is a string that ends with a zero byte. `args` has `count` arguments. Tensors are
+// as DLPack says: their memory is allocated until the launch has run, and no other work that is not ordered with the stream
+// writes what the kernel reads, or touches what it writes. On the CPU it is initialised.
+AtlasStatus atlas_launch(const AtlasDevice *device,
+                         const AtlasStream *stream,
+                         const char *kernel,
+                         const AtlasArg *args,
+                         size_t count);
+
+// Makes a kernel ready for arguments such as these: chooses its config and loads its code. Nothing runs.
+//
+// # Safety
+// As `atlas_launch`; `prepared` is a place for a pointer.
+AtlasStatus atlas_prepare(const AtlasDevice *device,
+                          const char *kernel,
+                          const AtlasArg *args,
+                          size_t count,
+                          AtlasPrepared **prepared);
+
+// Launches a prepared kernel with arguments of the same sizes, strides, types and alignments: on a stream of `atlas_stream_open`,
+// or on the device's default stream if that is null.
+//
+// # Safety
+// As `atlas_launch`; `prepared` came from `atlas_prepare`.
+AtlasStatus atlas_prepared_launch(const AtlasPrepared *prepared,
+                                  const AtlasStream *stream,
+                                  const AtlasArg *args,
+                                  size_t count);
+
+// Closes a prepared launch. Launches that are queued still run. Null is ignored.
+//
+// # Safety
+// It came from `atlas_prepare`, and is not used again, nor is a CUDA graph that recorded its launches.
+void atlas_prepared_close(AtlasPrepared *prepared);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* ATLAS_H */

@@ -1,0 +1,188 @@
+//! The kernels as functions of [tvm-ffi](https://tvm.apache.org/ffi/), the calling convention of FlashInfer, TileLang and
+//! CuTe DSL: Python calls them with tensors of PyTorch, JAX, CuPy and NumPy.
+//!
+//! A function takes the arguments of its kernel in the signature's order and gives nothing back. It runs on the device of its
+//! first tensor and on tvm-ffi's current stream of that device, which Python sets from PyTorch's. A mistake becomes an
+//! exception: `TypeError` for an argument of the wrong kind, `ValueError` for the rest of what the caller can mend,
+//! `RuntimeError` for all else.
+//!
+//! The library needs no tvm-ffi. Where it is loaded, its functions are looked up in it.
+
+use crate::device::stream_of;
+use crate::dlpack::DLTensor;
+use crate::launch::{Arguments, Given};
+use crate::status::{Failure, Result, guarded};
+use atlas::kernel::{KernelDef, Launch};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+/// `TVMFFIAny`: a value, and what it is.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct TvmFfiAny {
+    type_index: i32,
+    small_len: u32,
+    value: TvmFfiValue,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+union TvmFfiValue {
+    whole: i64,
+    real: f64,
+    tensor: *const DLTensor,
+    object: *const u8,
+}
+
+/// `TVMFFITypeIndex`, as far as kernels take such values.
+mod kind {
+    pub(super) const NONE: i32 = 0;
+    pub(super) const INT: i32 = 1;
+    pub(super) const BOOL: i32 = 2;
+    pub(super) const FLOAT: i32 = 3;
+    pub(super) const DL_TENSOR: i32 = 7;
+    pub(super) const TENSOR: i32 = 70;
+}
+
+/// The bytes of `TVMFFIObject`, after which the `DLTensor` of a tensor object stands.
+const OBJECT_BYTES: usize = 24;
+
+/// The functions of tvm-ffi's library.
+struct Runtime {
+    raise: unsafe extern "C" fn(*const c_char, *const c_char),
+    stream: unsafe extern "C" fn(i32, i32) -> *mut c_void,
+}
+
+/// tvm-ffi's library, if this process has loaded it.
+fn runtime() -> Option<&'static Runtime> {
+    static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+    RUNTIME
+        .get_or_init(|| {
+            let library = loaded_library()?;
+            // SAFETY: the signatures are those of tvm-ffi's C header.
+            let runtime = unsafe {
+                Runtime {
+                    raise: *library.get(b"TVMFFIErrorSetRaisedFromCStr").ok()?,
+                    stream: *library.get(b"TVMFFIEnvGetStream").ok()?,
+                }
+            };
+            // It stays loaded: it is in use.
+            std::mem::forget(library);
+            Some(runtime)
+        })
+        .as_ref()
+}
+
+#[cfg(unix)]
+fn loaded_library() -> Option<libloading::Library> {
+    use libloading::os::unix::{Library, RTLD_LAZY};
+    /// `RTLD_NOLOAD`: Python loads extension modules out of sight of each other, so a plain look-up does not find it.
+    const RTLD_NOLOAD: c_int = if cfg!(target_os = "macos") { 0x10 } else { 4 };
+    let names = ["libtvm_ffi.so", "libtvm_ffi.dylib"];
+    // SAFETY: the library is loaded already, or this fails.
+    names.iter().find_map(|name| unsafe { Library::open(Some(*name), RTLD_LAZY | RTLD_NOLOAD) }.ok()).map(Into::into)
+}
+
+#[cfg(windows)]
+fn loaded_library() -> Option<libloading::Library> {
+    libloading::os::windows::Library::open_already_loaded("tvm_ffi.dll").ok().map(Into::into)
+}
+
+/// Calls a kernel for tvm-ffi.
+///
+/// # Safety
+/// `args` has `count` values of tvm-ffi, whose tensors are as `atlas_launch` says. `result` is null or a place for a value.
+pub unsafe fn call(
+    kernel: &'static KernelDef,
+    args: *const TvmFfiAny,
+    count: i32,
+    result: *mut TvmFfiAny,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let called = guarded(|| unsafe { launch(kernel, args, count) });
+    let Err(failure) = called else {
+        if !result.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe {
+                result.write(TvmFfiAny { type_index: kind::NONE, small_len: 0, value: TvmFfiValue { whole: 0 } })
+            };
+        }
+        return 0;
+    };
+    if let Some(runtime) = runtime() {
+        let text = CString::new(failure.text().replace('\0', " ")).unwrap_or_default();
+        // SAFETY: two strings that end with a zero byte; tvm-ffi copies them.
+        unsafe { (runtime.raise)(failure.python_exception().as_ptr(), text.as_ptr()) };
+    }
+    -1
+}
+
+/// # Safety
+/// As `call`.
+unsafe fn launch(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32) -> Result<()> {
+    let count = usize::try_from(count).unwrap_or(0);
+    let args = match args.is_null() || count == 0 {
+        true => &[][..],
+        // SAFETY: the caller's promise.
+        false => unsafe { std::slice::from_raw_parts(args, count) },
+    };
+    let given = |(i, arg): (usize, &TvmFfiAny)| {
+        let name = || kernel.params.get(i).map_or("an argument too many", |param| param.name());
+        // SAFETY: the kind says which value it is.
+        unsafe {
+            match arg.type_index {
+                kind::DL_TENSOR if !arg.value.tensor.is_null() => Ok(Given::Tensor(&*arg.value.tensor)),
+                kind::TENSOR => Ok(Given::Tensor(&*arg.value.object.add(OBJECT_BYTES).cast::<DLTensor>())),
+                kind::INT | kind::BOOL => Ok(Given::Whole(arg.value.whole)),
+                kind::FLOAT => Ok(Given::Real(arg.value.real)),
+                _ => Err(Failure::wrong_kind(format_args!(
+                    "`{}` of `{}` is neither a tensor nor a number; its signature is {}",
+                    name(),
+                    kernel.name,
+                    kernel.signature()
+                ))),
+            }
+        }
+    };
+    let first = args.iter().enumerate().map(given).find_map(|given| match given {
+        Ok(Given::Tensor(tensor)) => Some(tensor.device),
+        _ => None,
+    });
+    let Some(at) = first else {
+        return Err(Failure::wrong_kind(format_args!("no argument is a tensor; the signature is {}", kernel.signature())));
+    };
+    let device = at.open()?;
+    // SAFETY: the caller's promise.
+    let mut arguments = unsafe { Arguments::new(&device, kernel, args.iter().enumerate().map(given)) }?;
+    let handle = match (device.is_cpu(), runtime()) {
+        // SAFETY: a device of DLPack.
+        (false, Some(runtime)) => unsafe { (runtime.stream)(at.device_type, at.device_id) },
+        _ => std::ptr::null_mut(),
+    };
+    // SAFETY: tvm-ffi's stream lives during the call, and its device is that of the tensor.
+    let stream = unsafe { stream_of(&device, handle) };
+    Ok(kernel.launch_on(&stream, arguments.list())?)
+}
+
+/// Exports kernels as functions of tvm-ffi: `export!(softmax, my_kernels::saxpy);`. The name of a function is that of its
+/// kernel.
+#[macro_export]
+macro_rules! export {
+    (@one [$($path:tt)*] $name:ident) => {
+        const _: () = {
+            // SAFETY: no other function has this name, because the names of the kernels of a program differ.
+            #[unsafe(export_name = concat!("__tvm_ffi_", stringify!($name)))]
+            unsafe extern "C" fn call(
+                _library: *mut ::std::ffi::c_void,
+                args: *const $crate::tvm_ffi::TvmFfiAny,
+                count: i32,
+                result: *mut $crate::tvm_ffi::TvmFfiAny,
+            ) -> ::std::ffi::c_int {
+                // SAFETY: tvm-ffi calls it with values of its own.
+                unsafe { $crate::tvm_ffi::call(&$($path)* $name, args, count, result) }
+            }
+        };
+    };
+    (@one [$($path:tt)*] $head:ident :: $($rest:tt)+) => { $crate::export!(@one [$($path)* $head ::] $($rest)+); };
+    ($($($part:ident)::+),* $(,)?) => { $($crate::export!(@one [] $($part)::+);)* };
+}

@@ -1,0 +1,98 @@
+//! The kernels as functions of tvm-ffi, called as its runtime calls them.
+
+use atlas_c::DLTensor;
+use std::collections::BTreeSet;
+use std::ffi::{c_int, c_void};
+
+/// `TVMFFIAny`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Any {
+    kind: i32,
+    len: u32,
+    value: u64,
+}
+
+unsafe extern "C" {
+    fn __tvm_ffi_softmax(library: *mut c_void, args: *const Any, count: i32, result: *mut Any) -> c_int;
+}
+
+const DL_TENSOR: i32 = 7;
+const TENSOR_OBJECT: i32 = 70;
+
+fn tensor(data: &mut [f32], shape: &mut [i64; 2]) -> DLTensor {
+    DLTensor {
+        data: data.as_mut_ptr().cast(),
+        device: atlas_c::DLDevice { device_type: 1, device_id: 0 },
+        ndim: 2,
+        dtype: atlas_c::DLDataType { code: 2, bits: 32, lanes: 1 },
+        shape: shape.as_mut_ptr(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    }
+}
+
+fn any<T>(kind: i32, at: *const T) -> Any {
+    Any { kind, len: 0, value: at.expose_provenance() as u64 }
+}
+
+/// An object of tvm-ffi: 24 bytes of header, and the tensor.
+#[repr(C)]
+struct Object {
+    header: [u64; 3],
+    tensor: DLTensor,
+}
+
+#[test]
+fn a_function_of_tvm_ffi_is_a_launch() {
+    let (mut x, mut y, mut shape) = ([0.0_f32, 1.0, 2.0, 3.0, 3.0, 3.0], [0.0_f32; 6], [2_i64, 3]);
+    let input = tensor(&mut x, &mut shape);
+    let output = Object { header: [0; 3], tensor: tensor(&mut y, &mut shape) };
+    let args = [any(DL_TENSOR, &input), any(TENSOR_OBJECT, &output)];
+    let mut result = Any { kind: -1, len: 7, value: 7 };
+    // SAFETY: the values are as tvm-ffi makes them.
+    let status = unsafe { __tvm_ffi_softmax(std::ptr::null_mut(), args.as_ptr(), 2, &mut result) };
+    assert_eq!((status, result.kind, result.len), (0, 0, 0));
+    let total: f32 = y[..3].iter().sum();
+    assert!((total - 1.0).abs() < 1e-6 && (y[3] - 1.0 / 3.0).abs() < 1e-6, "{y:?}");
+}
+
+#[test]
+fn a_mistake_is_a_status() {
+    let (mut x, mut shape) = ([1.0_f32; 6], [2_i64, 3]);
+    let input = tensor(&mut x, &mut shape);
+    let mut result = Any { kind: 0, len: 0, value: 0 };
+    let mut called = |args: &[Any]| {
+        // SAFETY: the values are as tvm-ffi makes them.
+        unsafe { __tvm_ffi_softmax(std::ptr::null_mut(), args.as_ptr(), args.len() as i32, &mut result) }
+    };
+    let text = any(8, c"text".as_ptr());
+    assert_eq!(called(&[any(DL_TENSOR, &input), any(DL_TENSOR, &input)]), -1);
+    assert_eq!(called(&[any(DL_TENSOR, &input)]), -1);
+    assert_eq!(called(&[any(DL_TENSOR, &input), text]), -1);
+    assert_eq!(called(&[text, text]), -1);
+    assert_eq!(called(&[]), -1);
+    assert_eq!(x, [1.0; 6]);
+}
+
+/// Each kernel of the public interface, and no other, is a function.
+#[test]
+fn every_public_kernel_is_a_function() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut public = BTreeSet::new();
+    for file in std::fs::read_dir(root.join("src/ops")).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        // `pub use atlas_ops::softmax::softmax;` or `pub use atlas_ops::rotary::{rotary_halves, rotary_interleaved};`
+        let items = text.split("\npub use ").skip(1).filter_map(|item| item.split(';').next()?.rsplit_once("::"));
+        for (_, names) in items {
+            public.extend(names.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_owned));
+        }
+    }
+    let kernels = atlas_dsl::def::registry();
+    let shipped = std::fs::read_to_string(root.join("bindings/c/src/shipped.rs")).unwrap();
+    let exported: BTreeSet<&str> =
+        shipped.lines().filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1)).collect();
+    let wanted: BTreeSet<&str> =
+        kernels.iter().map(|k| k.name).filter(|name| public.contains(*name)).collect();
+    assert_eq!(exported, wanted);
+}
