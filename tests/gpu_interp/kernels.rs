@@ -8,7 +8,7 @@ use atlas_dsl::{Config, Dim, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;
 
 /// The number of generated kernels.
-const COUNT: u64 = 400;
+const COUNT: u64 = 480;
 
 fn schedule(stages: u32, warps: u32) -> Schedule {
     Schedule { stages, warps, ..Schedule::default() }

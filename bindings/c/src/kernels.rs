@@ -22,10 +22,8 @@ fn library() -> &'static Library {
         all.extend(shipped());
         all.sort_by_key(|kernel| kernel.name);
         all.dedup_by_key(|kernel| kernel.name);
-        let all: Vec<_> = all
-            .into_iter()
-            .map(|kernel| (kernel, c(kernel.name.to_owned()), c(kernel.signature())))
-            .collect();
+        let all: Vec<_> =
+            all.into_iter().map(|kernel| (kernel, c(kernel.name.to_owned()), c(kernel.signature()))).collect();
         let by_name = all.iter().enumerate().map(|(i, (kernel, ..))| (kernel.name, i)).collect();
         Library { all, by_name }
     })
@@ -49,12 +47,14 @@ pub(crate) unsafe fn find(name: *const c_char) -> Result<&'static KernelDef> {
 }
 
 /// The number of kernels in the library.
+// SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_kernel_count() -> usize {
     library().all.len()
 }
 
 /// The name of a kernel, by its number from 0, in alphabetical order; null beyond the last one. It stays valid.
+// SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_kernel_name(number: usize) -> *const c_char {
     library().all.get(number).map_or(std::ptr::null(), |(_, name, _)| name.as_ptr())

@@ -118,7 +118,9 @@ unsafe fn arguments(device: &Device, kernel: &KernelDef, args: *const AtlasArg, 
         ATLAS_ARG_FLOAT => Ok(Given::Real(unsafe { arg.value.real })),
         // SAFETY: as above.
         ATLAS_ARG_INT => Ok(Given::Whole(unsafe { arg.value.whole })),
-        kind => Err(Failure::misuse(format_args!("argument {i} of `{}` has kind {kind}; kinds are 0 to 2", kernel.name))),
+        kind => {
+            Err(Failure::misuse(format_args!("argument {i} of `{}` has kind {kind}; kinds are 0 to 2", kernel.name)))
+        }
     });
     // SAFETY: the caller's promise.
     unsafe { Arguments::new(device, kernel, given) }

@@ -50,12 +50,22 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// A call that breaks the rules of this interface.
     pub(crate) fn misuse(text: impl fmt::Display) -> Failure {
-        Failure { code: MISUSE, text: format!("error[ATL{MISUSE}]: {text}"), status: AtlasStatus::Error, kind: Kind::Arguments }
+        Failure {
+            code: MISUSE,
+            text: format!("error[ATL{MISUSE}]: {text}"),
+            status: AtlasStatus::Error,
+            kind: Kind::Arguments,
+        }
     }
 
     /// A value of tvm-ffi that no parameter takes.
     pub(crate) fn wrong_kind(text: impl fmt::Display) -> Failure {
-        Failure { code: WRONG_KIND, text: format!("error[ATL{WRONG_KIND}]: {text}"), status: AtlasStatus::Error, kind: Kind::Arguments }
+        Failure {
+            code: WRONG_KIND,
+            text: format!("error[ATL{WRONG_KIND}]: {text}"),
+            status: AtlasStatus::Error,
+            kind: Kind::Arguments,
+        }
     }
 
     /// The same of an argument.
@@ -157,12 +167,14 @@ pub(crate) unsafe fn give<T>(out: *mut *mut T, value: T) -> Result<()> {
 }
 
 /// The version of this interface that the library has, to compare with `ATLAS_ABI_VERSION`.
+// SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_abi_version() -> u32 {
     ATLAS_ABI_VERSION
 }
 
 /// The version of Atlas, such as `0.1.0`.
+// SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_version() -> *const c_char {
     const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -174,6 +186,7 @@ pub extern "C" fn atlas_version() -> *const c_char {
 
 /// The message of the thread's last failed call, with what to do about it; empty before the first one. Valid until the
 /// next failure in this thread.
+// SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_last_error() -> *const c_char {
     LAST.with(|last| last.borrow().text.as_ptr())
@@ -181,6 +194,7 @@ pub extern "C" fn atlas_last_error() -> *const c_char {
 
 /// The number of the kind of mistake of the thread's last failed call: 611 for `ATL611`. The book explains each. 0
 /// before the first one.
+// SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_last_error_code() -> u32 {
     LAST.with(|last| u32::from(last.borrow().code))

@@ -92,12 +92,7 @@ fn loaded_library() -> Option<libloading::Library> {
 ///
 /// # Safety
 /// `args` has `count` values of tvm-ffi, whose tensors are as `atlas_launch` says. `result` is null or a place for a value.
-pub unsafe fn call(
-    kernel: &'static KernelDef,
-    args: *const TvmFfiAny,
-    count: i32,
-    result: *mut TvmFfiAny,
-) -> c_int {
+pub unsafe fn call(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32, result: *mut TvmFfiAny) -> c_int {
     // SAFETY: the caller's promise.
     let called = guarded(|| unsafe { launch(kernel, args, count) });
     let Err(failure) = called else {
@@ -149,7 +144,10 @@ unsafe fn launch(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32)
         _ => None,
     });
     let Some(at) = first else {
-        return Err(Failure::wrong_kind(format_args!("no argument is a tensor; the signature is {}", kernel.signature())));
+        return Err(Failure::wrong_kind(format_args!(
+            "no argument is a tensor; the signature is {}",
+            kernel.signature()
+        )));
     };
     let device = at.open()?;
     // SAFETY: the caller's promise.

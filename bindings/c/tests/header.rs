@@ -21,5 +21,8 @@ fn the_header_is_that_of_the_crate() {
         std::fs::write(&path, &made).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(made == kept, "run this test with {UPDATE}=1, and read what changed: a change of what stands is a new ABI version");
+    assert!(
+        made == kept,
+        "run this test with {UPDATE}=1, and read what changed: a change of what stands is a new ABI version"
+    );
 }

@@ -71,7 +71,8 @@ fn a_c_program_with_the_address_sanitizer() {
 #[test]
 fn the_library_needs_the_c_library_alone() {
     let text = run(Command::new("readelf").arg("-d").arg(built().join("libatlas_c.so")));
-    let needed: Vec<&str> = text.lines().filter_map(|l| l.split_once("Shared library: [")?.1.strip_suffix(']')).collect();
+    let needed: Vec<&str> =
+        text.lines().filter_map(|l| l.split_once("Shared library: [")?.1.strip_suffix(']')).collect();
     let allowed = ["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"];
     assert!(!needed.is_empty() && needed.iter().all(|n| allowed.contains(n)), "{needed:?}");
 }

@@ -13,6 +13,7 @@ struct Any {
     value: u64,
 }
 
+// SAFETY: the library exports it with this signature.
 unsafe extern "C" {
     fn __tvm_ffi_softmax(library: *mut c_void, args: *const Any, count: i32, result: *mut Any) -> c_int;
 }
@@ -92,7 +93,6 @@ fn every_public_kernel_is_a_function() {
     let shipped = std::fs::read_to_string(root.join("bindings/c/src/shipped.rs")).unwrap();
     let exported: BTreeSet<&str> =
         shipped.lines().filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1)).collect();
-    let wanted: BTreeSet<&str> =
-        kernels.iter().map(|k| k.name).filter(|name| public.contains(*name)).collect();
+    let wanted: BTreeSet<&str> = kernels.iter().map(|k| k.name).filter(|name| public.contains(*name)).collect();
     assert_eq!(exported, wanted);
 }

@@ -47,8 +47,7 @@ pub(super) fn plan(fusion: Fusion) -> Result<&'static Plan, Diagnostics> {
     let (knobs, tune) = knobs(&links);
     let tune: Vec<TuneDef> =
         tune.into_iter().map(|k| TuneDef { name: k.name.leak(), values: k.values.leak() }).collect();
-    let dims: Vec<DimDef> =
-        links.dims.iter().map(|c| DimDef { name: c.name.clone().leak(), whole: c.whole }).collect();
+    let dims: Vec<DimDef> = links.dims.iter().map(|c| DimDef { name: c.name.clone().leak(), whole: c.whole }).collect();
     let types: Vec<TypeParamDef> = links
         .types
         .iter()

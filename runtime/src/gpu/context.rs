@@ -2,7 +2,6 @@
 
 use super::current::{Entered, Handle};
 use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
-use super::memory::PoolAttribute;
 use crate::error::{DeviceError, Result};
 use atlas_codegen::{Machine, Target};
 use std::ffi::{CStr, c_int};
@@ -23,6 +22,16 @@ enum DeviceAttribute {
     SmRegisters = 82,
     CtaSharedBytes = 97,
     MemoryPools = 115,
+}
+
+/// `CUmemPool_attribute`, as far as it is in use.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub(super) enum PoolAttribute {
+    ReleaseThreshold = 4,
+    ReservedNow = 5,
+    UsedNow = 7,
+    UsedMost = 8,
 }
 
 /// The limits of a GPU, as the driver reports them.
@@ -113,10 +122,7 @@ impl Context {
         let mut handle = std::ptr::null_mut();
         // SAFETY: out-pointer to a live handle.
         check("cuDevicePrimaryCtxRetain", unsafe { (api.context_retain)(&mut handle, device) })?;
-        let capability = (
-            attribute(A::CapabilityMajor)?,
-            attribute(A::CapabilityMinor)?,
-        );
+        let capability = (attribute(A::CapabilityMajor)?, attribute(A::CapabilityMinor)?);
         let limits = Limits {
             cta_shared_bytes: attribute(A::CtaSharedBytes)?,
             sm_shared_bytes: attribute(A::SmSharedBytes)?,

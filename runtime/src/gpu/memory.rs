@@ -1,6 +1,6 @@
 //! Memory of a GPU: allocation for tensors, and the driver's memory figures.
 
-use super::context::Context;
+use super::context::{Context, PoolAttribute};
 use super::current::Handle;
 use crate::error::{Result, TensorError};
 use std::ffi::{c_int, c_uint, c_void};
@@ -12,16 +12,6 @@ const INVALID_VALUE: u32 = 1;
 const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NOT_FOUND`.
 const NOT_FOUND: u32 = 500;
-
-/// `CUmemPool_attribute`, as far as it is in use.
-#[derive(Clone, Copy)]
-#[repr(i32)]
-pub(super) enum PoolAttribute {
-    ReleaseThreshold = 4,
-    ReservedNow = 5,
-    UsedNow = 7,
-    UsedMost = 8,
-}
 
 /// `CUpointer_attribute`, as far as it is in use.
 #[derive(Clone, Copy)]

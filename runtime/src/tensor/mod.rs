@@ -125,7 +125,9 @@ impl Tensor {
     pub fn clear(&mut self) -> Result<()> {
         let bytes = self.len() as u64 * u64::from(self.dtype.bytes());
         if !self.is_contiguous() || self.offset != 0 || bytes != self.memory.len() {
-            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
+            return Err(
+                TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into()
+            );
         }
         self.memory.zero()
     }
@@ -280,7 +282,9 @@ impl Tensor {
     ) -> Result<Tensor> {
         let (shape, strides) = (shape.as_ref(), strides.as_ref());
         if !self.is_contiguous() {
-            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
+            return Err(
+                TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into()
+            );
         }
         let last = shape
             .iter()
@@ -326,7 +330,9 @@ impl Tensor {
             return Err(TensorError::CannotReshape { from: self.shape.to_vec(), to: shape.to_vec() }.into());
         }
         if !self.is_contiguous() {
-            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
+            return Err(
+                TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into()
+            );
         }
         Ok(Tensor { shape: shape.into(), strides: contiguous_strides(shape), ..self.clone() })
     }
@@ -385,7 +391,9 @@ impl Tensor {
             return Err(TensorError::WrongLength { found: values.len(), shape: self.shape.to_vec() }.into());
         }
         if !self.is_contiguous() {
-            return Err(TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into());
+            return Err(
+                TensorError::NotContiguous { shape: self.shape.to_vec(), strides: self.strides.to_vec() }.into()
+            );
         }
         self.device().synchronize()?;
         self.memory.write(self.byte_offset(), bytes_of(values))

@@ -127,7 +127,13 @@ impl Storage {
     ) -> Storage {
         let memory = host.map_or(StorageMemory::Device, |bytes| StorageMemory::Host(RwLock::new(bytes)));
         let Range { start, end } = bytes;
-        Storage { device: device.clone(), memory, address: start, bytes: end - start, owner: Owner::Foreign { _owner: owner } }
+        Storage {
+            device: device.clone(),
+            memory,
+            address: start,
+            bytes: end - start,
+            owner: Owner::Foreign { _owner: owner },
+        }
     }
 
     /// The same memory again, of another library and without an owner: for a clone of a tensor.

@@ -121,7 +121,10 @@ fn what_makes_no_tensor_is_refused() {
         message(unsafe { Tensor::from_raw_parts(&Device::cpu(), dtype, address, shape, strides) })
     };
     let starts = |made: String, with: &str| assert!(made.starts_with(with), "{made}");
-    starts(made(DType::F32, at, &[4, 4], &[4]), "error[ATL653]: no tensor of another library has sizes [4, 4] and strides [4]");
+    starts(
+        made(DType::F32, at, &[4, 4], &[4]),
+        "error[ATL653]: no tensor of another library has sizes [4, 4] and strides [4]",
+    );
     starts(made(DType::F32, at, &[4, 4], &[-4, 1]), "error[ATL653]: ");
     starts(made(DType::F32, 0, &[4], &[1]), "error[ATL653]: ");
     starts(made(DType::F32, at + 2, &[4], &[1]), "error[ATL654]: an element of type f32 cannot begin at address ");
@@ -147,8 +150,7 @@ fn many_axes_are_no_special_case() {
 fn a_product_of_foreign_matrices() {
     let mut a: Vec<f32> = (0..21 * 19).map(|i| (i % 7) as f32).collect();
     let mut b: Vec<f32> = (0..19 * 23).map(|i| (i % 5) as f32).collect();
-    let want: Vec<f32> =
-        (0..21 * 23).map(|i| (0..19).map(|k| a[i / 23 * 19 + k] * b[k * 23 + i % 23]).sum()).collect();
+    let want: Vec<f32> = (0..21 * 23).map(|i| (0..19).map(|k| a[i / 23 * 19 + k] * b[k * 23 + i % 23]).sum()).collect();
     let mut c = Tensor::zeros(&Device::cpu(), DType::F32, [21, 23]).unwrap();
     // SAFETY: the vectors outlive the tensors.
     let (a, b) = unsafe { (of(&mut a, [21, 19], [19, 1]), of(&mut b, [19, 23], [23, 1])) };

@@ -5,7 +5,7 @@ use super::tokens::{Kind, Token, spells};
 use super::tree::Tree;
 
 /// The folders that may have unsafe code.
-const MAY_BE_UNSAFE: [&str; 2] = ["runtime/", "codegen/src/llvm/"];
+const MAY_BE_UNSAFE: [&str; 3] = ["runtime/", "codegen/src/llvm/", "bindings/"];
 
 /// Packages without I/O or access to the environment.
 const PURE: [&str; 5] = ["dsl/vocabulary/src/", "dsl/src/", "codegen/src/", "tile-interp/src/", "ops/src/"];
