@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
 /// `cargo xtask diagnostics` writes it from the tests.
-const ENTRIES: &str = include_str!("../../docs/diagnostics.json");
+const ENTRIES: &str = include_str!("../diagnostics.json");
 
 /// How many similar codes to name if a code is not found.
 const SIMILAR: usize = 4;

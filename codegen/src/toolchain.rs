@@ -3,7 +3,9 @@
 /// A hash of the code generator's sources, which is part of every compiled kernel's key. It is equal in every checkout and
 /// build of the same sources, with or without LLVM.
 pub fn toolchain_id() -> String {
-    format!("atlas-codegen {}", env!("ATLAS_SOURCE_HASH"))
+    let short = |hash: &'static str| hash.get(..16).unwrap_or(hash);
+    let [vocabulary, dsl] = [atlas_dsl::VOCABULARY_HASH, atlas_dsl::SOURCE_HASH].map(short);
+    format!("atlas-codegen {vocabulary}.{dsl}.{}", short(env!("ATLAS_SOURCE_HASH")))
 }
 
 /// The version that the loaded LLVM library reports, such as `22.1.8`; `None` in a build without LLVM.
@@ -15,4 +17,18 @@ pub fn llvm_version() -> Option<String> {
     }
     #[cfg(not(feature = "llvm"))]
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Each crate that decides what a kernel compiles to has its part.
+    #[test]
+    fn this_build_carries_the_hashes_of_its_sources() {
+        let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let short = |folder: &str| atlas_source_hash::of(&package.join(folder)).unwrap()[..16].to_owned();
+        let parts = ["../dsl/vocabulary/src", "../dsl/src", "src"].map(short);
+        assert_eq!(super::toolchain_id(), format!("atlas-codegen {}", parts.join(".")));
+    }
 }

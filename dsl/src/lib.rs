@@ -58,3 +58,8 @@ pub use require::{Quantity, Requirement};
 pub use specialization::Specialization;
 pub use types::{DType, TileType};
 pub use verify::{Verified, verify};
+
+/// The hash of the sources of this crate: part of the key of every compiled kernel.
+pub const SOURCE_HASH: &str = env!("ATLAS_SOURCE_HASH");
+/// The same of the crate with the words of kernels.
+pub const VOCABULARY_HASH: &str = atlas_vocabulary::SOURCE_HASH;

@@ -43,6 +43,9 @@ pub use takes::Takes;
 pub use unary::{Unary, UnaryOp};
 pub use word::{LoopKind, Precision};
 
+/// The hash of the sources of this crate: part of the key of every compiled kernel.
+pub const SOURCE_HASH: &str = env!("ATLAS_SOURCE_HASH");
+
 #[cfg(test)]
 mod tests {
     use super::{BinaryOp, DType, Kind, Predicate, ReduceOp, Takes, UnaryOp};

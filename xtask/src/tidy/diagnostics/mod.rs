@@ -19,7 +19,7 @@ use std::path::Path;
 const ENTRIES: &str = "docs/diagnostics.toml";
 
 /// The data that the command line embeds.
-const DATA: &str = "docs/diagnostics.json";
+const DATA: &str = "cli/diagnostics.json";
 
 /// What advice says where it lists the keys of a schedule, and the table that has them.
 const KEYS: (&str, &str) = ("{schedule keys}", "dsl/vocabulary/src/schedule.rs");
