@@ -48,7 +48,7 @@
 //! | `sim` | the PTX simulator as a device, and the module `sim` |
 //! | `verify` | the f64 references of the shipped kernels, and the module `verify`; includes `sim` |
 //!
-//! The command line is the crate `atlas-cli`. Build scripts make bundles with the crate `atlas-build`.
+//! The command line is the crate `atlas-gpu-cli`. Build scripts make bundles with the crate `atlas-gpu-build`.
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]

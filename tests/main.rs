@@ -1,4 +1,4 @@
-//! Tests of the whole project in one binary of the package `atlas-cli`, because they run its binary `atlas`.
+//! Tests of the whole project in one binary of the package `atlas-gpu-cli`, because they run its binary `atlas`.
 
 #[cfg(feature = "llvm")]
 mod agreement;

@@ -1,7 +1,7 @@
 //! Compiles kernels into a bundle while a crate is built, from its build script.
 //!
 //! ```no_run
-//! // build.rs; the kernels' crate and `atlas-build` with the feature `jit` are among its [build-dependencies].
+//! // build.rs; the kernels' crate and `atlas-gpu-build` with the feature `jit` are among its [build-dependencies].
 //! // use my_kernels as _;
 //! atlas_build::bundle().arch("sm_80").arch("sm_90a:NVIDIA H200").sizes("sizes.toml").records("records").write();
 //! ```

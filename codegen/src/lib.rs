@@ -19,8 +19,8 @@
 
 #[cfg(all(feature = "llvm-dynamic", feature = "llvm-static"))]
 compile_error!(
-    "LLVM is to be linked as a shared library (feature `jit` of `atlas`, `jit-dynamic` of `atlas-runtime`) and statically \
-     (`static-llvm`, `jit-static`) at once: ask for one of them; `cargo tree -e features -i atlas-codegen` shows who asks for which"
+    "LLVM is to be linked as a shared library (feature `jit` of `atlas`, `jit-dynamic` of `atlas-gpu-runtime`) and statically \
+     (`static-llvm`, `jit-static`) at once: ask for one of them; `cargo tree -e features -i atlas-gpu-codegen` shows who asks for which"
 );
 
 pub mod analysis;

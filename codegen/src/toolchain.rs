@@ -5,7 +5,7 @@
 pub fn toolchain_id() -> String {
     let short = |hash: &'static str| hash.get(..16).unwrap_or(hash);
     let [vocabulary, dsl] = [atlas_dsl::VOCABULARY_HASH, atlas_dsl::SOURCE_HASH].map(short);
-    format!("atlas-codegen {vocabulary}.{dsl}.{}", short(env!("ATLAS_SOURCE_HASH")))
+    format!("atlas-gpu-codegen {vocabulary}.{dsl}.{}", short(env!("ATLAS_SOURCE_HASH")))
 }
 
 /// The version that the loaded LLVM library reports, such as `22.1.8`; `None` in a build without LLVM.
@@ -29,6 +29,6 @@ mod tests {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let short = |folder: &str| atlas_source_hash::of(&package.join(folder)).unwrap()[..16].to_owned();
         let parts = ["../dsl/vocabulary/src", "../dsl/src", "src"].map(short);
-        assert_eq!(super::toolchain_id(), format!("atlas-codegen {}", parts.join(".")));
+        assert_eq!(super::toolchain_id(), format!("atlas-gpu-codegen {}", parts.join(".")));
     }
 }

@@ -1,6 +1,6 @@
 //! Measures the math expansions against f64 references: random mantissas in every binade, and all f32.
 //!
-//! `cargo test --release -p atlas-codegen --test math -- --ignored --nocapture` goes through all 2^32
+//! `cargo test --release -p atlas-gpu-codegen --test math -- --ignored --nocapture` goes through all 2^32
 //! arguments of each precise function (minutes each; build with `RUSTFLAGS=-Ctarget-cpu=native`).
 
 use atlas_codegen::math::{Arith, Host, SIN_COS_DOMAIN, approximate, has_approximate, precise};

@@ -1,7 +1,7 @@
 //! Tests of the ops, on the CPU: one binary.
 //!
 //! `ATLAS_DEVICES=cuda:0` or `ATLAS_DEVICES=sim:sm_90a` runs them there instead, with a runtime that compiles
-//! (`--features atlas-ops/verify,atlas-runtime/jit-dynamic -p atlas-ops -p atlas-runtime`). Tests that want the same bits of a sequence
+//! (`--features atlas-gpu-ops/verify,atlas-gpu-runtime/jit-dynamic -p atlas-gpu-ops -p atlas-gpu-runtime`). Tests that want the same bits of a sequence
 //! however it is cut hold on the CPU only: elsewhere, launches of other sizes may take other configs.
 
 use atlas_runtime::Device;

@@ -3,7 +3,7 @@
 //! The page of a kernel has its formula and its parameters in the order of [`args!`](crate::args). `T` is f32, f16 or
 //! bf16, the same for all tensors of a launch. A name in brackets is a dim, whose size comes from the tensors.
 //! [`Launch`](crate::kernel::Launch) lists the errors of a launch. Where a formula comes from, and what becomes of infinities and other
-//! odd inputs, is on the page of the op's module in the crate `atlas-ops` (`cargo doc -p atlas -p atlas-ops --no-deps`).
+//! odd inputs, is on the page of the op's module in the crate `atlas-gpu-ops` (`cargo doc -p atlas-gpu -p atlas-gpu-ops --no-deps`).
 //!
 //! A name in upper case is a [`Chain`](crate::kernel::Chain) of kernels. The text of its module lists its parameters
 //! and the tensors of its workspace. The same holds for kernels that were fused from others.

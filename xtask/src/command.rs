@@ -25,13 +25,13 @@ pub(crate) const WITH_LLVM: [&str; 10] = [
     "-p",
     "atlas",
     "-p",
-    "atlas-cli",
+    "atlas-gpu-cli",
     "-p",
-    "atlas-codegen",
+    "atlas-gpu-codegen",
     "-p",
-    "atlas-runtime",
+    "atlas-gpu-runtime",
     "--features",
-    "atlas/jit,atlas/verify,atlas-cli/jit,atlas-cli/mutations",
+    "atlas-gpu/jit,atlas-gpu/verify,atlas-gpu-cli/jit,atlas-gpu-cli/mutations",
 ];
 
 /// The cargo that runs this program.

@@ -28,7 +28,7 @@ pub(crate) fn run(root: &Path, args: &DemoArgs) -> Result<()> {
         "build",
         "--release",
         "-p",
-        "atlas-cli",
+        "atlas-gpu-cli",
         "--bin",
         "atlas",
         "--features",

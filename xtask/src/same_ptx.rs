@@ -19,7 +19,7 @@ pub(crate) fn run(root: &Path, args: &SamePtxArgs) -> Result<()> {
     let linked_in = match &args.binary {
         Some(path) => std::path::absolute(path).with_context(|| format!("no binary at {}", path.display()))?,
         None => {
-            let build = ["build", "--release", "-p", "atlas-cli", "--bin", "atlas", "--features", "static-llvm"];
+            let build = ["build", "--release", "-p", "atlas-gpu-cli", "--bin", "atlas", "--features", "static-llvm"];
             command::run(command::cargo(root).args(build))?;
             target.join("release/atlas")
         }

@@ -34,7 +34,7 @@ struct Run<'r> {
 type StepFn = fn(&mut Run<'_>) -> Result<()>;
 
 /// Everything, including the parts that a user of the library does not build.
-const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas/verify"];
+const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas-gpu/verify"];
 
 /// Unit tests and tests of whole packages, without the examples in documentation.
 const TESTS: [&str; 1] = ["--tests"];
@@ -61,7 +61,7 @@ const STEPS: [(&str, StepFn); 14] = [
     ("deny", deny),
     ("clippy", |run| clippy(run.root, &[&["--all-targets"][..], &WHOLE].concat())),
     // Exactly what a user of the library builds.
-    ("clippy-default", |run| clippy(run.root, &["-p", "atlas", "-p", "atlas-runtime", "-p", "atlas-ops"])),
+    ("clippy-default", |run| clippy(run.root, &["-p", "atlas-gpu", "-p", "atlas-gpu-runtime", "-p", "atlas-gpu-ops"])),
     ("clippy-llvm", |run| clippy(run.root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
     ("test", |run| {
         run.test(&[&WHOLE[..], &TESTS].concat(), &[])?;
@@ -78,7 +78,7 @@ const STEPS: [(&str, StepFn); 14] = [
     ("doc", |run| {
         let flags = std::env::var("RUSTDOCFLAGS").unwrap_or_default();
         let mut doc = command::cargo(run.root);
-        doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas/verify,atlas-cli/jit"]);
+        doc.args(["doc", "--workspace", "--no-deps", "--features", "atlas-gpu/verify,atlas-gpu-cli/jit"]);
         command::run(doc.env("RUSTDOCFLAGS", format!("{flags} -D warnings").trim()))
     }),
     ("validate", |run| validate::run(run.root, &validate::ValidateArgs::default())),

@@ -5,7 +5,7 @@
  * Every call that can fail returns an AtlasStatus, and leaves a message for `atlas_last_error` in the calling thread. Calls
  * may come from any thread.
  *
- * Made from the crate atlas-c by cbindgen. Do not change it here. */
+ * Made from the crate atlas-gpu-c by cbindgen. Do not change it here. */
 
 
 #ifndef ATLAS_H

@@ -124,14 +124,22 @@ fn declared(
 
 /// The path of `atlas_kernel_with!`: of this crate, if the one that is being compiled names it, and otherwise of Atlas.
 fn with_path(atlas: &TokenStream) -> TokenStream {
-    match crate_name("atlas-macros") {
+    let package = "atlas-gpu-macros";
+    match crate_name(package) {
         Ok(FoundCrate::Name(name)) => {
-            let name = Ident::new(&name, Span::call_site());
+            let name = library_name(package, "atlas_macros", &name);
             quote!(::#name::atlas_kernel_with)
         }
         Ok(FoundCrate::Itself) => quote!(::atlas_macros::atlas_kernel_with),
         Err(_) => quote!(#atlas::__atlas_kernel_with),
     }
+}
+
+/// The name of a package's library where it is a dependency under the name `found`: that of the library, unless the dependency is
+/// renamed.
+fn library_name(package: &str, library: &str, found: &str) -> Ident {
+    let name = if found == package.replace('-', "_") { library } else { found };
+    Ident::new(name, Span::call_site())
 }
 
 /// Declares kernels made of kernels that follow each other: `pub kernel forward = features >> read(r = x) >> norm;`.
@@ -158,7 +166,7 @@ fn atlas(named: Option<syn::Path>) -> TokenStream {
             && std::env::var_os("CARGO_BIN_NAME").is_none()
             && std::env::var_os("UNSTABLE_RUSTDOC_TEST_PATH").is_none()
     };
-    for (package, library) in [("atlas", "atlas"), ("atlas-dsl", "atlas_dsl")] {
+    for (package, library) in [("atlas-gpu", "atlas"), ("atlas-gpu-dsl", "atlas_dsl")] {
         match crate_name(package) {
             Ok(FoundCrate::Itself) if is_library(library) => return quote!(crate),
             Ok(FoundCrate::Itself) => {
@@ -166,7 +174,7 @@ fn atlas(named: Option<syn::Path>) -> TokenStream {
                 return quote!(::#library);
             }
             Ok(FoundCrate::Name(name)) => {
-                let name = Ident::new(&name, Span::call_site());
+                let name = library_name(package, library, &name);
                 return quote!(::#name);
             }
             Err(_) => {}

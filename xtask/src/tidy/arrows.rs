@@ -71,13 +71,12 @@ mod tests {
     use super::check;
     use serde_json::{Value, json};
 
-    const MAP: &str =
-        "text\n```arrows\natlas-dsl ->\natlas-codegen -> atlas-dsl\n```\n```owners\ninkwell -> atlas-codegen\n```\n";
+    const MAP: &str = "text\n```arrows\natlas-gpu-dsl ->\natlas-gpu-codegen -> atlas-gpu-dsl\n```\n```owners\ninkwell -> atlas-gpu-codegen\n```\n";
 
     fn metadata(dsl: Value, codegen: Value) -> Value {
         json!({ "packages": [
-            { "name": "atlas-dsl", "dependencies": dsl },
-            { "name": "atlas-codegen", "dependencies": codegen },
+            { "name": "atlas-gpu-dsl", "dependencies": dsl },
+            { "name": "atlas-gpu-codegen", "dependencies": codegen },
         ] })
     }
 
@@ -87,29 +86,31 @@ mod tests {
 
     #[test]
     fn drawn_arrows_pass() {
-        let dev = json!([{ "name": "atlas-codegen", "kind": "dev" }]);
-        let codegen = json!([{ "name": "atlas-dsl", "kind": null }, { "name": "inkwell", "kind": null }]);
+        let dev = json!([{ "name": "atlas-gpu-codegen", "kind": "dev" }]);
+        let codegen = json!([{ "name": "atlas-gpu-dsl", "kind": null }, { "name": "inkwell", "kind": null }]);
         assert_eq!(messages(&metadata(dev, codegen), MAP), "");
     }
 
     #[test]
     fn other_arrows_fail() {
-        let up = json!([{ "name": "atlas-codegen", "kind": null }]);
-        assert!(messages(&metadata(up, json!([])), MAP).contains("atlas-dsl depends on atlas-codegen"));
-        let build = json!([{ "name": "atlas-codegen", "kind": "build" }]);
-        assert!(messages(&metadata(build, json!([])), MAP).contains("atlas-dsl depends on atlas-codegen"));
+        let up = json!([{ "name": "atlas-gpu-codegen", "kind": null }]);
+        assert!(messages(&metadata(up, json!([])), MAP).contains("atlas-gpu-dsl depends on atlas-gpu-codegen"));
+        let build = json!([{ "name": "atlas-gpu-codegen", "kind": "build" }]);
+        assert!(messages(&metadata(build, json!([])), MAP).contains("atlas-gpu-dsl depends on atlas-gpu-codegen"));
         let llvm = json!([{ "name": "inkwell", "kind": null }]);
-        assert!(messages(&metadata(llvm, json!([])), MAP).contains("only atlas-codegen may know"));
+        assert!(messages(&metadata(llvm, json!([])), MAP).contains("only atlas-gpu-codegen may know"));
     }
 
     #[test]
     fn the_map_and_the_packages_agree() {
         let none = metadata(json!([]), json!([]));
         assert!(messages(&none, "").contains("no block of arrows"));
-        assert!(messages(&none, "```arrows\natlas-dsl ->\n```").contains("no arrows for the package atlas-codegen"));
         assert!(
-            messages(&none, &MAP.replace("atlas-dsl ->", "atlas-dsl -> atlas-sim"))
-                .contains("atlas-sim, which is no package")
+            messages(&none, "```arrows\natlas-gpu-dsl ->\n```").contains("no arrows for the package atlas-gpu-codegen")
+        );
+        assert!(
+            messages(&none, &MAP.replace("atlas-gpu-dsl ->", "atlas-gpu-dsl -> atlas-gpu-sim"))
+                .contains("atlas-gpu-sim, which is no package")
         );
     }
 }

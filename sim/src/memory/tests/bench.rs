@@ -1,4 +1,4 @@
-//! The cost of the bookkeeping: `cargo test -p atlas-sim --release -- --ignored --nocapture cost`.
+//! The cost of the bookkeeping: `cargo test -p atlas-gpu-sim --release -- --ignored --nocapture cost`.
 
 use super::{Clocks, Region, t, weak};
 use crate::race::ThreadId;
