@@ -36,6 +36,9 @@ type StepFn = fn(&mut Run<'_>) -> Result<()>;
 /// Everything, including the parts that a user of the library does not build.
 const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas-gpu/verify"];
 
+/// Packages for the development of Atlas alone.
+const UNPUBLISHED: [&str; 2] = ["xtask", "atlas-gpu-interp"];
+
 /// Unit tests and tests of whole packages, without the examples in documentation.
 const TESTS: [&str; 1] = ["--tests"];
 
@@ -54,11 +57,17 @@ const WITHOUT_LLVM: [(&str, &str); 3] = [
 const SLOWEST: usize = 10;
 
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, StepFn); 14] = [
+const STEPS: [(&str, StepFn); 15] = [
     ("setup", |run| setup::run(run.root, &setup::SetupArgs::default())),
     ("tidy", |run| tidy::run(run.root)),
     ("fmt", |run| command::run(command::cargo(run.root).args(["fmt", "--all", "--check"]))),
     ("deny", deny),
+    // What is published has all that it is built from. Nothing is built here: that would take as long as all tests of one package.
+    ("package", |run| {
+        let mut package = command::cargo(run.root);
+        package.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
+        command::run(package.args(UNPUBLISHED.iter().flat_map(|name| ["--exclude", name])))
+    }),
     ("clippy", |run| clippy(run.root, &[&["--all-targets"][..], &WHOLE].concat())),
     // Exactly what a user of the library builds.
     ("clippy-default", |run| clippy(run.root, &["-p", "atlas-gpu", "-p", "atlas-gpu-runtime", "-p", "atlas-gpu-ops"])),
