@@ -11,7 +11,8 @@
 //! # Promise
 //!
 //! Running a kernel terminates, whatever locks its caller and other callers hold, whatever pool their threads belong to, and
-//! also in a forked process.
+//! also in a forked process. (What a launch does before that takes locks of the runtime, which a fork in the middle of another
+//! thread's launch leaves locked.)
 //!
 //! # Argument
 //!

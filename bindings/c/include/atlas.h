@@ -1,9 +1,11 @@
 /* Atlas: kernels by name, on tensors of DLPack and on any CUDA stream.
  *
+ * If a program has a header of DLPack of its own, include that first.
+ *
  * Link with libatlas_c.so, or with libatlas_c.a and -lm. No CUDA toolkit is needed: the driver is opened when a GPU is.
  *
  * Every call that can fail returns an AtlasStatus, and leaves a message for `atlas_last_error` in the calling thread. Calls
- * may come from any thread.
+ * may come from any thread with a stack of at least 256 KiB. Memory that the library itself lacks ends the process.
  *
  * Made from the crate atlas-gpu-c by cbindgen. Do not change it here. */
 
@@ -21,12 +23,14 @@
 #endif
 #endif
 #ifndef DLPACK_DLPACK_H_
-// `device_type` is 1 for the CPU, 2 for CUDA, 13 for CUDA's managed memory.
+enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAManaged = 13 };
+enum { kDLInt = 0, kDLFloat = 2, kDLBfloat = 4 };
+// `device_type` is kDLCPU, kDLCUDA or kDLCUDAManaged.
 typedef struct {
   int32_t device_type;
   int32_t device_id;
 } DLDevice;
-// `code` is 0 for signed integers, 2 for floats, 4 for bfloat. `lanes` is 1.
+// `code` is kDLInt, kDLFloat or kDLBfloat. `lanes` is 1.
 typedef struct {
   uint8_t code;
   uint8_t bits;
@@ -51,10 +55,11 @@ typedef struct {
 // `AtlasArg::kind` of a tensor. Whether a kernel reads or writes it is up to the kernel.
 #define ATLAS_ARG_TENSOR 0
 
-// `AtlasArg::kind` of a number. It is rounded to the type of the parameter.
+// `AtlasArg::kind` of a number, for parameters of floats. It is rounded to the parameter's type, and refused if that has no
+// number near it.
 #define ATLAS_ARG_FLOAT 1
 
-// `AtlasArg::kind` of a whole number.
+// `AtlasArg::kind` of a whole number, for parameters of integers, and for those of floats if f64 has it.
 #define ATLAS_ARG_INT 2
 
 // The result of a call.
@@ -128,7 +133,7 @@ const char *atlas_kernel_name(size_t number);
 AtlasStatus atlas_kernel_signature(const char *name, const char **signature);
 
 // Opens a device: `cpu`, `cuda:0` and so on, or `best`, which is the first GPU that Atlas supports, else the CPU. Opening a
-// GPU uses its primary context, which is that of CUDA's runtime, PyTorch and cudarc.
+// GPU uses its primary context, which is that of CUDA's runtime, PyTorch and cudarc. If it fails, `*device` is null.
 //
 // # Safety
 // `name` is a string that ends with a zero byte; `device` is a place for a pointer.
@@ -157,7 +162,7 @@ AtlasStatus atlas_device_add_bundle(const AtlasDevice *device,
 AtlasStatus atlas_device_synchronize(const AtlasDevice *device);
 
 // Wraps a CUDA stream: a `CUstream`, which is a `cudaStream_t`. Null is CUDA's legacy default stream, and on the CPU the only
-// choice. Keep the result for many launches, because it owns what they need besides their arguments.
+// choice. Keep the result for many launches, because it owns what they need besides their arguments. If it fails, `*stream` is null.
 //
 // # Safety
 // The device is open; `cuda_stream` is a stream of the device's primary context and lives as long as the result; `stream`
@@ -180,15 +185,16 @@ void atlas_stream_close(AtlasStream *stream);
 //
 // # Safety
 // Device and stream are open. `kernel` is a string that ends with a zero byte. `args` has `count` arguments. Tensors are
-// as DLPack says: their memory is allocated until the launch has run, and no other work that is not ordered with the stream
-// writes what the kernel reads, or touches what it writes. On the CPU it is initialised.
+// as DLPack says: their memory, from the first element to the last, is allocated until the launch has run, and no other work that is
+// not ordered with the stream writes what the kernel reads, or touches what it writes.
 AtlasStatus atlas_launch(const AtlasDevice *device,
                          const AtlasStream *stream,
                          const char *kernel,
                          const AtlasArg *args,
                          size_t count);
 
-// Makes a kernel ready for arguments such as these: chooses its config and loads its code. Nothing runs.
+// Makes a kernel ready for arguments such as these: chooses its config and loads its code. Nothing runs. If it fails,
+// `*prepared` is null.
 //
 // # Safety
 // As `atlas_launch`; `prepared` is a place for a pointer.

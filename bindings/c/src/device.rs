@@ -13,7 +13,7 @@ pub struct AtlasDevice(pub(crate) Device);
 pub struct AtlasStream(pub(crate) Stream);
 
 /// Opens a device: `cpu`, `cuda:0` and so on, or `best`, which is the first GPU that Atlas supports, else the CPU. Opening a
-/// GPU uses its primary context, which is that of CUDA's runtime, PyTorch and cudarc.
+/// GPU uses its primary context, which is that of CUDA's runtime, PyTorch and cudarc. If it fails, `*device` is null.
 ///
 /// # Safety
 /// `name` is a string that ends with a zero byte; `device` is a place for a pointer.
@@ -21,9 +21,7 @@ pub struct AtlasStream(pub(crate) Stream);
 pub unsafe extern "C" fn atlas_device_open(name: *const c_char, device: *mut *mut AtlasDevice) -> AtlasStatus {
     status(|| {
         // SAFETY: the caller's promise.
-        let opened = open(unsafe { text("name of a device", name) }?)?;
-        // SAFETY: as above.
-        unsafe { give(device, AtlasDevice(opened)) }
+        unsafe { give(device, || Ok(AtlasDevice(open(text("name of a device", name)?)?))) }
     })
 }
 
@@ -69,7 +67,9 @@ pub unsafe extern "C" fn atlas_device_add_bundle(
         }
         // SAFETY: as above.
         let bytes = unsafe { std::slice::from_raw_parts(bytes, len) };
-        device.0.add_bundle(Bundle::read("a bundle from memory", bytes.to_vec()).map_err(atlas::RuntimeError::from)?);
+        device.0.add_bundle(
+            Bundle::read("given to atlas_device_add_bundle", bytes.to_vec()).map_err(atlas::RuntimeError::from)?,
+        );
         Ok(())
     })
 }
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn atlas_device_synchronize(device: *const AtlasDevice) ->
 }
 
 /// Wraps a CUDA stream: a `CUstream`, which is a `cudaStream_t`. Null is CUDA's legacy default stream, and on the CPU the only
-/// choice. Keep the result for many launches, because it owns what they need besides their arguments.
+/// choice. Keep the result for many launches, because it owns what they need besides their arguments. If it fails, `*stream` is null.
 ///
 /// # Safety
 /// The device is open; `cuda_stream` is a stream of the device's primary context and lives as long as the result; `stream`
@@ -101,11 +101,7 @@ pub unsafe extern "C" fn atlas_stream_open(
 ) -> AtlasStatus {
     status(|| {
         // SAFETY: the caller's promise.
-        let device = unsafe { handle("device", device) }?;
-        // SAFETY: as above.
-        let opened = unsafe { stream_of(&device.0, cuda_stream) };
-        // SAFETY: as above.
-        unsafe { give(stream, AtlasStream(opened)) }
+        unsafe { give(stream, || Ok(AtlasStream(stream_of(&handle("device", device)?.0, cuda_stream)))) }
     })
 }
 

@@ -50,10 +50,13 @@ pub struct DLTensor {
 }
 
 const CPU: i32 = 1;
-const CUDA: i32 = 2;
+const CUDA: i32 = DLDevice::CUDA;
 const CUDA_MANAGED: i32 = 13;
 
 impl DLDevice {
+    /// `kDLCUDA`.
+    pub(crate) const CUDA: i32 = 2;
+
     /// The device, opened.
     pub(crate) fn open(self) -> Result<Device> {
         match (self.device_type, usize::try_from(self.device_id)) {
@@ -120,6 +123,9 @@ pub(crate) unsafe fn borrow(device: &Device, name: &dyn std::fmt::Display, of: &
             // If this overflows, an axis is empty, or the size is refused below.
             strides[axis - 1] = strides[axis].saturating_mul(i64::try_from(shape[axis].max(1)).unwrap_or(i64::MAX));
         }
+    }
+    if of.data.is_null() && !shape.contains(&0) {
+        return refuse(format_args!("has elements, but its data is null"));
     }
     let address = (of.data.expose_provenance() as u64).wrapping_add(of.byte_offset);
     // SAFETY: the caller's promise.

@@ -1,7 +1,7 @@
 //! The kernels of the library, by name.
 
 use crate::shipped::shipped;
-use crate::status::{AtlasStatus, Failure, Result, handle, status, text};
+use crate::status::{AtlasStatus, Failure, Result, status, text};
 use atlas::kernel::KernelDef;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
@@ -70,8 +70,9 @@ pub unsafe extern "C" fn atlas_kernel_signature(name: *const c_char, signature: 
     status(|| {
         // SAFETY: the caller's promise.
         let kernel = unsafe { find(name) }?;
-        // SAFETY: as above.
-        unsafe { handle("place for the signature", signature) }?;
+        if signature.is_null() {
+            return Err(Failure::misuse("the place for the signature is null"));
+        }
         let of = &library().all[library().by_name[kernel.name]];
         // SAFETY: as above.
         unsafe { signature.write(of.2.as_ptr()) };

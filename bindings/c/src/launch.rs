@@ -6,14 +6,16 @@ use crate::kernels::find;
 use crate::status::{AtlasStatus, Failure, Result, give, handle, status};
 use atlas::kernel::{Arg, KernelDef, Launch, PreparedLaunch};
 use atlas::{Device, Tensor};
+use atlas_dsl::def::{DTypeRef, ParamDef};
 use smallvec::SmallVec;
 use std::ffi::c_char;
 
 /// `AtlasArg::kind` of a tensor. Whether a kernel reads or writes it is up to the kernel.
 pub const ATLAS_ARG_TENSOR: u32 = 0;
-/// `AtlasArg::kind` of a number. It is rounded to the type of the parameter.
+/// `AtlasArg::kind` of a number, for parameters of floats. It is rounded to the parameter's type, and refused if that has no
+/// number near it.
 pub const ATLAS_ARG_FLOAT: u32 = 1;
-/// `AtlasArg::kind` of a whole number.
+/// `AtlasArg::kind` of a whole number, for parameters of integers, and for those of floats if f64 has it.
 pub const ATLAS_ARG_INT: u32 = 2;
 
 /// The value of an argument.
@@ -75,7 +77,11 @@ impl Arguments {
                     (Some(unsafe { dlpack::borrow(device, &name, tensor) }?), Arg::I64(0))
                 }
                 Given::Real(x) => (None, Arg::F64(x)),
-                Given::Whole(x) => (None, Arg::I64(x)),
+                Given::Whole(x) => match kernel.params.get(i) {
+                    // Languages such as Python write `1` for `1.0`.
+                    Some(param) if takes_floats(kernel, param) && x as f64 as i64 == x => (None, Arg::F64(x as f64)),
+                    _ => (None, Arg::I64(x)),
+                },
             };
             arguments.tensors.push(tensor);
             arguments.numbers.push(number);
@@ -97,6 +103,15 @@ impl Arguments {
     }
 }
 
+/// Whether a parameter is a number that is a float, whatever the types of the launch.
+fn takes_floats(kernel: &KernelDef, param: &ParamDef) -> bool {
+    match *param {
+        ParamDef::Scalar { dtype: DTypeRef::Fixed(dtype), .. } => dtype.is_float(),
+        ParamDef::Scalar { dtype: DTypeRef::Generic(i), .. } => kernel.types[i].allowed.iter().all(|d| d.is_float()),
+        ParamDef::Tensor { .. } => false,
+    }
+}
+
 /// The arguments at a pointer.
 ///
 /// # Safety
@@ -109,6 +124,9 @@ unsafe fn arguments(device: &Device, kernel: &KernelDef, args: *const AtlasArg, 
         (false, _) => unsafe { std::slice::from_raw_parts(args, count) },
     };
     let given = args.iter().enumerate().map(|(i, arg)| match arg.kind {
+        _ if arg.reserved != 0 => {
+            Err(Failure::misuse(format_args!("`reserved` of argument {i} of `{}` is not 0", kernel.name)))
+        }
         // SAFETY: the kind says which value it is, here and below; a tensor that is not null is one.
         ATLAS_ARG_TENSOR => match unsafe { arg.value.tensor.as_ref() } {
             Some(tensor) => Ok(Given::Tensor(tensor)),
@@ -134,8 +152,8 @@ unsafe fn arguments(device: &Device, kernel: &KernelDef, args: *const AtlasArg, 
 ///
 /// # Safety
 /// Device and stream are open. `kernel` is a string that ends with a zero byte. `args` has `count` arguments. Tensors are
-/// as DLPack says: their memory is allocated until the launch has run, and no other work that is not ordered with the stream
-/// writes what the kernel reads, or touches what it writes. On the CPU it is initialised.
+/// as DLPack says: their memory, from the first element to the last, is allocated until the launch has run, and no other work that is
+/// not ordered with the stream writes what the kernel reads, or touches what it writes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn atlas_launch(
     device: *const AtlasDevice,
@@ -162,7 +180,8 @@ pub unsafe extern "C" fn atlas_launch(
     })
 }
 
-/// Makes a kernel ready for arguments such as these: chooses its config and loads its code. Nothing runs.
+/// Makes a kernel ready for arguments such as these: chooses its config and loads its code. Nothing runs. If it fails,
+/// `*prepared` is null.
 ///
 /// # Safety
 /// As `atlas_launch`; `prepared` is a place for a pointer.
@@ -175,13 +194,15 @@ pub unsafe extern "C" fn atlas_prepare(
     prepared: *mut *mut AtlasPrepared,
 ) -> AtlasStatus {
     status(|| {
-        // SAFETY: the caller's promise, here and below.
-        let (device, kernel) = unsafe { (handle("device", device)?, find(kernel)?) };
+        let ready = || {
+            // SAFETY: the caller's promise, here and below.
+            let (device, kernel) = unsafe { (handle("device", device)?, find(kernel)?) };
+            // SAFETY: as above.
+            let mut arguments = unsafe { arguments(&device.0, kernel, args, count) }?;
+            Ok(AtlasPrepared(kernel.prepare(&device.0, arguments.list())?))
+        };
         // SAFETY: as above.
-        let mut arguments = unsafe { arguments(&device.0, kernel, args, count) }?;
-        let ready = kernel.prepare(&device.0, arguments.list())?;
-        // SAFETY: as above.
-        unsafe { give(prepared, AtlasPrepared(ready)) }
+        unsafe { give(prepared, ready) }
     })
 }
 

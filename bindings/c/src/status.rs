@@ -126,7 +126,8 @@ pub(crate) fn status(f: impl FnOnce() -> Result<()>) -> AtlasStatus {
             let Failure { code, text, status, .. } = failure;
             // No message has a zero byte, except one that quotes a name which a caller passed.
             let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-            LAST.with(|last| *last.borrow_mut() = LastError { code, text });
+            // While a thread ends, its message may be gone before its last call.
+            let _ = LAST.try_with(|last| *last.borrow_mut() = LastError { code, text });
             status
         }
     }
@@ -153,16 +154,19 @@ pub(crate) unsafe fn handle<'a, T>(what: &str, at: *const T) -> Result<&'a T> {
     unsafe { at.as_ref() }.ok_or_else(|| Failure::misuse(format_args!("the {what} is null")))
 }
 
-/// Puts a new handle where the caller wants it.
+/// Puts a new handle where the caller wants it, and null if it cannot be made.
 ///
 /// # Safety
 /// `out` is null, or a place for a pointer.
-pub(crate) unsafe fn give<T>(out: *mut *mut T, value: T) -> Result<()> {
+pub(crate) unsafe fn give<T>(out: *mut *mut T, value: impl FnOnce() -> Result<T>) -> Result<()> {
     if out.is_null() {
         return Err(Failure::misuse("the place for the result is null"));
     }
-    // SAFETY: the caller's promise.
-    unsafe { out.write(Box::into_raw(Box::new(value))) };
+    // SAFETY: the caller's promise. A panic leaves null, too.
+    unsafe { out.write(std::ptr::null_mut()) };
+    let made = Box::into_raw(Box::new(value()?));
+    // SAFETY: as above.
+    unsafe { out.write(made) };
     Ok(())
 }
 
@@ -189,7 +193,7 @@ pub extern "C" fn atlas_version() -> *const c_char {
 // SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_last_error() -> *const c_char {
-    LAST.with(|last| last.borrow().text.as_ptr())
+    LAST.try_with(|last| last.borrow().text.as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// The number of the kind of mistake of the thread's last failed call: 611 for `ATL611`. The book explains each. 0
@@ -197,5 +201,5 @@ pub extern "C" fn atlas_last_error() -> *const c_char {
 // SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_last_error_code() -> u32 {
-    LAST.with(|last| u32::from(last.borrow().code))
+    LAST.try_with(|last| u32::from(last.borrow().code)).unwrap_or(0)
 }

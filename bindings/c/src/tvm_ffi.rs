@@ -9,7 +9,7 @@
 //! The library needs no tvm-ffi. Where it is loaded, its functions are looked up in it.
 
 use crate::device::stream_of;
-use crate::dlpack::DLTensor;
+use crate::dlpack::{DLDevice, DLTensor};
 use crate::launch::{Arguments, Given};
 use crate::status::{Failure, Result, guarded};
 use atlas::kernel::{KernelDef, Launch};
@@ -153,8 +153,8 @@ unsafe fn launch(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32)
     // SAFETY: the caller's promise.
     let mut arguments = unsafe { Arguments::new(&device, kernel, args.iter().enumerate().map(given)) }?;
     let handle = match (device.is_cpu(), runtime()) {
-        // SAFETY: a device of DLPack.
-        (false, Some(runtime)) => unsafe { (runtime.stream)(at.device_type, at.device_id) },
+        // SAFETY: a device of DLPack. Its kind is that of streams, for managed memory too.
+        (false, Some(runtime)) => unsafe { (runtime.stream)(DLDevice::CUDA, at.device_id) },
         _ => std::ptr::null_mut(),
     };
     // SAFETY: tvm-ffi's stream lives during the call, and its device is that of the tensor.

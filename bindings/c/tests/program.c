@@ -16,7 +16,7 @@
   } while (0)
 
 static DLTensor matrix(float *data, int64_t *shape, int64_t *strides) {
-  DLTensor t = {data, {1, 0}, 2, {2, 32, 1}, shape, strides, 0};
+  DLTensor t = {data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0};
   return t;
 }
 
@@ -50,6 +50,21 @@ static void fails(AtlasStatus status, unsigned code, const char *part) {
     fprintf(stderr, "not ATL%u with `%s`: %s\n", code, part, atlas_last_error());
     exit(1);
   }
+}
+
+/* A message after the values of the thread are gone is empty, and no fault. */
+static void at_the_end(void *device) {
+  DLTensor none = matrix(NULL, NULL, NULL);
+  AtlasArg arg = tensor(&none);
+  CHECK(atlas_launch(device, NULL, "softmax", &arg, 1) == ATLAS_STATUS_ERROR);
+  CHECK(strlen(atlas_last_error()) < 1000 && atlas_last_error_code() < 1000);
+}
+
+static void *in_a_thread_that_ends(void *device) {
+  pthread_key_t key;
+  CHECK(pthread_key_create(&key, at_the_end) == 0 && pthread_setspecific(key, device) == 0);
+  CHECK(atlas_launch(device, NULL, "nothing", NULL, 0) == ATLAS_STATUS_ERROR);
+  return NULL;
 }
 
 static void *in_a_thread(void *device) {
@@ -92,6 +107,10 @@ int main(void) {
   fails(atlas_device_open(NULL, &device), 656, "null");
   fails(atlas_device_open("cpu", NULL), 656, "null");
   CHECK(device == NULL);
+  int somewhere = 0;
+  device = (AtlasDevice *)&somewhere;
+  fails(atlas_device_open("gpu", &device), 656, "no device `gpu`");
+  CHECK(device == NULL);
   CHECK(atlas_device_open("cpu", &device) == ATLAS_STATUS_OK);
 
   /* A launch, of a row-major tensor and of one with strides and an offset. */
@@ -121,7 +140,7 @@ int main(void) {
   /* Numbers, and a launch that is prepared. */
   float w[D] = {1, 1, 2, 1, 1};
   int64_t one[1] = {D};
-  DLTensor weights = {w, {1, 0}, 1, {2, 32, 1}, one, NULL, 0};
+  DLTensor weights = {w, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, one, NULL, 0};
   AtlasArg norm[4] = {tensor(&tx), tensor(&weights), tensor(&ty), real(1e-6)};
   AtlasPrepared *prepared = NULL;
   memset(y, 0, sizeof y);
@@ -132,6 +151,12 @@ int main(void) {
   double squares = 0;
   for (int j = 0; j < D; j++) squares += x[j] * x[j];
   for (int j = 0; j < D; j++) CHECK(fabs(y[j] - w[j] * x[j] / sqrt(squares / D + 1e-6)) < 1e-5);
+
+  /* A whole number where a float is wanted. */
+  AtlasArg whole = {ATLAS_ARG_INT, 0, {.whole = 1}};
+  AtlasArg by_one[4] = {norm[0], norm[1], norm[2], whole};
+  CHECK(atlas_launch(device, NULL, "rms_norm", by_one, 4) == ATLAS_STATUS_OK);
+  CHECK(fabs(y[1] - w[1] * x[1] / sqrt(squares / D + 1)) < 1e-5);
 
   /* A stream: on the CPU only a name. */
   AtlasStream *stream = NULL;
@@ -171,6 +196,11 @@ int main(void) {
   fails(atlas_launch(device, stream, "softmax", with, 2), 654, "argument `y`");
   bad = tx;
   fails(atlas_launch(device, stream, "softmax", with, 2), 609, "`y`");
+  bad = ty, bad.data = NULL, bad.byte_offset = 64;
+  fails(atlas_launch(device, stream, "softmax", with, 2), 656, "data is null");
+  bad = ty, with[1].reserved = 77;
+  fails(atlas_launch(device, stream, "softmax", with, 2), 656, "`reserved` of argument 1");
+  with[1].reserved = 0;
   with[1].value.tensor = NULL;
   fails(atlas_launch(device, stream, "softmax", with, 2), 656, "argument 1 of `softmax`");
   with[1].kind = 9;
@@ -191,6 +221,8 @@ int main(void) {
   pthread_t threads[2];
   for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, in_a_thread, device) == 0);
   for (int i = 0; i < 2; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+
+  CHECK(pthread_create(&threads[0], NULL, in_a_thread_that_ends, device) == 0 && pthread_join(threads[0], NULL) == 0);
 
   atlas_stream_close(stream);
   atlas_prepared_close(prepared);

@@ -23,7 +23,7 @@ class Matrix {
   Matrix(std::int64_t rows, std::int64_t columns) : shape{rows, columns}, values(rows * columns) {}
   float &at(std::int64_t i, std::int64_t j) { return values[i * shape[1] + j]; }
   AtlasArg arg() {
-    view = DLTensor{values.data(), {1, 0}, 2, {2, 32, 1}, shape.data(), nullptr, 0};
+    view = DLTensor{values.data(), {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape.data(), nullptr, 0};
     AtlasArg arg{};
     arg.kind = ATLAS_ARG_TENSOR;
     arg.value.tensor = &view;

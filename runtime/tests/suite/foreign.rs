@@ -83,6 +83,32 @@ fn tensors_of_one_memory_are_arguments_of_one_launch() {
     assert_eq!(both, want);
 }
 
+/// Two columns of a matrix with very long rows are copied by themselves, and not what lies between them.
+#[test]
+fn what_lies_between_the_elements_of_a_view_is_not_copied() {
+    const ROW: usize = 1 << 26;
+    // Pages that nobody touches take no memory.
+    let Ok(layout) = std::alloc::Layout::from_size_align(2 * ROW * 4, 16) else { return };
+    // SAFETY: the layout is not empty.
+    let base = unsafe { std::alloc::alloc_zeroed(layout) };
+    assert!(!base.is_null());
+    let address = base.expose_provenance() as u64;
+    let start = std::time::Instant::now();
+    let cpu = Device::cpu();
+    // SAFETY: the memory outlives the tensors.
+    let at = |first: u64| unsafe {
+        Tensor::from_raw_parts(&cpu, DType::F32, address + 4 * first, [2, 8], [ROW as i64, 1]).unwrap()
+    };
+    let (x, mut y) = (at(0), at(8));
+    x.slice(0, 1..2).unwrap().copy_from(&[3.0_f32; 8]).unwrap();
+    SCALE.launch(&cpu, args!(x, x, 1.0, &mut y)).unwrap();
+    assert_eq!(y.slice(0, 1..2).unwrap().to_vec::<f32>().unwrap(), [6.0; 8]);
+    assert!(start.elapsed().as_secs_f64() < 2.0, "{:?}", start.elapsed());
+    drop((x, y));
+    // SAFETY: allocated above, with this layout.
+    unsafe { std::alloc::dealloc(base, layout) };
+}
+
 struct Counted(Vec<f32>, Arc<AtomicUsize>);
 
 impl Drop for Counted {

@@ -14,8 +14,8 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 /// Runs a kernel on checked arguments whose tensors are in host memory.
 ///
 /// Storage is locked in the order of addresses while the kernel runs, for writing if an argument writes it. If another argument
-/// writes to an argument's storage too, the kernel works on a copy, and only the elements of the view are copied back.
-/// The views are disjoint, but one may lie between the elements of another.
+/// writes to an argument's storage too, the kernel works on a copy of the elements of the view, and they are copied back. The views are
+/// disjoint, but one may lie between the elements of another, and what lies there is not touched.
 ///
 /// Nothing that has passed the checks of a launch is refused here, except for lack of memory: a chain has already run
 /// its first kernels at this point.
@@ -47,7 +47,9 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
                 Ok(atlas_tile_interp::Arg::Scalar(scalar(dtype, bits)))
             }
             Some(t) if written[i] => match copy {
-                Some(bytes) => view_mut(t, bytes, 0),
+                Some(bytes) => {
+                    TensorViewMut::contiguous(t.dtype(), bytes, &dims_of(t)).map(atlas_tile_interp::Arg::Out)
+                }
                 None => match find(&mut host, t) {
                     Some(Bytes::Write(bytes)) => match bytes.take() {
                         Some(bytes) => view_mut(t, bytes, t.element_offset() as i64),
@@ -57,7 +59,7 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
                 },
             },
             Some(t) => match copy {
-                Some(bytes) => view(t, bytes, 0),
+                Some(bytes) => TensorView::contiguous(t.dtype(), bytes, &dims_of(t)).map(atlas_tile_interp::Arg::In),
                 None => match find(&mut host, t) {
                     Some(Bytes::Read(bytes)) => view(t, bytes, t.element_offset() as i64),
                     _ => Err(unreachable_storage()),
@@ -77,16 +79,18 @@ pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64],
     Ok(())
 }
 
-/// Writes the elements of a view, and nothing between them, from a copy of the bytes that it spans.
+/// Writes the elements of a view, and nothing between them, from a row-major copy.
 fn copy_back(tensor: &Tensor, bytes: &[u8]) -> Result<()> {
     let (start, size) = (byte_offset(tensor), tensor.dtype().bytes() as usize);
     if tensor.is_contiguous() {
         return tensor.storage().write(start, bytes);
     }
     tensor.storage().with_host_mut(|data| {
+        let mut elements = bytes.chunks_exact(size);
         each_offset(tensor.shape(), tensor.strides(), &mut |at| {
-            let at = at as usize * size;
-            data[start as usize + at..][..size].copy_from_slice(&bytes[at..][..size]);
+            if let Some(element) = elements.next() {
+                data[start as usize + at as usize * size..][..size].copy_from_slice(element);
+            }
         });
     });
     Ok(())
@@ -109,7 +113,7 @@ pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
     RuntimeError::Cpu { kernel: kernel.name.clone(), message: error.to_string() }
 }
 
-/// A copy of the bytes that a view spans, if one argument writes to its storage and another one has it too. Storage of other
+/// A row-major copy of the elements of a view, if one argument writes to its storage and another one has it too. Storage of other
 /// libraries is the same if it shares a byte.
 fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<Option<Vec<u8>>> {
     let Some(tensor) = arg.tensor() else { return Ok(None) };
@@ -121,11 +125,18 @@ fn copy_if_shared(args: &[Arg<'_>], written: &[bool], arg: &Arg<'_>) -> Result<O
     if users < 2 || !is_written {
         return Ok(None);
     }
-    let range = tensor.address_range();
-    let len = (range.end - range.start) as usize;
-    let mut bytes = host_room(len)?;
-    bytes.resize(len, 0);
-    tensor.storage().read(byte_offset(tensor), &mut bytes)?;
+    let (start, size) = (byte_offset(tensor), tensor.dtype().bytes() as usize);
+    let len = tensor.len().saturating_mul(size);
+    let mut bytes: Vec<u8> = host_room(len)?;
+    if tensor.is_contiguous() {
+        bytes.resize(len, 0);
+        tensor.storage().read(start, &mut bytes)?;
+    } else if let Some(data) = tensor.storage().host() {
+        let data = data.read().unwrap_or_else(PoisonError::into_inner);
+        each_offset(tensor.shape(), tensor.strides(), &mut |at| {
+            bytes.extend_from_slice(&data[start as usize + at as usize * size..][..size]);
+        });
+    }
     Ok(Some(bytes))
 }
 
