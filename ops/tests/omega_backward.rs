@@ -253,6 +253,56 @@ fn segments_change_nothing() {
     }
 }
 
+/// States before other tokens would give gradients of another sequence.
+#[test]
+fn what_a_training_with_other_segments_keeps_is_refused() {
+    let device = crate::device();
+    let case = |tokens: usize, chunk: usize, segment: usize| TrainingCase {
+        segment: Some(segment),
+        ..TrainingCase::new([1, tokens, 1], [8, 8, 16], Chunking::new(chunk, 3))
+    };
+    let own = case(40, 8, 3);
+    // Two segments each, which begin elsewhere, or end elsewhere.
+    for (other, is_alike) in
+        [(case(40, 8, 4), false), (case(39, 8, 3), false), (case(40, 7, 3), false), (case(40, 4, 6), true)]
+    {
+        let x = other.inputs();
+        let tensor = |name: &str| device.tensor_from(&x[name].values, &x[name].sizes).unwrap();
+        let given = ["q", "k", "v", "rq", "rk", "alpha", "theta", "eta", "gamma"].map(tensor);
+        let [q, k, v, rq, rk, alpha, theta, eta, gamma] = given.each_ref();
+        let tokens = Tokens { q, k, v, rq, rk, alpha, theta, eta, gamma };
+        let mut memory = ["w1", "w2", "s1", "s2"].map(tensor);
+        let (stream, mut y, dy) = (device.default_stream(), tensor("v"), tensor("dy"));
+        let mut training = other.training(&device).unwrap();
+        let mut kept = own.training(&device).unwrap().kept().unwrap();
+        let mut gradients = training.gradients().unwrap();
+        let found = training.forward(&stream, &tokens, &mut memory.each_mut(), &mut y, &mut kept);
+        let found = found.and_then(|()| training.backward(&stream, &tokens, &kept, &dy, None, &mut gradients));
+        assert_eq!(found.is_ok(), is_alike, "{other:?}: {found:?}");
+        let Err(refused) = found else { continue };
+        assert!(refused.to_string().contains("ATL651"), "{refused}");
+        assert_eq!(y.to_f64_vec().unwrap(), tensor("v").to_f64_vec().unwrap());
+    }
+}
+
+/// Nothing is trained, and nothing is refused, whichever kernels are taken.
+#[test]
+fn there_may_be_no_sequences() {
+    for form in [MemoryForm::Linear, MemoryForm::Mlp, MemoryForm::Gated, NORMED] {
+        // The forward pass holds whole rows of the first, and walks over those of the others.
+        for memory in [[16, 16, 24], [264, 16, 24]] {
+            let hidden = if form == MemoryForm::Linear { 0 } else { memory[2] };
+            for batch in [[0, 9, 2], [2, 9, 0]] {
+                let case = TrainingCase { batch, ..case(9, (form, [memory[0], memory[1], hidden]), 4, 3) };
+                for case in [by_chunk(case.clone()), case] {
+                    let found = case.run(&crate::device(), &case.inputs()).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+                    assert!(found.iter().all(|(name, by)| *name == "norm" || by.is_empty()), "{case:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn segments_of_the_square_root_keep_few_states() {
     let with = |segment: Option<usize>| {

@@ -194,6 +194,58 @@ fn what_is_refused_drops_no_workspace() {
     }
 }
 
+/// So does one of a memory whose matrices, or whose norm, have other sizes than the rest.
+#[test]
+fn a_memory_that_is_refused_drops_no_workspace() {
+    let cpu = crate::device();
+    let zeros = |dtype: DType, shape: &[usize]| Tensor::zeros(&cpu, dtype, shape).unwrap();
+    let tokens = |batch: [usize; 2], name: &str| {
+        let width = if name == "gamma" { 2 } else { 8 };
+        let is_gate = ["alpha", "theta", "eta"].contains(&name);
+        zeros(DType::F32, &[batch[0], batch[1], 2, width][..if is_gate { 3 } else { 4 }])
+    };
+    for step in [Step::MuonByChunk, Step::MuonByToken] {
+        let of = OmegaRule { step, read: Read::Before, ..OmegaRule::omega_net(Chunking::new(2, 2)) };
+        let rule = OmegaRule { memory: NORMED, ..of };
+        let sizes = StreamSizes { sequences: 2, heads: 2, key: 8, value: 8, piece: 4, dtype: DType::F32 };
+        let norm = |value: usize| zeros(DType::F32, &[2, value]);
+        let mut packed = OmegaPacked::new(&cpu.default_stream(), rule, sizes).unwrap();
+        let mut stream = OmegaStream::new(&cpu, rule, sizes).unwrap();
+        let starts = cpu.tensor_from(&[0, 3, 6], [3]).unwrap();
+        let mut held = None;
+        for (matrices, dtype, value) in [
+            ([[8, 24], [24, 8], [8, 24], [24, 8]], DType::F32, 8),
+            ([[8, 520], [24, 8], [8, 520], [24, 8]], DType::F32, 8),
+            ([[8, 520], [520, 9], [8, 520], [520, 9]], DType::F32, 8),
+            ([[8, 520], [520, 8], [8, 24], [24, 8]], DType::F32, 8),
+            ([[8, 520], [520, 8], [8, 520], [520, 8]], DType::Bf16, 8),
+            ([[8, 520], [520, 8], [8, 520], [520, 8]], DType::F32, 9),
+        ] {
+            (packed, stream) = (packed.with_norm(norm(value)), stream.with_norm(norm(value)));
+            let mut memory = matrices.map(|[rows, cols]| zeros(dtype, &[2, 2, rows, cols]));
+            let names = ["q", "k", "v", "rq", "rk", "alpha", "theta", "eta", "gamma"];
+            let (of_stream, of_packed) =
+                (names.map(|name| tokens([2, 4], name)), names.map(|name| tokens([1, 6], name)));
+            let [q, k, v, rq, rk, alpha, theta, eta, gamma] = of_stream.each_ref();
+            let given = Tokens { q, k, v, rq, rk, alpha, theta, eta, gamma };
+            let mut y = zeros(DType::F32, &[2, 4, 2, 8]);
+            let pushed = stream.push(&given, &mut memory.each_mut(), &mut y);
+            let [q, k, v, rq, rk, alpha, theta, eta, gamma] = of_packed.each_ref();
+            let given = Tokens { q, k, v, rq, rk, alpha, theta, eta, gamma };
+            let mut y = zeros(DType::F32, &[1, 6, 2, 8]);
+            let launched = packed.launch(&cpu.default_stream(), &given, &starts, &mut memory.each_mut(), &mut y);
+            let now = [stream.bytes(), packed.bytes()];
+            let is_first = held.is_none();
+            assert_eq!(
+                [pushed.is_ok(), launched.is_ok()],
+                [is_first; 2],
+                "{step:?} {matrices:?} {pushed:?} {launched:?}"
+            );
+            assert_eq!(*held.get_or_insert(now), now, "{step:?} {matrices:?} {dtype} {value}");
+        }
+    }
+}
+
 #[test]
 fn sequences_come_in_parts() {
     for (form, step, chain) in WIDE {

@@ -1,7 +1,11 @@
 //! The chain of a rule and its workspace. Both depend on the memory that is given: where it is large, another chain takes it, and the
 //! workspace may be as wide as its hidden layer.
 
-use super::{OmegaRule, StreamSizes, open_chunk, room};
+use super::{MemoryForm, OmegaRule, StreamSizes, open_chunk, room};
+use crate::pass::check_tensor;
+use atlas_dsl::DType;
+use atlas_dsl::def::ParamDef;
+use atlas_dsl::ir::Access;
 use atlas_runtime::{Chain, Device, LaunchError, Result, Tensor, Workspace};
 
 /// A chain, and the workspace for the memory that was given last.
@@ -32,6 +36,34 @@ impl ChainSpace {
     /// The chain that a memory takes. What is held stays as it is.
     pub(super) fn chain_with(&self, memory: &[&mut Tensor]) -> &'static Chain {
         room::chain_with(self.chain, &self.rule, &self.sizes, memory)
+    }
+
+    /// Fails for a memory or a norm that no launch of these sizes takes: the launch would refuse them, but after the workspace of the
+    /// memory before has been given up for one of theirs. A memory has as many hidden elements as its first matrix says.
+    ///
+    /// # Errors
+    /// [`LaunchError::WrongRank`], [`LaunchError::WrongShape`], [`LaunchError::WrongDType`] and [`LaunchError::WrongDevice`].
+    pub(super) fn check(&self, device: &Device, memory: &[&mut Tensor], norm: Option<&Tensor>) -> Result<()> {
+        let chain = self.chain_with(memory);
+        let StreamSizes { sequences, heads, key, value, dtype, .. } = self.sizes;
+        let hidden = memory.first().and_then(|w| w.shape().get(3).copied()).unwrap_or(0);
+        let dims: &[&'static str] = match self.rule.memory {
+            MemoryForm::Linear => &["[B, H, E, D]"],
+            MemoryForm::Mlp | MemoryForm::Normed { .. } => &["[B, H, E, M]", "[B, H, M, D]"],
+            MemoryForm::Gated => &["[B, H, E, M]", "[B, H, M, D]", "[B, H, M, D]"],
+        };
+        let shapes = self.rule.memory.matrices(key, value, hidden);
+        let shapes = shapes.iter().map(|[rows, cols]| [sequences, heads, *rows, *cols]);
+        // Momenta have the shapes of the weights.
+        let wanted = dims.iter().copied().zip(shapes).cycle();
+        let written = chain.params().into_iter().filter(|p| matches!(p, ParamDef::Tensor { access: Access::Out, .. }));
+        let names = written.map(|p| p.name()).filter(|name| *name != "y");
+        for ((name, tensor), (dims, wanted)) in names.zip(memory).zip(wanted) {
+            check_tensor(chain.name, (name, tensor), (device, DType::F32), (dims, &wanted))?;
+        }
+        norm.map_or(Ok(()), |norm| {
+            check_tensor(chain.name, ("norm", norm), (device, dtype), ("[H, E]", &[heads, value]))
+        })
     }
 
     /// Takes the chain of a memory and allocates its workspace, unless a memory of the same sizes was the last one.

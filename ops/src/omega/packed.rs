@@ -203,6 +203,7 @@ impl OmegaPacked {
         check_tensor(chain.name, ("starts", starts), (device, DType::I32), ("[B + 1]", &[documents + 1]))?;
         let (first, end) = (starts.slice(0, 0..documents)?, starts.slice(0, 1..documents + 1)?);
         check_memory(chain, tokens, self.rows.get("norm"), memory, y)?;
+        self.space.check(device, memory, self.rows.get("norm"))?;
         self.space.reserve(device, memory)?;
         let workspace = self.space.workspace(self.sizes.piece)?;
         for pass in Pass::BOTH {

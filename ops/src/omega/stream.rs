@@ -185,8 +185,8 @@ impl OmegaStream {
     /// All launches are made ready before the first one runs.
     ///
     /// # Errors
-    /// As [`Chain::launch`]; [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and [`LaunchError::WrongDType`] of `y` and of a
-    /// field of [`Tokens`];
+    /// As [`Chain::launch`]; [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and [`LaunchError::WrongDType`] of `y`, of the
+    /// memory, of its norm and of a field of [`Tokens`];
     /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`with_norm`](OmegaStream::with_norm). Memory, `y` and
     /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
@@ -219,6 +219,7 @@ impl OmegaStream {
     /// Allocates what depends on the memory, unless a push of a memory of these sizes has done so: the workspace for as many chunks as
     /// may be computed at once, and what the chunk that is not full needs besides.
     pub(crate) fn reserve(&mut self, memory: &[&mut Tensor]) -> Result<()> {
+        self.space.check(&self.device, memory, self.norm.as_ref())?;
         if self.keeps_open_chunks() {
             self.open.reserve(&self.device, memory)?;
         }

@@ -15,15 +15,18 @@ use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
 use crate::omega::stream::{check_memory, check_norm, check_tokens};
-use crate::omega::{OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
+use crate::omega::{MIXED, OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
 use crate::pass::{Pass, check_apart};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
+use std::ops::Range;
 
 /// What a layer keeps of its forward pass: the state before each segment.
 #[derive(Debug)]
 pub struct OmegaKept {
     states: Vec<Vec<Tensor>>,
+    /// The tokens of each segment: a state is of no use where another segment begins.
+    tokens: Vec<Range<usize>>,
     /// Whether a forward pass has written them.
     is_filled: bool,
 }
@@ -147,10 +150,10 @@ impl OmegaTraining {
             }
             _ => None,
         };
-        // Mixing weights are those of a segment: of no tokens there are none.
+        // Mixing weights are those of a segment. All else has no axis that counts chunks, and is empty where there are no sequences.
         let batch = [sequences, heads, key, value, hidden, 0];
         let space = open_chunk::workspace(trained.forward, &rule.chunking, device, dtype, batch)?;
-        let own = space.tensors().filter(|(_, tensor)| !tensor.is_empty());
+        let own = space.tensors().filter(|(name, _)| !MIXED.contains(name));
         Ok(OmegaTraining {
             device: device.clone(),
             trained,
@@ -177,7 +180,8 @@ impl OmegaTraining {
     /// Those of [`Tensor::zeros`].
     pub fn kept(&self) -> Result<OmegaKept> {
         let states = self.segments.all().map(|_| self.state());
-        Ok(OmegaKept { states: states.collect::<Result<_>>()?, is_filled: false })
+        let tokens = self.segments.all().map(|segment| segment.tokens).collect();
+        Ok(OmegaKept { states: states.collect::<Result<_>>()?, tokens, is_filled: false })
     }
 
     /// Room for gradients.
@@ -186,7 +190,7 @@ impl OmegaTraining {
     /// Those of [`Tensor::zeros`].
     pub fn gradients(&self) -> Result<OmegaGradients> {
         let TrainingSizes { sequences: b, tokens, heads: h, key: d, value: e, .. } = self.sizes;
-        let padded = self.segments.chunks() * self.rule.chunking.chunk;
+        let padded = self.segments.chunks().saturating_mul(self.rule.chunking.chunk);
         let state = self.trained.state;
         let mut named = Views::new();
         let mut add = |name: &str, shape: &[usize]| -> Result<()> {
@@ -368,13 +372,18 @@ impl OmegaTraining {
         Ok(())
     }
 
-    /// Fails for what a training of another number of tokens keeps.
+    /// Fails for what a training keeps that has other tokens, or puts them into other segments.
     fn check_kept(&self, kept: &OmegaKept) -> Result<()> {
-        let (found, wanted) = (kept.states.len(), self.segments.all().len());
-        if found == wanted {
+        let wanted = self.segments.all();
+        let found = if kept.tokens.len() != wanted.len() {
+            let (found, wanted) = (kept.tokens.len(), wanted.len());
+            format!("kept are the states before {found} segments, where this training has {wanted}")
+        } else if let Some((found, wanted)) = kept.tokens.iter().zip(wanted).find(|(found, s)| **found != s.tokens) {
+            let wanted = wanted.tokens;
+            format!("a state is kept for a segment of the tokens {found:?}, where this training has {wanted:?}")
+        } else {
             return Ok(());
-        }
-        let found = format!("kept are the states before {found} segments, where this training has {wanted}");
+        };
         Err(LaunchError::Choice { op: "omega_training", found, mend: "make them by its `kept`" }.into())
     }
 
