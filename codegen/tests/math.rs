@@ -8,7 +8,7 @@ use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const OPS: [UnaryOp; 20] = [
+const OPS: [UnaryOp; 21] = [
     UnaryOp::Exp,
     UnaryOp::Exp2,
     UnaryOp::Log,
@@ -29,6 +29,7 @@ const OPS: [UnaryOp; 20] = [
     UnaryOp::Tan,
     UnaryOp::Sinh,
     UnaryOp::Cosh,
+    UnaryOp::Atan,
 ];
 
 fn reference(op: UnaryOp, x: f64) -> f64 {
@@ -41,6 +42,7 @@ fn reference(op: UnaryOp, x: f64) -> f64 {
         UnaryOp::Expm1 => x.exp_m1(),
         UnaryOp::Tanh => x.tanh(),
         UnaryOp::Tan => x.tan(),
+        UnaryOp::Atan => x.atan(),
         UnaryOp::Sinh => x.sinh(),
         UnaryOp::Cosh => x.cosh(),
         UnaryOp::Erf => libm::erf(x),
@@ -172,7 +174,7 @@ fn allowance(op: UnaryOp, x: f32, want: f64) -> f64 {
     let relative = (-14f64).exp2() * want.abs();
     match op {
         UnaryOp::Sin | UnaryOp::Cos if x.abs() > 1_048_576.0 => f64::INFINITY,
-        UnaryOp::Exp | UnaryOp::Sigmoid => (-17f64).exp2() * want.abs(),
+        UnaryOp::Exp | UnaryOp::Sigmoid | UnaryOp::Silu => (-17f64).exp2() * want.abs(),
         UnaryOp::Exp2 | UnaryOp::Sqrt | UnaryOp::Rsqrt => (-22f64).exp2() * want.abs() * (1.0 + (-1f64).exp2()),
         UnaryOp::Gelu | UnaryOp::GeluSlope => relative.max((-24f64).exp2()),
         _ => relative,
@@ -225,9 +227,10 @@ macro_rules! each_op {
     };
 }
 each_op!(
-    exp Exp, exp2 Exp2, tanh Tanh, erf Erf, rsqrt Rsqrt, sin Sin, cos Cos, sigmoid Sigmoid, gelu Gelu, gelu_slope GeluSlope;
-    of one form: log Log, log2 Log2, log1p Log1p, expm1 Expm1, erfc Erfc, softplus Softplus, silu Silu,
-    tan Tan, sinh Sinh, cosh Cosh
+    exp Exp, exp2 Exp2, tanh Tanh, erf Erf, rsqrt Rsqrt, sin Sin, cos Cos, sigmoid Sigmoid, gelu Gelu, gelu_slope GeluSlope,
+    silu Silu;
+    of one form: log Log, log2 Log2, log1p Log1p, expm1 Expm1, erfc Erfc, softplus Softplus, tan Tan, sinh Sinh,
+    cosh Cosh, atan Atan
 );
 
 /// `precise` on all of f32, on every core.
@@ -282,6 +285,7 @@ fn specials() {
         (UnaryOp::Tan, [0.0, -0.0, nan, nan]),
         (UnaryOp::Sinh, [0.0, -0.0, inf, -inf]),
         (UnaryOp::Cosh, [1.0, 1.0, inf, inf]),
+        (UnaryOp::Atan, [0.0, -0.0, std::f32::consts::FRAC_PI_2, -std::f32::consts::FRAC_PI_2]),
     ];
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for (op, want) in cases {
@@ -439,8 +443,8 @@ fn lengths() {
         lengths.push(format!("{} {} {short}", op.name(), fine.count));
     }
     let want = "exp 20 2, exp2 19 1, log 28 -, tanh 28 8, erf 30 12, rsqrt 2 1, sin 22 14, cos 24 16, sigmoid 32 4, \
-                gelu 56 11, gelu_slope 63 15, log2 32 -, log1p 28 -, expm1 20 -, erfc 76 -, softplus 50 -, silu 55 -, \
-                tan 42 -, sinh 42 -, cosh 33 -";
+                gelu 56 11, gelu_slope 63 15, log2 32 -, log1p 28 -, expm1 20 -, erfc 76 -, softplus 50 -, silu 55 7, \
+                tan 42 -, sinh 42 -, cosh 33 -, atan 20 -";
     assert_eq!(lengths.join(", "), want);
 }
 

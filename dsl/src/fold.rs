@@ -7,7 +7,7 @@
 use crate::op::{BinaryOp, Predicate, UnaryOp};
 use crate::rounding::{to_bf16, to_f16};
 use crate::types::DType;
-use atlas_vocabulary::{shift_left, shift_right};
+use atlas_vocabulary::{shift_left, shift_right, shift_right_logical};
 use half::{bf16, f16};
 
 /// What is known of an element of a type.
@@ -134,7 +134,8 @@ fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
         BinaryOp::BitXor => wrap(dtype, a ^ b),
         BinaryOp::Shl => wrap(dtype, i128::from(shift_left(a as i64, b as i64))),
         BinaryOp::Shr => wrap(dtype, i128::from(shift_right(a as i64, b as i64))),
-        BinaryOp::And | BinaryOp::Or => None,
+        BinaryOp::ShrLogical => wrap(dtype, i128::from(shift_right_logical(a as i64, b as i64, 8 * dtype.bytes()))),
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Pow | BinaryOp::Atan2 => None,
     }
 }
 
@@ -143,12 +144,13 @@ fn unknown_integers(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
     match op {
         BinaryOp::Mul | BinaryOp::BitAnd if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => Some(Finite),
-        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => Some(Finite),
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => Some(Finite),
+        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical => Some(Finite),
         BinaryOp::Div | BinaryOp::Rem => match y {
             Exact(y) if y != 0.0 && y != -1.0 => Some(Finite),
             _ => None,
         },
-        BinaryOp::And | BinaryOp::Or => None,
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Pow | BinaryOp::Atan2 => None,
     }
 }
 

@@ -52,6 +52,7 @@ impl<'k> TypingRules<'k> {
             Op::Binary(op, a, b) => self.binary(*op, *a, *b)?,
             Op::Compare(p, a, b) => self.compare(*p, *a, *b)?,
             Op::Select { cond, on_true, on_false } => self.select(*cond, *on_true, *on_false)?,
+            Op::Fma(a, b, c) => self.fma([*a, *b, *c])?,
             Op::Cast(dtype, v) => self.cast(*dtype, *v)?,
             Op::Other { value, other, axes } => {
                 let t = self.taken("or", Takes::Numbers, *value)?;
@@ -144,6 +145,16 @@ impl<'k> TypingRules<'k> {
             return self.err(105, format!("`select` between tiles {x} needs a condition {wanted}, found {c}"));
         }
         Ok(x.clone())
+    }
+
+    fn fma(self, [a, b, c]: [Value; 3]) -> Typed<TileType> {
+        let (x, y, z) = (self.ty(a), self.ty(b), self.ty(c));
+        if x != y || x != z {
+            return self
+                .err(105, format!("`fma` needs three operands of one type, found {x}, {y} and {z}"))
+                .map_err(|d: Diagnostic| d.note("there is no implicit promotion: use `cast`"));
+        }
+        Ok(self.taken("fma", Takes::Floats, a)?.clone())
     }
 
     fn cast(self, dtype: DType, v: Value) -> Typed<TileType> {

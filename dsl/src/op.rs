@@ -5,7 +5,7 @@
 use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::types::DType;
 pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
-pub use atlas_vocabulary::{shift_left, shift_right};
+pub use atlas_vocabulary::{shift_left, shift_right, shift_right_logical};
 
 /// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis. The others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +82,8 @@ pub enum Op {
         /// Taken elsewhere.
         on_false: Value,
     },
+    /// `a * b + c`, element-wise, rounded once; three float operands of equal type. Elements of 16 bits are computed in f32.
+    Fma(Value, Value, Value),
     /// Conversion to another element type, rounded to nearest even; float to int truncates.
     Cast(DType, Value),
     /// The same tile with `other` (rounded to its type) where an element is not valid along some axes. The result is valid
@@ -178,6 +180,7 @@ impl Op {
             Op::Binary(..) => Kind::Binary,
             Op::Compare(..) => Kind::Compare,
             Op::Select { .. } => Kind::Select,
+            Op::Fma(..) => Kind::Fma,
             Op::Cast(..) => Kind::Cast,
             Op::Other { .. } => Kind::Other,
             Op::Broadcast { .. } => Kind::Broadcast,
@@ -217,6 +220,7 @@ impl Op {
             | Op::Reduce { value, .. } => f(*value),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => [*a, *b].into_iter().for_each(f),
             Op::Select { cond, on_true, on_false } => [*cond, *on_true, *on_false].into_iter().for_each(f),
+            Op::Fma(a, b, c) => [*a, *b, *c].into_iter().for_each(f),
             Op::Dot { a, b, acc, .. } => [*a, *b].into_iter().chain(*acc).for_each(f),
             Op::Load { slices, .. } => on_slices(slices, &mut f),
             Op::Store { slices, value, .. } => {
@@ -254,6 +258,11 @@ impl Op {
                 on(cond);
                 on(on_true);
                 on(on_false);
+            }
+            Op::Fma(a, b, c) => {
+                on(a);
+                on(b);
+                on(c);
             }
             Op::Dot { a, b, acc, .. } => {
                 on(a);

@@ -304,6 +304,11 @@ impl<'s> Parser<'s> {
                 let on_true = self.value_after(T::Comma)?;
                 Op::Select { cond, on_true, on_false: self.value_after(T::Comma)? }
             }
+            Some(Kind::Fma) => {
+                let a = self.value()?;
+                let b = self.value_after(T::Comma)?;
+                Op::Fma(a, b, self.value_after(T::Comma)?)
+            }
             Some(Kind::Other) => {
                 let value = self.value()?;
                 self.text.expect(T::Comma)?;

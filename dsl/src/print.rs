@@ -161,6 +161,7 @@ impl<'k> BodyPrinter<'k> for Printer<'k> {
             Op::Select { cond, on_true, on_false } => {
                 write!(f, "{name} {}, {}, {}", v(cond), v(on_true), v(on_false))?;
             }
+            Op::Fma(a, b, c) => write!(f, "{name} {}, {}, {}", v(a), v(b), v(c))?,
             Op::Cast(_, x) => write!(f, "{name} {}", v(x))?,
             Op::Broadcast { value, .. } => write!(f, "{name} {}", v(value))?,
             Op::Reshape { value, axes } => {

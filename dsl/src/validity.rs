@@ -194,7 +194,7 @@ impl Validity {
                     self.load(kernel, slices, dims, &mut out);
                 }
             }
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Fma(..) | Op::Cast(..) => {
                 op.visit_operands(|v| union(kernel, &mut out, &self.constraints[v]));
             }
             Op::Broadcast { value, shape } => {

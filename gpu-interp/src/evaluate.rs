@@ -81,6 +81,14 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
             let data = (0..x.data.len()).map(|i| if c.data[i] != 0 { x.data[i] } else { y.data[i] }).collect();
             Tile { data, ..(*x).clone() }
         }
+        Op::Fma(x, y, z) => {
+            let (x, y, z) = (tile(*x)?, tile(*y)?, tile(*z)?);
+            if x.shape != y.shape || x.shape != z.shape {
+                return Err(format!("`fma` of {:?}, {:?} and {:?}", x.shape, y.shape, z.shape));
+            }
+            let data = (0..x.data.len()).map(|i| a.fma(x.data[i], y.data[i], z.data[i])).collect::<Result<_, _>>()?;
+            Tile { data, ..(*x).clone() }
+        }
         Op::Cast(v) => {
             let x = tile(*v)?;
             x.map(dtype, a.cast(x.dtype, dtype)?)

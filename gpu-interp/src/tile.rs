@@ -1,7 +1,7 @@
 //! Tiles as dense arrays of elements by logical coordinates, and the two arithmetics in which floats are computed.
 
 use atlas_dsl::DType;
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right};
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right, shift_right_logical};
 use atlas_dsl::rounding::{to_bf16, to_f16};
 
 /// How floats are computed, and what the bits of an element mean. Integers and truth values are those of an i64 in both.
@@ -169,6 +169,7 @@ impl Arithmetic {
             (BinaryOp::BitXor, _) => Box::new(|a, b| a ^ b),
             (BinaryOp::Shl, _) => int(dtype, shift_left),
             (BinaryOp::Shr, _) => int(dtype, shift_right),
+            (BinaryOp::ShrLogical, _) => int(dtype, move |x, by| shift_right_logical(x, by, 8 * dtype.bytes())),
             (BinaryOp::Add, _) if dtype.is_int() => int(dtype, i64::wrapping_add),
             (BinaryOp::Sub, _) if dtype.is_int() => int(dtype, i64::wrapping_sub),
             (BinaryOp::Mul, _) if dtype.is_int() => int(dtype, i64::wrapping_mul),
@@ -185,8 +186,18 @@ impl Arithmetic {
             (BinaryOp::Div, Arithmetic::Real) => real(|a, b| a / b),
             (BinaryOp::Min, Arithmetic::Real) => real(move |a, b| extreme(a, b, below, f64::is_sign_negative)),
             (BinaryOp::Max, Arithmetic::Real) => real(move |a, b| extreme(a, b, above, f64::is_sign_positive)),
+            (BinaryOp::Pow, Arithmetic::Real) => real(f64::powf),
+            (BinaryOp::Atan2, Arithmetic::Real) => real(f64::atan2),
             _ => return Err(format!("`{}` of {dtype} has no meaning in this arithmetic", op.name())),
         })
+    }
+
+    /// `x * y + z`, rounded once.
+    pub(crate) fn fma(self, x: u64, y: u64, z: u64) -> Result<u64, String> {
+        match self {
+            Arithmetic::Real => Ok(f64::from_bits(x).mul_add(f64::from_bits(y), f64::from_bits(z)).to_bits()),
+            Arithmetic::Ring => Ok(each(each(x, y, u16::wrapping_mul), z, u16::wrapping_add)),
+        }
     }
 
     /// A comparison of elements of a type.

@@ -148,6 +148,7 @@ impl<'m> Program<'m> {
             Op::Binary(op, x, y) => self.binary(*op, *x, *y)?,
             Op::Compare(p, x, y) => self.compare(*p, *x, *y)?,
             Op::Select { cond, on_true, on_false } => self.select(*cond, *on_true, *on_false)?,
+            Op::Fma(a, b, c) => self.fma([*a, *b, *c])?,
             Op::Cast(dtype, x) => self.cast(*dtype, *x)?,
             Op::Other { value, other, axes } => self.other(*value, *other, axes)?,
             Op::Broadcast { value, shape } => self.broadcast(*value, shape)?,

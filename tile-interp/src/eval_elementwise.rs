@@ -6,7 +6,7 @@ use crate::eval_reduce::{max_f32, max_f64, min_f32, min_f64};
 use crate::ring::Word;
 use crate::rounding::{round_all, to_narrow};
 use crate::tile::{Data, Tile, common, held, mismatch};
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right};
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right, shift_right_logical};
 use atlas_dsl::{DType, TileType, Value};
 
 impl Program<'_> {
@@ -39,11 +39,16 @@ impl Program<'_> {
             (Data::F32(a), Data::F32(b)) => Data::F32(match op {
                 BinaryOp::Min => zip(a, b, min_f32),
                 BinaryOp::Max => zip(a, b, max_f32),
+                // Through f64, which no library rounds to another f32 than the nearest one or its neighbour.
+                BinaryOp::Pow => zip(a, b, |x, y| f64::from(x).powf(f64::from(y)) as f32),
+                BinaryOp::Atan2 => zip(a, b, |y, x| f64::from(y).atan2(f64::from(x)) as f32),
                 _ => arithmetic(op, a, b)?,
             }),
             (Data::F64(a), Data::F64(b)) => Data::F64(match op {
                 BinaryOp::Min => zip(a, b, min_f64),
                 BinaryOp::Max => zip(a, b, max_f64),
+                BinaryOp::Pow => zip(a, b, f64::powf),
+                BinaryOp::Atan2 => zip(a, b, f64::atan2),
                 _ => arithmetic(op, a, b)?,
             }),
             (Data::Ring(a), Data::Ring(b)) => Data::Ring(match op {
@@ -99,6 +104,25 @@ impl Program<'_> {
         };
         let valid = common(&c.valid, &common(&x.valid, &y.valid));
         Ok(Tile { ty: x.ty.clone(), valid, data })
+    }
+
+    /// `a * b + c`, rounded once, and then to 16 bits where the elements have those.
+    pub(crate) fn fma(&self, operands: [Value; 3]) -> Result<Tile, InterpError> {
+        let [x, y, z] = operands.map(|v| self.tile(v));
+        let (x, y, z) = (x?, y?, z?);
+        if x.ty != y.ty || x.ty != z.ty {
+            return Err(mismatch("fma"));
+        }
+        let data = match (&x.data, &y.data, &z.data) {
+            (Data::F32(a), Data::F32(b), Data::F32(c)) => Data::F32(zip_three(a, b, c, f32::mul_add)),
+            (Data::F64(a), Data::F64(b), Data::F64(c)) => Data::F64(zip_three(a, b, c, f64::mul_add)),
+            (Data::Ring(a), Data::Ring(b), Data::Ring(c)) => {
+                Data::Ring(zip_three(a, b, c, |a, b, c| Word::add(Word::mul(a, b), c)))
+            }
+            _ => return Err(mismatch("fma")),
+        };
+        let valid = common(&x.valid, &common(&y.valid, &z.valid));
+        Ok(rounded(Tile { ty: x.ty.clone(), valid, data }))
     }
 
     pub(crate) fn cast(&self, dtype: DType, x: Value) -> Result<Tile, InterpError> {
@@ -160,6 +184,10 @@ fn zip<T: Copy, U>(x: &[T], y: &[T], f: impl Fn(T, T) -> U) -> Vec<U> {
     x.iter().zip(y).map(|(&x, &y)| f(x, y)).collect()
 }
 
+fn zip_three<T: Copy>(x: &[T], y: &[T], z: &[T], f: impl Fn(T, T, T) -> T) -> Vec<T> {
+    x.iter().zip(y).zip(z).map(|((&x, &y), &z)| f(x, y, z)).collect()
+}
+
 fn choose<T: Copy>(cond: &[bool], x: &[T], y: &[T]) -> Vec<T> {
     cond.iter().zip(x.iter().zip(y)).map(|(&c, (&x, &y))| if c { x } else { y }).collect()
 }
@@ -208,7 +236,8 @@ macro_rules! binary_int {
                 BinaryOp::BitXor => zip(x, y, |x, y| x ^ y),
                 BinaryOp::Shl => zip(x, y, |x, y| shift_left(x.into(), y.into()) as $t),
                 BinaryOp::Shr => zip(x, y, |x, y| shift_right(x.into(), y.into()) as $t),
-                BinaryOp::And | BinaryOp::Or => return Err(mismatch(op.name())),
+                BinaryOp::ShrLogical => zip(x, y, |x, y| shift_right_logical(x.into(), y.into(), <$t>::BITS) as $t),
+                BinaryOp::And | BinaryOp::Or | BinaryOp::Pow | BinaryOp::Atan2 => return Err(mismatch(op.name())),
             })
         }
     };
@@ -241,6 +270,7 @@ macro_rules! unary_float {
                 UnaryOp::Expm1 => map(x, <$t>::exp_m1),
                 UnaryOp::Tanh => map(x, <$t>::tanh),
                 UnaryOp::Tan => map(x, <$t>::tan),
+                UnaryOp::Atan => map(x, <$t>::atan),
                 UnaryOp::Sinh => map(x, <$t>::sinh),
                 UnaryOp::Cosh => map(x, <$t>::cosh),
                 UnaryOp::Erf => map(x, $erf),

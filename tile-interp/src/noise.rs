@@ -94,7 +94,7 @@ fn is_inexact(kernel: &Kernel, op: &Op, noise: Noise) -> bool {
     match op {
         Op::Unary(UnaryOp::Sqrt, _) | Op::Binary(BinaryOp::Div, ..) if !noise.approximate => false,
         Op::Unary(op, x) => is_float(*x) && !(op.row().exact && *op != UnaryOp::Sqrt),
-        Op::Binary(BinaryOp::Div, x, _) => is_float(*x),
+        Op::Binary(op, x, _) => is_float(*x) && (*op == BinaryOp::Div || op.is_function()),
         Op::Reduce { op: ReduceOp::Sum, value, .. } => is_float(*value),
         Op::Dot { .. } => true,
         _ => false,
@@ -154,7 +154,10 @@ impl Program<'_> {
             }
             _ => tile,
         };
-        let rounds = matches!(op, Op::Unary(..) | Op::Binary(..) | Op::Cast(..) | Op::Reduce { op: ReduceOp::Sum, .. });
+        let rounds = matches!(
+            op,
+            Op::Unary(..) | Op::Binary(..) | Op::Fma(..) | Op::Cast(..) | Op::Reduce { op: ReduceOp::Sum, .. }
+        );
         if rounds && tile.ty.dtype.is_half() && is_off(self, v) {
             let half_ulp = if tile.ty.dtype == DType::F16 { 1.0 / 2048.0 } else { 1.0 / 256.0 };
             self.disturbances += 1;

@@ -76,6 +76,7 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
                 {
                     return refuse(op.name());
                 }
+                Op::Fma(x, ..) if bf16(*x) => return refuse("fma"),
                 Op::Compare(p, x, _) if float(*x) => return refuse(p.name()),
                 Op::Reduce { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.name()),
                 Op::Cast(dtype, x) if float(*x) != dtype.is_float() => return refuse("cast"),

@@ -296,6 +296,10 @@ impl<'r> Emitter<'r> {
                 let [cond, on_true, on_false] = [&three[0], &three[1], &three[2]].map(|e| self.expr(e));
                 Op::Select { cond: cond?, on_true: on_true?, on_false: on_false? }
             }
+            Expr::Fma(three) => {
+                let [a, b, c] = [&three[0], &three[1], &three[2]].map(|e| self.expr(e));
+                Op::Fma(a?, b?, c?)
+            }
             Expr::Cast(dtype, a) => {
                 let a = self.expr(a)?;
                 let off = self.off.contains(&a);
@@ -438,9 +442,18 @@ impl<'r> Emitter<'r> {
     }
 
     fn binary(&mut self, op: BinaryOp, a: Value, b: Value) -> R<Value> {
+        if op.is_function() && self.noise.is_some() {
+            let dtype = self.kernel.ty(a).dtype;
+            let (a, b) = (self.widened(a)?, self.widened(b)?);
+            let y = self.push(Op::Binary(op, a, b))?;
+            let y = self.add_noise(y, y, OF_FUNCTIONS)?;
+            let y = self.narrowed(y, dtype)?;
+            return Ok(self.marked(y));
+        }
         let v = self.push(Op::Binary(op, a, b))?;
         let ty = self.kernel.ty(v).clone();
-        if op != BinaryOp::Div || !self.approximate || !ty.dtype.is_float() {
+        let is_quotient = op == BinaryOp::Div && self.approximate && ty.dtype.is_float();
+        if !is_quotient && !op.is_function() {
             return Ok(v);
         }
         self.marked(v);

@@ -137,8 +137,11 @@ impl Generator {
             return match self.rng.percent(50) {
                 true => Expr::binary(self.rng.of(&bits), a, b),
                 // Counts that are out of range too.
-                false => Expr::binary(self.rng.of(&[BinaryOp::Shl, BinaryOp::Shr]), a, b),
+                false => Expr::binary(self.rng.of(&[BinaryOp::Shl, BinaryOp::Shr, BinaryOp::ShrLogical]), a, b),
             };
+        }
+        if ty.dtype.is_float() && self.rng.percent(12) {
+            return self.float_function(ty, a, b);
         }
         let common = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max];
         let op = match self.rng.below(10) {
@@ -154,6 +157,22 @@ impl Generator {
             _ => self.rng.of(&common),
         };
         Expr::binary(op, a, b)
+    }
+
+    /// A function of two or three floats. A base is above 0 and a point right of the axis of y: beside their other ends an error
+    /// of an operand becomes a leap.
+    fn float_function(&mut self, ty: &Type, a: Expr, b: Expr) -> Expr {
+        let mut number = |x: f64| Expr::Splat(x, ty.dtype, ty.shape.clone());
+        let (half, four, minus) = (number(0.5), number(4.0), number(-4.0));
+        let above = |x| Expr::binary(BinaryOp::Add, Expr::unary(UnaryOp::Abs, x), half);
+        match self.rng.below(3) {
+            0 => {
+                let exponent = Expr::binary(BinaryOp::Max, Expr::binary(BinaryOp::Min, b, four), minus);
+                Expr::binary(BinaryOp::Pow, above(a), exponent)
+            }
+            1 => Expr::binary(BinaryOp::Atan2, a, above(b)),
+            _ => Expr::Fma(Box::new([a.clone(), b, a])),
+        }
     }
 
     fn select(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {

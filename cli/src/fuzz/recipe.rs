@@ -124,6 +124,8 @@ pub(super) enum Expr {
     Binary(BinaryOp, Box<[Expr; 2]>),
     Compare(Predicate, Box<[Expr; 2]>),
     Select(Box<[Expr; 3]>),
+    /// `a * b + c`, rounded once.
+    Fma(Box<[Expr; 3]>),
     Cast(DType, Box<Expr>),
     /// A tile, and the value of its invalid elements.
     Other(f64, Box<Expr>),
@@ -220,7 +222,7 @@ impl Expr {
             | Expr::Transpose(a)
             | Expr::Reduce(_, a, _) => vec![&mut **a],
             Expr::Binary(_, pair) | Expr::Compare(_, pair) => pair.iter_mut().collect(),
-            Expr::Select(three) => three.iter_mut().collect(),
+            Expr::Select(three) | Expr::Fma(three) => three.iter_mut().collect(),
             Expr::Dot { factors, acc, .. } => factors.iter_mut().chain(acc.as_deref_mut()).collect(),
             Expr::Load(_, cuts) => cuts.iter_mut().filter_map(Cut::expr_mut).collect(),
         }

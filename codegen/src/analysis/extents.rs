@@ -234,7 +234,8 @@ impl Extents {
                     false => moved,
                 }
             }
-            Op::Reduce { .. }
+            Op::Fma(..)
+            | Op::Reduce { .. }
             | Op::Dot { .. }
             | Op::Iota { .. }
             | Op::DimSize(_)

@@ -20,11 +20,13 @@ use atlas_dsl::{DType, Kernel, Op};
 pub(crate) fn refuse_unencodable(kernel: &Kernel, uses: &Uses, placement: &Placement) -> Result<(), CompileError> {
     for (inst, op) in kernel.insts.iter().filter(|&(inst, _)| uses.is_live(inst)) {
         let of_f64 = kernel.results[inst].iter().any(|&v| kernel.ty(v).dtype == DType::F64);
-        if let Op::Unary(f, _) = op
-            && of_f64
-            && !is_function_of_f64(*f)
-        {
-            return Err(CompileError::refusal(format!("`{}` of f64 has no GPU lowering", f.name())));
+        let refused = match op {
+            Op::Unary(f, _) if !is_function_of_f64(*f) => f.name(),
+            Op::Binary(f, ..) if f.is_function() => f.name(),
+            _ => continue,
+        };
+        if of_f64 {
+            return Err(CompileError::refusal(format!("`{refused}` of f64 has no GPU lowering")));
         }
     }
     let is_shared = |v| matches!(placement.home(v), Home::Copied(_) | Home::Stored | Home::Carried);

@@ -27,6 +27,7 @@ macro_rules! gpu_ops {
             | $crate::gpu::Op::Binary(..)
             | $crate::gpu::Op::Compare(..)
             | $crate::gpu::Op::Select(..)
+            | $crate::gpu::Op::Fma(..)
             | $crate::gpu::Op::Cast(_)
             | $crate::gpu::Op::Rematerialize(_)
     };

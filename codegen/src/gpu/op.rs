@@ -53,6 +53,8 @@ macro_rules! operation_table {
             /// Element-wise.
             Select(condition: Value, on_true: Value, on_false: Value)
                 = "select " [condition ", " on_true ", " on_false] gives 1, Effects::NONE;
+            /// Element-wise: `a * b + c`, rounded once.
+            Fma(a: Value, b: Value, c: Value) = "fma " [a ", " b ", " c] gives 1, Effects::NONE;
             /// Element-wise, to the result's element type.
             Cast(value: Value) = "cast " [value] gives 1, Effects::NONE;
             /// The same fragment, of which the optimiser knows nothing: what is computed from it is computed

@@ -22,6 +22,7 @@ pub(crate) fn is_plain(k: &Kernel, inst: Inst) -> bool {
             | Op::Binary(..)
             | Op::Compare(..)
             | Op::Select(..)
+            | Op::Fma(..)
             | Op::Cast(_)
     );
     of_scalars && k.results[inst].iter().all(|&v| is_scalar(k, v))

@@ -168,6 +168,10 @@ impl<'k> Verifier<'k> {
                 Some((DType::Bool, m)) if same_layout(m, l) => unlike(d, l),
                 _ => Some(format!("`select` takes a condition bool{l}, found {}", self.ty(*c))),
             }),
+            Op::Fma(a, b, c) => with(&[*a, *b, *c], &|d, l| match d.is_float() {
+                false => Some(format!("`fma` does not apply to {d}")),
+                true => unlike(d, l),
+            }),
             Op::Rematerialize(v) => with(&[*v], &|d, l| unlike(d, l)),
             Op::Cast(v) => with(&[*v], &|d, l| match dtype == DType::Bool && d != DType::Bool {
                 true => Some(format!("cannot cast {d} to bool")),

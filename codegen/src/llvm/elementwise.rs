@@ -8,6 +8,7 @@ use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::DType;
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp};
+use inkwell::builder::BuilderError;
 use inkwell::types::BasicTypeEnum;
 use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
 use inkwell::{AddressSpace, FloatPredicate, IntPredicate};
@@ -93,6 +94,10 @@ impl<'c> Emitter<'c, '_> {
                     .zip(a.into_iter().zip(b))
                     .map(|(c, (x, y))| Ok(self.b.build_select(c.into_int_value(), x, y, "")?))
                     .collect()
+            }
+            Op::Fma(a, b, c) => {
+                let (a, b, c) = (self.regs(*a)?.clone(), self.regs(*b)?.clone(), self.regs(*c)?.clone());
+                a.into_iter().zip(b).zip(c).map(|((x, y), z)| self.fused([x, y, z], dtype)).collect()
             }
             Op::Rematerialize(a) => {
                 let regs = self.regs(*a)?.clone();
@@ -253,6 +258,17 @@ impl<'c> Emitter<'c, '_> {
         })
     }
 
+    /// `x * y + z`, rounded once. In 16 bits it is computed in f32, where the product is exact, and the sum is rounded twice.
+    fn fused(&mut self, operands: [BasicValueEnum<'c>; 3], dtype: DType) -> R<BasicValueEnum<'c>> {
+        let ty = operands[0].get_type();
+        if !dtype.is_half() {
+            return self.call(&format!("llvm.fma.{}", type_name(dtype)), ty, &operands);
+        }
+        let [x, y, z] = operands.map(|x| self.widen(x));
+        let sum = self.call("llvm.fma.f32", self.cx.f32_type().into(), &[x?, y?, z?])?;
+        Ok(self.b.build_float_trunc(sum.into_float_value(), ty.into_float_type(), "")?.into())
+    }
+
     pub(super) fn binary(
         &mut self,
         (op, by): (BinaryOp, Accuracy),
@@ -277,6 +293,7 @@ impl<'c> Emitter<'c, '_> {
                     // NaN of either operand wins.
                     BinaryOp::Min => self.call(&format!("llvm.minimum.{}", type_name(dtype)), ty, &[x, y])?,
                     BinaryOp::Max => self.call(&format!("llvm.maximum.{}", type_name(dtype)), ty, &[x, y])?,
+                    op if op.is_function() && dtype == DType::F32 => self.math_of_two(op, a, b)?.into(),
                     _ => return Err(CompileError::bug(format!("`{}` of {dtype}", op.name()))),
                 }
             }
@@ -297,20 +314,29 @@ impl<'c> Emitter<'c, '_> {
                     BinaryOp::And | BinaryOp::BitAnd => b_.build_and(a, b, "")?.into(),
                     BinaryOp::Or | BinaryOp::BitOr => b_.build_or(a, b, "")?.into(),
                     BinaryOp::BitXor => b_.build_xor(a, b, "")?.into(),
-                    BinaryOp::Shl => self.shifted_left(a, b)?.into(),
+                    BinaryOp::Shl => self.shifted(a, b, |a, by| b_.build_left_shift(a, by, ""))?.into(),
                     BinaryOp::Shr => self.shifted_right(a, b)?.into(),
+                    BinaryOp::Pow | BinaryOp::Atan2 => {
+                        return Err(CompileError::bug(format!("`{}` of {dtype}", op.name())));
+                    }
+                    BinaryOp::ShrLogical => self.shifted(a, b, |a, by| b_.build_right_shift(a, by, false, ""))?.into(),
                 }
             }
             _ => return Err(CompileError::bug("operands of two kinds")),
         })
     }
 
-    /// `a << by`, and 0 for a count that LLVM leaves undefined: one that is not below the width, as an unsigned number.
-    fn shifted_left(&self, a: IntValue<'c>, by: IntValue<'c>) -> R<IntValue<'c>> {
+    /// `a` moved by `shift`, and 0 for a count that LLVM leaves undefined: one that is not below the width, as an unsigned number.
+    fn shifted(
+        &self,
+        a: IntValue<'c>,
+        by: IntValue<'c>,
+        shift: impl Fn(IntValue<'c>, IntValue<'c>) -> Result<IntValue<'c>, BuilderError>,
+    ) -> R<IntValue<'c>> {
         let ty = a.get_type();
         let width = ty.const_int(u64::from(ty.get_bit_width()), false);
         let fits = self.b.build_int_compare(IntPredicate::ULT, by, width, "")?;
-        let moved = self.b.build_left_shift(a, by, "")?;
+        let moved = shift(a, by)?;
         Ok(self.b.build_select(fits, moved, ty.const_zero(), "")?.into_int_value())
     }
 

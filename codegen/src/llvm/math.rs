@@ -4,7 +4,7 @@ use super::{Emitter, R};
 use crate::error::CompileError;
 use crate::gpu::Accuracy;
 use crate::math::{self, Arith};
-use atlas_dsl::op::UnaryOp;
+use atlas_dsl::op::{BinaryOp, UnaryOp};
 use inkwell::FloatPredicate;
 use inkwell::builder::BuilderError;
 use inkwell::values::{BasicValueEnum, FloatValue, IntValue};
@@ -26,6 +26,17 @@ impl<'c> Emitter<'c, '_> {
         match (a.error, y) {
             (Some(error), _) => Err(error),
             (None, Some(y)) => Ok(y),
+            (None, None) => Err(CompileError::bug(format!("no expansion of `{}`", op.name()))),
+        }
+    }
+
+    /// A function of two operands of f32.
+    pub(super) fn math_of_two(&self, op: BinaryOp, x: FloatValue<'c>, y: FloatValue<'c>) -> R<FloatValue<'c>> {
+        let mut a = Expand { e: self, error: None };
+        let z = math::precise_of_two(&mut a, op, x, y);
+        match (a.error, z) {
+            (Some(error), _) => Err(error),
+            (None, Some(z)) => Ok(z),
             (None, None) => Err(CompileError::bug(format!("no expansion of `{}`", op.name()))),
         }
     }

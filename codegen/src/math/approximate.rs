@@ -8,12 +8,12 @@ use std::f32::consts::{FRAC_1_PI, LOG2_E};
 
 /// `op(x)` with a relative error of at most 2^-14, or `None` if `op` has no such form.
 ///
-/// NaN gives NaN. An approximate instruction treats arguments and results below 2^-126 as zero. exp and sigmoid are within
-/// 2^-17, exp2, sqrt and rsqrt within 2^-22; sin and cos are bounded up to 2^20. gelu and its slope are bounded absolutely
+/// NaN gives NaN. An approximate instruction treats arguments and results below 2^-126 as zero. exp, sigmoid and silu are
+/// within 2^-17, exp2, sqrt and rsqrt within 2^-22; sin and cos are bounded up to 2^20. gelu and its slope are bounded absolutely
 /// below 2^-10 (2^-24). x/2 (1 + erf(x / sqrt 2)) is within 2^-12 max(|gelu|, 2^-6). log has no such form, because `lg2.approx`
 /// is off by 2^-22 near 1, where log is that small.
 ///
-/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, rsqrt 1, sin 14, cos 16, gelu 11, gelu_slope 15.
+/// Operations: exp 2, exp2 1, tanh 8, erf 12, sigmoid 4, silu 7, rsqrt 1, sin 14, cos 16, gelu 11, gelu_slope 15.
 pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
     Some(match op {
         UnaryOp::Exp => exp(a, x),
@@ -24,6 +24,7 @@ pub fn approximate<A: Arith>(a: &mut A, op: UnaryOp, x: A::F) -> Option<A::F> {
         UnaryOp::Sin => sin(a, x),
         UnaryOp::Cos => cos(a, x),
         UnaryOp::Sigmoid => sigmoid(a, x),
+        UnaryOp::Silu => silu(a, x),
         UnaryOp::Gelu => gelu(a, x),
         UnaryOp::GeluSlope => gelu_slope(a, x),
         UnaryOp::Sqrt => a.approx_sqrt(x),
@@ -88,6 +89,19 @@ fn sigmoid<A: Arith>(a: &mut A, x: A::F) -> A::F {
     let e = a.approx_ex2(z);
     let d = a.add(e, one);
     a.approx_rcp(d)
+}
+
+/// x / (1 + 2^(-x log2 e)). Both parts of the quotient are 2^-8 of that, so that the reciprocal of the divisor is a normal number
+/// wherever the result is. The maximum avoids infinity times 0.
+fn silu<A: Arith>(a: &mut A, x: A::F) -> A::F {
+    let (k, part, bits, limit) = (a.f(-LOG2_E), a.f(1.0 / 256.0), a.f(-8.0), a.f(-1024.0));
+    let z = a.fma(x, k, bits);
+    let e = a.approx_ex2(z);
+    let d = a.add(e, part);
+    let r = a.approx_rcp(d);
+    let t = a.maximum(x, limit);
+    let t = a.mul(t, part);
+    a.mul(t, r)
 }
 
 /// max(x, 0) - t 2^Q(t) with t = |x|, where 2^Q is the tail probability of a normal variable beyond t. The clamp avoids

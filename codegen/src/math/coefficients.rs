@@ -46,6 +46,16 @@ pub(super) const ERFC_CENTRE: f32 = 0.4951172;
 pub(super) const LOG2_E_HI: f32 = 1.442695;
 /// A part of log2(e), both rounded toward zero.
 pub(super) const LOG2_E_LO: f32 = 1.9259629e-8;
+/// A part of 2 log2(e), both rounded toward zero.
+pub(super) const TWO_LOG2_E_HI: f32 = 2.88539;
+/// A part of 2 log2(e), both rounded toward zero.
+pub(super) const TWO_LOG2_E_LO: f32 = 3.8519257e-8;
+/// A part of 1/3, both rounded toward zero.
+pub(super) const THIRD_HI: f32 = 0.3333333;
+/// A part of 1/3, both rounded toward zero.
+pub(super) const THIRD_LO: f32 = 1.9868214e-8;
+/// What pi has beyond the nearest f32.
+pub(super) const PI_LOST: f32 = -8.742278e-8;
 /// From here on the slope of gelu at -t is 0 in f32.
 pub(super) const SLOPE_END: f32 = 14.75;
 /// SLOPE is a polynomial about this q.
@@ -124,3 +134,8 @@ pub(super) const SINH: [f32; 4] = [0.16666667, 0.008333274, 0.00019860975, 2.569
 /// (tan(r) - r) / r^3 in r^2. Error 2^-27.4 (2^-27.4 before rounding).
 pub(super) const TAN: [f32; 7] =
     [0.33333394, 0.1333121, 0.05421624, 0.020517727, 0.0127099445, -0.0021561666, 0.0054232436];
+/// (atan(r) - r) / r^3 in r^2. Error 2^-28.5 (2^-28.5 before rounding).
+pub(super) const ATAN: [f32; 9] =
+    [-0.333333, 0.1999853, -0.14264014, 0.10950861, -0.08399208, 0.05787887, -0.031093534, 0.010866271, -0.0017821442];
+/// (atanh(q) - q - q^3 / 3) / q^5 in q^2. Error 2^-41.3 (2^-41.6 before rounding).
+pub(super) const ATANH: [f32; 4] = [0.19999997, 0.14286232, 0.11077862, 0.099588886];

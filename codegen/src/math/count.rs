@@ -1,7 +1,7 @@
 //! [`Arith`] that counts instructions.
 
-use super::{Arith, approximate, precise};
-use atlas_dsl::op::UnaryOp;
+use super::{Arith, approximate, precise, precise_of_two};
+use atlas_dsl::op::{BinaryOp, UnaryOp};
 
 /// Instructions of a thread, and those of them that the unit for special functions does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,15 @@ impl InstructionCount {
         match short.or_else(|| precise(&mut count, op, ())) {
             Some(()) => count,
             None => InstructionCount { instructions: 1, special: 0 },
+        }
+    }
+
+    /// The instructions of an operation of two operands of f32.
+    pub fn of_two(op: BinaryOp) -> InstructionCount {
+        let mut count = InstructionCount::default();
+        match precise_of_two(&mut count, op, (), ()) {
+            Some(()) => count,
+            None => ONE,
         }
     }
 

@@ -11,7 +11,9 @@ bound where a bound varies (so that an error below 1 there means "within the bou
 """
 import struct
 import sys
-from mpmath import mp, mpf, matrix, lu_solve, cos, exp, expm1, log, log1p, erf, erfc, tanh, sin, sinh, sqrt, tan, pi, fabs
+from mpmath import (
+    mp, mpf, matrix, lu_solve, atan, atanh, cos, exp, expm1, log, log1p, erf, erfc, tanh, sin, sinh, sqrt, tan, pi, fabs
+)
 
 mp.dps = 40
 GRID = 1200
@@ -182,6 +184,11 @@ def main():
     constant("ERFC_CENTRE", "ERFC is a polynomial about this q.", mpf(1014) / 2048)
     for name, part in zip(("HI", "LO"), split(1 / LN2, 2)):
         constant(f"LOG2_E_{name}", "A part of log2(e), both rounded toward zero.", part)
+    for name, part in zip(("HI", "LO"), split(2 / LN2, 2)):
+        constant(f"TWO_LOG2_E_{name}", "A part of 2 log2(e), both rounded toward zero.", part)
+    for name, part in zip(("HI", "LO"), split(mpf(1) / 3, 2)):
+        constant(f"THIRD_{name}", "A part of 1/3, both rounded toward zero.", part)
+    constant("PI_LOST", "What pi has beyond the nearest f32.", pi - f32(pi))
     constant("SLOPE_END", "From here on the slope of gelu at -t is 0 in f32.", mpf("14.75"))
     constant("SLOPE_CENTRE", "SLOPE is a polynomial about this q.", mpf(876) / 2048)
     fit("EXP", "(e^r - 1 - r) / r^2 in r.", 4, "-0.3475", "0.3475",
@@ -224,6 +231,10 @@ def main():
         lambda x: (sinh(x) - x) / x ** 3, lambda x: x ** 3 / sinh(x), square)
     fit("TAN", "(tan(r) - r) / r^3 in r^2.", 6, "1e-4", "0.85",
         lambda r: (tan(r) - r) / r ** 3, lambda r: r ** 3 / tan(r), square)
+    fit("ATAN", "(atan(r) - r) / r^3 in r^2.", 8, "1e-4", "1",
+        lambda r: (atan(r) - r) / r ** 3, lambda r: r ** 3 / atan(r), square)
+    fit("ATANH", "(atanh(q) - q - q^3 / 3) / q^5 in q^2.", 3, "1e-3", "0.2001",
+        lambda q: (atanh(q) - q - q ** 3 / 3) / q ** 5, lambda q: q ** 5 / atanh(q), square)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,20 @@
 #![warn(clippy::too_many_lines)]
 
 mod approximate;
+mod arctangent;
 #[allow(clippy::approx_constant, reason = "a fitted coefficient may lie near a constant that it is not")]
 mod coefficients;
 mod count;
 mod host;
 mod logistic;
+mod power;
 mod precise;
 mod reduced;
 
 pub use approximate::{approximate, divides_approximately, has_approximate};
 pub use count::InstructionCount;
 pub use host::Host;
-pub use precise::{SIN_COS_DOMAIN, precise};
+pub use precise::{SIN_COS_DOMAIN, precise, precise_of_two};
 
 /// Arithmetic on f32 (`F`), 32-bit integers (`I`) and truth values (`B`).
 ///

@@ -54,7 +54,8 @@ fn split(k: &mut Kernel, block: Block) {
                 wanted.push(v);
             }
         });
-        let simple = matches!(k.insts[inst], Op::Unary(..) | Op::Binary(..) | Op::Cast(_) | Op::Select(..));
+        let simple =
+            matches!(k.insts[inst], Op::Unary(..) | Op::Binary(..) | Op::Cast(_) | Op::Select(..) | Op::Fma(..));
         if simple {
             for v in wanted {
                 let (_, narrow, _) = made[&v];

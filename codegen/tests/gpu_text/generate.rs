@@ -285,6 +285,7 @@ impl Generator {
             6 => Op::Unary(self.pick(UnaryOp::ALL), self.pick(&Accuracy::ALL), v),
             7 => Op::Binary(self.pick(BinaryOp::ALL), self.pick(&Accuracy::ALL), v, self.value()),
             8 => Op::Compare(self.pick(Predicate::ALL), v, self.value()),
+            9 if self.below(2) == 0 => Op::Fma(v, self.value(), self.value()),
             9 => Op::Select(v, self.value(), self.value()),
             10 => Op::Cast(v),
             11 => Op::Broadcast(v),

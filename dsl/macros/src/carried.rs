@@ -63,7 +63,8 @@ fn of_expression(e: &Expr, name: LocalId) -> Option<Option<Combined<'_>>> {
         ExprKind::Binary(op, a, b) => (*op, a, b),
         _ => return None,
     };
-    let exchanges = !matches!(op, BinaryOp::Sub | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr);
+    let keeps_order = matches!(op, BinaryOp::Sub | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr);
+    let exchanges = !keeps_order && BinaryOp::functions().all(|f| f != op);
     let (inner, other) = match (of_expression(a, name), of_expression(b, name)) {
         (Some(inner), None) => (inner, b),
         (None, Some(inner)) if exchanges => (inner, a),

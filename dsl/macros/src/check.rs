@@ -5,7 +5,7 @@
 use crate::error::{Errors, SourceRange};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, LocalKind, ParamKind, Stmt, TileFn};
-use atlas_vocabulary::{BinaryOp, DType, number};
+use atlas_vocabulary::{BinaryOp, DType, Takes, number};
 use quote::ToTokens;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -284,7 +284,8 @@ impl<'a> Checker<'a> {
                 Ty { elem: Elem::Fixed(DType::Bool), counts: false, ..both }
             }
             ExprKind::Select(parts) => self.select(parts, e),
-            ExprKind::Clamp(parts) => self.clamp(parts, e),
+            ExprKind::Clamp(parts) => self.of_three("clamp", Takes::Numbers, parts, e),
+            ExprKind::Fma(parts) => self.of_three("fma", Takes::Floats, parts, e),
             ExprKind::IsNan(x) => self.is_nan(x, e),
             ExprKind::Cast(to, x) => {
                 let (to, x) = (elem(*to), self.expr(x));

@@ -452,7 +452,7 @@ fn mentions(e: &Expr, local: LocalId) -> bool {
         ExprKind::Local(id) => *id == local,
         ExprKind::Unary(_, x) | ExprKind::Cast(_, x) => mentions(x, local),
         ExprKind::Binary(_, a, b) => mentions(a, local) || mentions(b, local),
-        ExprKind::Select(parts) => parts.iter().any(|x| mentions(x, local)),
+        ExprKind::Select(parts) | ExprKind::Clamp(parts) => parts.iter().any(|x| mentions(x, local)),
         _ => false,
     }
 }

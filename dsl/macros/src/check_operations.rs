@@ -222,14 +222,16 @@ impl Checker<'_> {
         Ty { counts: ty.counts && stays_whole, ..ty }
     }
 
-    /// `clamp(x, lo, hi)`: three operands of one element type.
-    pub(crate) fn clamp(&mut self, [x, lo, hi]: &[Expr; 3], e: &Expr) -> Ty {
-        let (of_x, of_lo, of_hi) = (self.expr(x), self.expr(lo), self.expr(hi));
-        if let Some(ty) = [&of_x, &of_lo, &of_hi].into_iter().find(|ty| !ty.elem.may_be(Takes::Numbers)) {
-            return self.mistake(104, e.place, format!("`clamp` needs numbers, found {ty}"));
+    /// `clamp(x, lo, hi)` and `fma(a, b, c)`: three operands of one element type.
+    pub(crate) fn of_three(&mut self, name: &str, takes: Takes, [x, y, z]: &[Expr; 3], e: &Expr) -> Ty {
+        let (of_x, of_y, of_z) = (self.expr(x), self.expr(y), self.expr(z));
+        if let Some(ty) = [&of_x, &of_y, &of_z].into_iter().find(|ty| !ty.elem.may_be(takes)) {
+            let wanted = if takes == Takes::Floats { "floats" } else { "numbers" };
+            return self.mistake(104, e.place, format!("`{name}` needs {wanted}, found {ty}"));
         }
-        let above = self.together("`clamp`", (&of_x, self.named(x)), (&of_lo, self.named(lo)), e.place);
-        self.together("`clamp`", (&above, self.named(x)), (&of_hi, self.named(hi)), e.place)
+        let what = format!("`{name}`");
+        let both = self.together(&what, (&of_x, self.named(x)), (&of_y, self.named(y)), e.place);
+        self.together(&what, (&both, self.named(x)), (&of_z, self.named(z)), e.place)
     }
 
     /// `is_nan(x)`: a truth value for each element.

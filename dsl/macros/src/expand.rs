@@ -512,7 +512,7 @@ impl Writer<'_> {
                 let [c, t, f] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
                 quote!(__atlas_b.select(#loc, #c, #t, #f))
             }
-            ExprKind::Clamp(_) | ExprKind::IsNan(_) => self.composed(e, out),
+            ExprKind::Clamp(_) | ExprKind::Fma(_) | ExprKind::IsNan(_) => self.composed(e, out),
             ExprKind::Cast(to, x) => {
                 let x = self.operand(x, out);
                 let to = self.dtype(*to);

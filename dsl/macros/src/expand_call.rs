@@ -96,6 +96,10 @@ impl Writer<'_> {
                 let [x, lo, hi] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
                 quote!(__atlas_b.clamp(#loc, #x, #lo, #hi))
             }
+            ExprKind::Fma(parts) => {
+                let [a, b, c] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
+                quote!(__atlas_b.fma(#loc, #a, #b, #c))
+            }
             ExprKind::IsNan(x) => {
                 let x = self.operand(x, out);
                 quote!(__atlas_b.is_nan(#loc, #x))

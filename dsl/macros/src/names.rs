@@ -1,14 +1,15 @@
 //! Names of built-in functions, and names that are not known here: how other languages' are written, and what may have been meant.
 
-use atlas_vocabulary::{UnaryOp, distance};
+use atlas_vocabulary::{BinaryOp, UnaryOp, distance};
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 23] = [
+const FORMS: [&str; 24] = [
     "load",
     "store",
     "dot",
     "select",
     "clamp",
+    "fma",
     "is_nan",
     "sum",
     "max",
@@ -30,7 +31,7 @@ const FORMS: [&str; 23] = [
 ];
 
 pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
-    UnaryOp::functions().map(|op| op.name())
+    UnaryOp::functions().map(|op| op.name()).chain(BinaryOp::functions().map(|op| op.name()))
 }
 
 /// The built-in functions.
@@ -39,9 +40,26 @@ pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
 }
 
 /// Functions that programs wrote for themselves before they were built in. A tile fn of the name takes the place of the function.
-const GIVES_WAY: [&str; 14] = [
-    "ceil", "trunc", "clamp", "is_nan", "popcount", "log2", "log1p", "expm1", "erfc", "softplus", "silu", "tan",
-    "sinh", "cosh",
+const GIVES_WAY: [&str; 19] = [
+    "ceil",
+    "trunc",
+    "clamp",
+    "is_nan",
+    "popcount",
+    "log2",
+    "log1p",
+    "expm1",
+    "erfc",
+    "softplus",
+    "silu",
+    "tan",
+    "sinh",
+    "cosh",
+    "atan",
+    "atan2",
+    "pow",
+    "fma",
+    "shr_logical",
 ];
 
 /// True for a name that no tile fn may have.
@@ -50,7 +68,9 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 }
 
 /// How a power is written.
-pub(crate) const POWER: &str = "a product, as in `x * x`, or `exp(y * log(x))` where `x` is above 0";
+pub(crate) const POWER: &str = "`pow(x, y)` of floats, or a product, as in `x * x`";
+/// How a shift with zeros above is written.
+pub(crate) const SHIFT: &str = "`shr_logical(x, n)`, which moves the bits down with zeros above";
 
 const ELU: &str = "`select(x > 0, x, exp(x) - 1)`, with the factors of your formula";
 const SELECT: &str = "`select(condition, a, b)`";
@@ -58,7 +78,7 @@ const NOTHING: &str = "";
 
 /// How an operation of another language is written here; [`NOTHING`] if it cannot be written, so that no similar name is
 /// suggested.
-const WRITTEN: [(&str, &str); 60] = [
+const WRITTEN: [(&str, &str); 64] = [
     ("acos", NOTHING),
     ("acosh", NOTHING),
     ("all", "`min(condition.cast::<i32>(), axis = 1) != 0`"),
@@ -68,8 +88,8 @@ const WRITTEN: [(&str, &str); 60] = [
     ("argmin", "`min(select(x == min(x, axis = 1) || x != x, iota([BN, D], 1), size(D)), axis = 1)`"),
     ("asin", NOTHING),
     ("asinh", NOTHING),
-    ("atan", NOTHING),
-    ("atan2", NOTHING),
+    ("arctan", "`atan(x)`"),
+    ("arctan2", "`atan2(y, x)`"),
     ("atanh", "`0.5 * log((1 + x) / (1 - x))`"),
     ("cat", NOTHING),
     ("celu", ELU),
@@ -83,20 +103,22 @@ const WRITTEN: [(&str, &str); 60] = [
     ("erfcx", NOTHING),
     ("erfinv", NOTHING),
     ("ex2", "`exp2(x)`"),
-    ("fma", "`a * b + c`"),
+    ("float_power", POWER),
     ("geglu", "`a * gelu(b)`"),
     ("glu", "`a * sigmoid(b)`"),
     ("isnan", "`is_nan(x)`"),
     ("ln", "`log(x)`"),
     ("log10", "`log(x) * 0.4342944819032518`"),
     ("logsigmoid", "`-softplus(-x)`"),
+    ("lshr", SHIFT),
     ("matmul", DOT),
     ("maximum", "`max(x, y)`"),
     ("mean", "`sum(x, axis = 1) / size(D).cast::<f32>()`"),
     ("minimum", "`min(x, y)`"),
+    ("mul_add", "`fma(a, b, c)`"),
     ("not", "`!condition`"),
     ("ones", "`full::<f32>([A, B], 1)`"),
-    ("pow", POWER),
+    ("power", POWER),
     ("powf", POWER),
     ("powi", POWER),
     ("popc", "`popcount(x)`"),
@@ -105,6 +127,8 @@ const WRITTEN: [(&str, &str); 60] = [
     ("recip", "`1 / x`"),
     ("relu", "`max(x, 0)`"),
     ("selu", ELU),
+    ("shift_right_logical", SHIFT),
+    ("shrui", SHIFT),
     ("sign", "`select(x > 0, 1, select(x < 0, -1, 0))`"),
     ("sinc", "`select(x == 0, 1, sin(x) / x)`"),
     ("softmax", "`e / sum(e, axis = 1)` of `e = exp(x - max(x, axis = 1))`"),
@@ -136,8 +160,10 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 117] = [
+const ELSEWHERE: [(&str, &str); 123] = [
     ("__expf", "`exp(x)`"),
+    ("__fmaf_rn", "`fma(a, b, c)`"),
+    ("__powf", "`pow(x, y)`"),
     ("__syncthreads", BARRIER),
     ("add", "`a + b`"),
     ("addmm", "`c + dot(a, b)`"),
@@ -145,6 +171,8 @@ const ELSEWHERE: [(&str, &str); 117] = [
     ("amin", "`min(x, axis = 1)`"),
     ("as_type", CAST),
     ("astype", CAST),
+    ("atan2f", "`atan2(y, x)`"),
+    ("atanf", "`atan(x)`"),
     ("atomicAdd", RESULTS),
     ("atomicMax", RESULTS),
     ("atomicMin", RESULTS),
@@ -185,6 +213,7 @@ const ELSEWHERE: [(&str, &str); 117] = [
     ("fabsf", "`abs(x)`"),
     ("flatten", ROWS),
     ("float", "`x.cast::<f32>()`"),
+    ("fmaf", "`fma(a, b, c)`"),
     ("fmax", "`max(x, y)`"),
     ("fmaxf", "`max(x, y)`"),
     ("fmin", "`min(x, y)`"),
@@ -202,6 +231,7 @@ const ELSEWHERE: [(&str, &str); 117] = [
     ("lerp", "`a + w * (b - a)`"),
     ("logf", "`log(x)`"),
     ("logical_and", "`a && b`"),
+    ("logical_right_shift", SHIFT),
     ("logical_not", "`!a`"),
     ("logical_or", "`a || b`"),
     ("long", "`x.cast::<i64>()`"),

@@ -2,6 +2,7 @@
 //! statements, expressions and types.
 
 use crate::error::{Errors, SourceRange};
+use crate::names::SHIFT;
 use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Writes `r#x` as `x`, which is the same name, except for words such as `r#type` that are keywords otherwise.
@@ -203,6 +204,12 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 out.extend(operator('=', None));
                 3
             }
+            [TokenTree::Punct(a), TokenTree::Punct(b), TokenTree::Punct(c), ..] if is_unsigned_shift(a, b, c) => {
+                let place = SourceRange { start: a.span(), end: c.span() };
+                errors.push(20, place, format!("there is no operator `>>>`; write {SHIFT}"));
+                out.extend(operator('>', Some('>')));
+                3
+            }
             [TokenTree::Group(g), ..] => {
                 let mut group = Group::new(g.delimiter(), without_foreign(g.stream(), errors));
                 group.set_span(g.span());
@@ -239,6 +246,12 @@ fn is_operand(before: Option<&TokenTree>) -> bool {
 fn is_logical(a: &Punct, b: &Punct, c: &Punct) -> bool {
     let joined = a.spacing() == Spacing::Joint && b.spacing() == Spacing::Joint;
     joined && matches!((a.as_char(), b.as_char(), c.as_char()), ('&', '&', '=') | ('|', '|', '='))
+}
+
+/// `>>>`
+fn is_unsigned_shift(a: &Punct, b: &Punct, c: &Punct) -> bool {
+    let joined = a.spacing() == Spacing::Joint && b.spacing() == Spacing::Joint;
+    joined && [a, b, c].iter().all(|p| p.as_char() == '>')
 }
 
 /// An operator of one or two characters.

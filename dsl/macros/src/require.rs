@@ -45,7 +45,7 @@ fn quantity(e: &ExprSyntax, dims: &[Dim], errors: &mut Errors) -> Option<Quantit
         }
         ExprSyntaxKind::Call { name, generics, args } if generics.is_empty() => {
             match (BinaryOp::from_text(&name.to_string()), &args[..]) {
-                (Some(op), [a, b]) => {
+                (Some(op), [a, b]) if op.is_arithmetic() => {
                     let (a, b) = (quantity(a, dims, errors), quantity(b, dims, errors));
                     Some(Quantity::Of(op, Box::new([a?, b?])))
                 }

@@ -33,7 +33,7 @@ impl Resolver<'_> {
             // Reported where it was read.
             (None, None) if function.path.is_some() => return None,
             (None, None) => {
-                if ["max", "min", "select", "clamp"].iter().any(|f| of == f) {
+                if ["max", "min", "select", "clamp", "fma", "pow", "atan2", "shr_logical"].iter().any(|f| of == f) {
                     let message = format!(
                         "`{name}` is of a tile fn or of a function of one tile; write a `tile fn` that calls `{of}`"
                     );

@@ -12,7 +12,7 @@ use std::cell::OnceCell;
 use syn::ExprPath;
 
 /// What is written as a method besides the element-wise operations of the vocabulary.
-const METHODS: [&str; 7] = ["cast", "cast_like", "t", "or", "precision", "clamp", "is_nan"];
+const METHODS: [&str; 8] = ["cast", "cast_like", "t", "or", "precision", "clamp", "is_nan", "fma"];
 
 pub(crate) fn unary_named(name: &Ident) -> Option<UnaryOp> {
     UnaryOp::function(&name.to_string())
@@ -212,6 +212,10 @@ impl Resolver<'_> {
             self.arity(e, args, name, &["x"])?;
             return Some(ExprKind::Unary(op, self.boxed(&args[0])));
         }
+        if let Some(op) = BinaryOp::function(&text) {
+            self.arity(e, args, name, &op.operands())?;
+            return Some(ExprKind::Binary(op, self.boxed(&args[0]), self.boxed(&args[1])));
+        }
         Some(match text.as_str() {
             "load" => {
                 self.arity(e, args, name, &["x[..]"])?;
@@ -231,6 +235,10 @@ impl Resolver<'_> {
                 ExprKind::Select(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
             }
             "clamp" | "is_nan" => return self.composed(e, name, args),
+            "fma" => {
+                self.arity(e, args, name, &["a", "b", "c"])?;
+                ExprKind::Fma(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
+            }
             "sum" | "max" | "min" => return self.reduce(e, name, args),
             "zeros" => {
                 self.arity(e, args, name, &["[extents]"])?;
@@ -393,6 +401,10 @@ impl Resolver<'_> {
             self.arity(e, args, name, &[])?;
             return Some(ExprKind::Unary(op, self.boxed(receiver)));
         }
+        if let Some(op) = BinaryOp::function(&method) {
+            let args = self.arity(e, args, name, &op.operands()[1..])?;
+            return Some(ExprKind::Binary(op, self.boxed(receiver), self.boxed(&args[0])));
+        }
         Some(match method.as_str() {
             "cast" => {
                 self.arity(e, args, name, &[])?;
@@ -419,6 +431,10 @@ impl Resolver<'_> {
             "clamp" => {
                 let args = self.arity(e, args, name, &["lo", "hi"])?;
                 ExprKind::Clamp(Box::new([self.expr(receiver), self.expr(&args[0]), self.expr(&args[1])]))
+            }
+            "fma" => {
+                let args = self.arity(e, args, name, &["b", "c"])?;
+                ExprKind::Fma(Box::new([self.expr(receiver), self.expr(&args[0]), self.expr(&args[1])]))
             }
             "is_nan" => {
                 self.arity(e, args, name, &[])?;

@@ -254,6 +254,8 @@ pub(crate) enum ExprKind {
     Select(Box<[Expr; 3]>),
     /// `clamp(x, lo, hi)`
     Clamp(Box<[Expr; 3]>),
+    /// `fma(a, b, c)`
+    Fma(Box<[Expr; 3]>),
     /// `is_nan(x)`
     IsNan(Box<Expr>),
     Cast(DTypeRef, Box<Expr>),

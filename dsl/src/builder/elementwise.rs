@@ -31,6 +31,7 @@ impl Builder {
         let (a, b) = (a.into(), b.into());
         if let (Operand::Whole(x), Operand::Whole(y)) = (a, b)
             && !matches!(op, BinaryOp::And | BinaryOp::Or)
+            && !op.is_function()
         {
             return fold_whole(op, x, y).map_or_else(
                 |why| {
@@ -57,6 +58,31 @@ impl Builder {
             Some((a, b)) => self.push(loc, Op::Compare(p, a, b)),
             None => Operand::Poison,
         }
+    }
+
+    /// `a * b + c`, rounded once; literals adapt, extents of 1 broadcast.
+    pub fn fma(&mut self, loc: Loc, a: Operand, b: Operand, c: Operand) -> Operand {
+        if let (Some(a), Some(b), Some(c)) = (a.number(), b.number(), c.number()) {
+            return Operand::Literal(a.mul_add(b, c));
+        }
+        self.fused(loc, [a, b, c]).unwrap_or(Operand::Poison)
+    }
+
+    fn fused(&mut self, loc: Loc, operands: [Operand; 3]) -> Option<Operand> {
+        let like = operands.iter().find_map(|x| if let Operand::Value(v) = x { Some(*v) } else { None })?;
+        let mut values = [like; 3];
+        for (value, x) in values.iter_mut().zip(operands) {
+            *value = match x {
+                Operand::Value(v) => v,
+                number => self.literal_like(loc, number.number()?, like)?,
+            };
+        }
+        // The second pair has all the extents, which the third one hands on.
+        let [a, b, c] = values.map(Operand::Value);
+        let (a, _) = self.unify(loc, a, b)?;
+        let (a, c) = self.unify(loc, a.into(), c)?;
+        let (a, b) = self.unify(loc, a.into(), b)?;
+        Some(self.push(loc, Op::Fma(a, b, c)))
     }
 
     /// `min(max(x, lo), hi)`: NaN if any of them is NaN, and `hi` if `lo` is above it.

@@ -29,7 +29,9 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         BinaryOp::Max => x.max(y),
         // Of integers alone.
         BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return None,
-        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::Shl | BinaryOp::Shr => return None,
+        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => return None,
+        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical => return None,
+        BinaryOp::Pow | BinaryOp::Atan2 => return op.of_numbers(x, y),
     })
 }
 
@@ -56,12 +58,15 @@ pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
         BinaryOp::BitOr => Some(x | y),
         BinaryOp::BitXor => Some(x ^ y),
         // How many bits there are to move is not known yet.
-        BinaryOp::Shl | BinaryOp::Shr if !(0..64).contains(&y) => {
+        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical if !(0..64).contains(&y) => {
             return Err(format!("{x} {} {y}: a count of bits is from 0 to 63", op.text()));
         }
+        BinaryOp::ShrLogical if x < 0 => {
+            return Err(format!("{x} shr_logical {y}: how many bits a number below 0 has is not known yet"));
+        }
         BinaryOp::Shl => Some(x << y).filter(|moved| moved >> y == x),
-        BinaryOp::Shr => Some(x >> y),
-        BinaryOp::And | BinaryOp::Or => None,
+        BinaryOp::Shr | BinaryOp::ShrLogical => Some(x >> y),
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Pow | BinaryOp::Atan2 => None,
     };
     value.ok_or_else(|| format!("{x} {} {y} is out of the range of i64", op.text()))
 }

@@ -92,7 +92,7 @@ impl Cut {
                 }
                 Op::Other { value: self.value(value, axis)?, other, axes }
             }
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Fma(..) | Op::Cast(..) => {
                 let mut failed = None;
                 let op = op.map_operands(|v| {
                     self.value(v, axis).unwrap_or_else(|e| {

@@ -112,7 +112,7 @@ impl Wide {
             Op::Other { other, axes, .. } => {
                 Op::Other { value: wide[0].unwrap_or(v), other, axes: axes.into_iter().map(|a| a + 1).collect() }
             }
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) => {
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Fma(..) | Op::Cast(..) => {
                 let mut operands = Vec::new();
                 for (&source, wide) in sources.iter().zip(&wide) {
                     operands.push(match wide {

@@ -29,9 +29,10 @@ pub struct RewriteRule {
 
 /// Every rule, in the order they are tried. Two rules need to see more than one operation, so the engine has them: `again`
 /// merges equal operations, and `unused` removes operations that nothing needs.
-pub const RULES: [RewriteRule; 11] = [
+pub const RULES: [RewriteRule; 12] = [
     RewriteRule { name: "constant", algebra: "f(1, 2) = 3, if every device agrees on it", apply: fold_constant },
     RewriteRule { name: "neutral", algebra: "x * 1 = x; x / 1 = x; i + 0 = i", apply: neutral },
+    RewriteRule { name: "power", algebra: "pow(x, 1) = x; pow(x, 2) = x * x", apply: power },
     RewriteRule { name: "cast_same", algebra: "cast<T>(x: T) = x", apply: cast_same },
     RewriteRule { name: "cast_back", algebra: "cast<T>(cast<W>(x: T)) = x, if W holds every T", apply: cast_back },
     RewriteRule { name: "select_same", algebra: "select(c, x, x) = x", apply: select_same },
@@ -101,6 +102,16 @@ fn neutral(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
         // A float's -0 + 0 is 0.
         BinaryOp::Add | BinaryOp::Sub if integer && is(b, 0.0) => same(kernel, inst, a),
         BinaryOp::Add if integer && is(a, 0.0) => same(kernel, inst, b),
+        _ => None,
+    }
+}
+
+/// A product is rounded once too, and one instruction in the place of a hundred.
+fn power(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
+    let Op::Binary(BinaryOp::Pow, x, y) = kernel.insts[inst] else { return None };
+    match splat(kernel, y)? {
+        1.0 => same(kernel, inst, x),
+        2.0 => Some(Rewrite::Op(Op::Binary(BinaryOp::Mul, x, x))),
         _ => None,
     }
 }

@@ -175,6 +175,10 @@ impl Generator<'_> {
                 let Some(on_true) = self.find(|t| t.shape == shape) else { return };
                 Op::Select { cond, on_true, on_false: self.like(on_true) }
             }
+            13 if self.pick(2) == 0 => {
+                let x = self.find(|t| t.dtype.is_float()).unwrap_or(any);
+                Op::Fma(x, self.like(x), self.like(x))
+            }
             13 => Op::Cast(self.one_of(&DType::ALL), any),
             14 => Op::Broadcast { value: any, shape: [&[2][..], &ty.shape].concat() },
             15 => {

@@ -48,6 +48,12 @@ table! {
         Shl = row("shl", "<<", Takes::Integers),
         /// The bits of the left operand moved down, as [`shift_right`] defines it.
         Shr = row("shr", ">>", Takes::Integers),
+        /// The bits of the left operand moved down with zeros above, as [`shift_right_logical`] defines it.
+        ShrLogical = row("shr_logical", "shr_logical", Takes::Integers),
+        /// The left operand to the power of the right one.
+        Pow = row("pow", "pow", Takes::Floats),
+        /// The angle of the point (x, y) from the axis of x, in radians; y is the left operand.
+        Atan2 = row("atan2", "atan2", Takes::Floats),
     }
 }
 
@@ -55,6 +61,39 @@ impl BinaryOp {
     /// As kernels write it: the operator, or the name of the function.
     pub const fn text(self) -> &'static str {
         self.row().text
+    }
+
+    /// Those that kernels write as functions and methods, besides `min` and `max`, which are also reductions.
+    pub fn functions() -> impl Iterator<Item = BinaryOp> {
+        [BinaryOp::ShrLogical, BinaryOp::Pow, BinaryOp::Atan2].into_iter()
+    }
+
+    /// The function of this name.
+    pub fn function(name: &str) -> Option<BinaryOp> {
+        BinaryOp::functions().find(|op| op.name() == name)
+    }
+
+    /// The names of the operands, as the documentation calls them.
+    pub const fn operands(self) -> [&'static str; 2] {
+        match self {
+            BinaryOp::ShrLogical => ["x", "n"],
+            BinaryOp::Atan2 => ["y", "x"],
+            _ => ["x", "y"],
+        }
+    }
+
+    /// True for a function of floats that devices compute with errors of their own.
+    pub const fn is_function(self) -> bool {
+        matches!(self, BinaryOp::Pow | BinaryOp::Atan2)
+    }
+
+    /// The value at two floats that are known when the kernel is built, if it is such a function.
+    pub fn of_numbers(self, x: f64, y: f64) -> Option<f64> {
+        match self {
+            BinaryOp::Pow => Some(x.powf(y)),
+            BinaryOp::Atan2 => Some(x.atan2(y)),
+            _ => None,
+        }
     }
 
     /// True for arithmetic of numbers, as opposed to that of bits and of truth values.
@@ -78,6 +117,15 @@ pub const fn shift_left(x: i64, by: i64) -> i64 {
 /// the sign alone: the result is 0 or -1.
 pub const fn shift_right(x: i64, by: i64) -> i64 {
     x >> if by < 0 || by >= 64 { 63 } else { by }
+}
+
+/// The bits of an integer of `bits` bits moved down, with zeros above, before it wraps to that type. A count that is negative, or
+/// as large as the type is wide, leaves no bit: the result is 0.
+pub const fn shift_right_logical(x: i64, by: i64, bits: u32) -> i64 {
+    if by < 0 || by >= bits as i64 {
+        return 0;
+    }
+    ((x as u64 & (u64::MAX >> (64 - bits))) >> by) as i64
 }
 
 /// A row of [`Predicate`].

@@ -61,6 +61,8 @@ table! {
         Compare = elementwise("compare"),
         /// A choice between two tiles.
         Select = elementwise("select"),
+        /// A product and a sum of three tiles, rounded once.
+        Fma = elementwise("fma"),
         /// A conversion.
         Cast = elementwise("cast"),
         /// A number past the edges. The positions of the edges matter, so it is not element-wise.

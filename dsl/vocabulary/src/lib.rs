@@ -31,7 +31,7 @@ mod takes;
 mod unary;
 mod word;
 
-pub use binary::{Binary, BinaryOp, Comparison, Predicate, shift_left, shift_right};
+pub use binary::{Binary, BinaryOp, Comparison, Predicate, shift_left, shift_right, shift_right_logical};
 pub use distance::distance;
 pub use dtype::{DType, number};
 pub use kind::{Effect, Kind, Operation};

@@ -87,6 +87,8 @@ table! {
         Tanh = Unary::function("tanh", f64::tanh).at_zero(0.0),
         /// Tangent; the argument is in radians.
         Tan = Unary::function("tan", f64::tan).at_zero(0.0).precise_only(),
+        /// Arc tangent, in radians.
+        Atan = Unary::function("atan", f64::atan).at_zero(0.0).precise_only(),
         /// Hyperbolic sine.
         Sinh = Unary::function("sinh", f64::sinh).at_zero(0.0).precise_only(),
         /// Hyperbolic cosine.
@@ -108,7 +110,7 @@ table! {
         /// log(1 + exp(x)).
         Softplus = Unary::function("softplus", |x| x.max(0.0) + (-x.abs()).exp().ln_1p()).never_negative().precise_only(),
         /// x sigmoid(x). Its limit far below 0 is -0.
-        Silu = Unary::function("silu", silu).at_zero(0.0).precise_only(),
+        Silu = Unary::function("silu", silu).at_zero(0.0),
         /// x/2 (1 + erf(x / sqrt 2)), by the error function, which the standard library lacks.
         Gelu = Unary { of_number: None, ..Unary::function("gelu", f64::abs).at_zero(0.0) },
         /// The derivative of `gelu`: Phi(x) + x phi(x) of the standard normal distribution.
@@ -128,10 +130,14 @@ table! {
     }
 }
 
-/// `x / (1 + exp(-x))`.
+/// `x / (1 + exp(-x))`, without overflow below 0.
 fn silu(x: f64) -> f64 {
-    // Infinity times 0 has no value.
-    if x == f64::NEG_INFINITY { -0.0 } else { x / (1.0 + (-x).exp()) }
+    match x {
+        // Infinity times 0 has no value.
+        f64::NEG_INFINITY => -0.0,
+        x if x < 0.0 => x * (x.exp() / (1.0 + x.exp())),
+        x => x / (1.0 + (-x).exp()),
+    }
 }
 
 impl UnaryOp {

@@ -15,6 +15,9 @@ use cranelift_entity::SecondaryMap;
 /// The maximum of `x f'(x) / f(x)` for exp, exp2 and sigmoid where the result is a normal number: 126 ln 2, and 128 ln 2.
 const OF_EXPONENTS: u32 = 89;
 
+/// The same of silu, which is the greater one by the product with its argument.
+const OF_SILU: u32 = 92;
+
 /// Steps of a value that a scalar argument, which is added to it, may absorb.
 const OF_SCALARS: u32 = 4;
 
@@ -263,28 +266,28 @@ impl<'a> Errors<'a> {
 
     /// True if a function magnifies its operand's steps too much, whatever its own steps are.
     fn is_beyond_without(&self, inst: Inst) -> bool {
-        use UnaryOp::{Erf, Exp, Exp2, Rsqrt, Sigmoid, Sqrt, Tanh};
+        use UnaryOp::{Erf, Exp, Exp2, Rsqrt, Sigmoid, Silu, Sqrt, Tanh};
         let own = self.own_steps(inst);
         match self.transfer(inst) {
             Some(e) => e.all() - own > MOST,
             // These take any number of steps, but not of something else than their operand.
             None => matches!(
                 self.kernel.insts[inst],
-                Op::Unary(Exp | Exp2 | Sigmoid | Sqrt | Rsqrt | Tanh | Erf, _) | Op::Binary(BinaryOp::Div, ..)
+                Op::Unary(Exp | Exp2 | Sigmoid | Silu | Sqrt | Rsqrt | Tanh | Erf, _) | Op::Binary(BinaryOp::Div, ..)
             ),
         }
     }
 
     /// The steps that an operation itself adds.
     fn own_steps(&self, inst: Inst) -> u32 {
-        use UnaryOp::{Cos, Erf, Exp, Exp2, Gelu, GeluSlope, Rsqrt, Sigmoid, Sin, Sqrt, Tanh};
+        use UnaryOp::{Cos, Erf, Exp, Exp2, Gelu, GeluSlope, Rsqrt, Sigmoid, Silu, Sin, Sqrt, Tanh};
         if self.approximations.accuracy(inst) != Accuracy::Approximate {
             return 0;
         }
         match self.kernel.insts[inst] {
             Op::Unary(Tanh | Erf | Sin | Cos | Gelu | GeluSlope, _) => 256,
             _ if is_planted(Mutation::RoundingsForgotten) => 0,
-            Op::Unary(Exp | Sigmoid, _) => 32,
+            Op::Unary(Exp | Sigmoid | Silu, _) => 32,
             Op::Unary(Exp2 | Sqrt | Rsqrt, _) | Op::Binary(BinaryOp::Div, ..) => 1,
             _ => 0,
         }
@@ -320,6 +323,7 @@ impl<'a> Errors<'a> {
             Op::Unary(UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Sigmoid, v) => {
                 Some(Error::of(e(v).all().saturating_mul(OF_EXPONENTS)).times(own))
             }
+            Op::Unary(UnaryOp::Silu, v) => Some(Error::of(e(v).all().saturating_mul(OF_SILU)).times(own)),
             Op::Unary(UnaryOp::Sqrt | UnaryOp::Rsqrt, v) => Some(Error::of(e(v).all().div_ceil(2)).times(own)),
             // Whatever the sum is, its relative error is the absolute one of its logarithm.
             Op::Unary(UnaryOp::Log, v) if self.facts.is_softmax_sum(v) && most.all() <= OF_SUMS => {

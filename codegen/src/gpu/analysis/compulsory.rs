@@ -427,7 +427,7 @@ impl CompulsoryCounter<'_> {
             }
             Op::Const(_) | Op::Iota { .. } | Op::ScalarParam(_) | Op::TableGet(..) => None,
             Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) => None,
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) => None,
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Fma(..) => None,
             Op::Transpose(_) | Op::ExtractSlice { .. } => None,
             gpu_ops!(fragments global shared products rings orders control) => None,
         }

@@ -172,7 +172,7 @@ impl Expected<'_> {
             Op::Binary(BinaryOp::Min | BinaryOp::Max | BinaryOp::Add | BinaryOp::Sub, _, a, b)
             | Op::Select(_, a, b) => self.divisor(a).or_else(|| self.divisor(b)),
             Op::DimTiles(_, size) | Op::Coordinate(_, GridExtent::Tiles { size, .. }) => Some(f64::from(size)),
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Rematerialize(_) => None,
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Fma(..) | Op::Rematerialize(_) => None,
             Op::Transpose(_) | Op::ExtractSlice { .. } => None,
             Op::Const(_)
             | Op::Iota { .. }
@@ -245,6 +245,7 @@ impl Expected<'_> {
                 | Op::Reduce { .. }
                 | Op::Compare(..)
                 | Op::Select(..)
+                | Op::Fma(..)
                 | Op::Unary(..)
                 | Op::Unsigned(UnsignedOp::Min, ..)
                 | Op::Binary(..)) => {
@@ -351,8 +352,12 @@ impl Expected<'_> {
             }
             // They neither rise nor fall with their operands.
             Op::Binary(BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor, ..) => None,
+            Op::Binary(BinaryOp::ShrLogical | BinaryOp::Pow | BinaryOp::Atan2, ..) => None,
             Op::Binary(op, _, a, b) => {
                 let (of_a, of_b) = match op {
+                    // The nearer to 0, the further a number below 0 is moved.
+                    BinaryOp::Div | BinaryOp::Shr if self.is_negative(*a) => (ask, ask),
+                    BinaryOp::Shl if self.is_negative(*a) => (ask, ask.other()),
                     BinaryOp::Sub | BinaryOp::Div | BinaryOp::Shr => (ask, ask.other()),
                     BinaryOp::Mul if self.is_negative(*a) => (ask, ask.other()),
                     BinaryOp::Mul if self.is_negative(*b) => (ask.other(), ask),
@@ -384,7 +389,7 @@ impl Expected<'_> {
                 Some(f.binary(BinaryOp::Min, Numbers::of(dtype), a, b))
             }
             Op::ScalarParam(_) | Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
-            Op::Unary(..) | Op::Reduce { op: ReduceOp::Sum, .. } => None,
+            Op::Unary(..) | Op::Fma(..) | Op::Reduce { op: ReduceOp::Sum, .. } => None,
             Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
             Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
             gpu_ops!(global products rings orders control) => None,

@@ -453,7 +453,11 @@ fn is_evaluated(op: &Op) -> bool {
 
 /// True for a function that is evaluated by a polynomial; an approximate instruction is not.
 fn is_polynomial(op: &Op) -> bool {
-    matches!(op, Op::Unary(f, Accuracy::Precise, _) if !f.row().exact)
+    match op {
+        Op::Unary(f, Accuracy::Precise, _) => !f.row().exact,
+        Op::Binary(f, ..) => f.is_function(),
+        _ => false,
+    }
 }
 
 /// True for an operation with so many instructions that ptxas does not move it.

@@ -430,7 +430,8 @@ impl WorkWalk<'_> {
                 c.each(elements, InstructionCount { instructions: 2, special: 1 });
             }
             Op::Binary(BinaryOp::Div, ..) => c.each(elements, InstructionCount::ROUNDED),
-            Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Cast(_) => c.element_wise += elements,
+            Op::Binary(op, ..) if op.is_function() => c.each(elements, InstructionCount::of_two(*op)),
+            Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Fma(..) | Op::Cast(_) => c.element_wise += elements,
             Op::MaskInvalid { .. } => c.element_wise += elements,
             Op::TableGet(..) => c.element_wise += 4.0 * elements,
             Op::Reduce { value, axes, .. } => {

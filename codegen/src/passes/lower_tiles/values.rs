@@ -101,7 +101,13 @@ impl Lower<'_> {
         let mut wanted = Vec::new();
         match op {
             Op::TableGet { .. } => op.visit_operands(|i| wanted.push((i, self.scalar_layout()))),
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Cast(..) | Op::Other { .. } => {
+            Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Select { .. }
+            | Op::Fma(..)
+            | Op::Cast(..)
+            | Op::Other { .. } => {
                 op.visit_operands(|o| wanted.push((o, layout.clone())));
             }
             Op::Broadcast { value, .. } => {
@@ -148,6 +154,7 @@ impl Lower<'_> {
             }
             (Op::Compare(p, ..), &[a, b]) => self.push_tile(GpuOp::Compare(p, a, b), ty.dtype, layout),
             (Op::Select { .. }, &[c, t, f]) => self.push_tile(GpuOp::Select(c, t, f), ty.dtype, layout),
+            (Op::Fma(..), &[a, b, c]) => self.push_tile(GpuOp::Fma(a, b, c), ty.dtype, layout),
             (Op::Cast(dtype, _), &[a]) => self.push_tile(GpuOp::Cast(a), dtype, layout),
             (Op::Other { value, other, ref axes }, &[a]) => {
                 let valid = self.valid(value, axes)?;

@@ -9,7 +9,7 @@ atlas_kernel! {
             let rows = load(x[n]);
             store(y[n], 0.5 * rows ** 2);
             store(y[n], rows ^ 2);
-            store(y[n], pow(rows, 2) + rows.powf(0.5));
+            store(y[n], powi(rows, 2) + rows.powf(0.5));
         }
     }
 }

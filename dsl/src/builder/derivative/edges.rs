@@ -132,6 +132,7 @@ fn sources(kernel: &Kernel, v: Value) -> BTreeSet<Value> {
                 | Op::Binary(..)
                 | Op::Compare(..)
                 | Op::Select { .. }
+                | Op::Fma(..)
                 | Op::Cast(..)
                 | Op::Broadcast { .. }),
             ) => op.visit_operands(|operand| open.push(operand)),

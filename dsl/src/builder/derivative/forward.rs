@@ -1,7 +1,7 @@
 //! Forward mode: a walk over the operations that the function appended, in order, gives the derivative along a direction.
 
 use super::is_identity;
-use super::slopes::Slopes;
+use super::slopes::{Side, Slopes};
 use crate::builder::{Builder, Operand};
 use crate::entity::{Inst, Value};
 use crate::ir::Loc;
@@ -74,6 +74,12 @@ impl ForwardWalk<'_> {
                     }
                 }
             }
+            Op::Fma(a, b, c) => {
+                let [by_a, by_b, by_c] = [a, b, c].map(|v| self.along(v));
+                let (first, second) = (self.s.times(by_a, b.into()), self.s.times(a.into(), by_b));
+                let both = self.plus(first, second);
+                self.plus(both, by_c)
+            }
             Op::Cast(to, x) if to.is_float() => match self.along(x) {
                 Operand::Value(_) => {
                     let tangent = self.along(x);
@@ -125,6 +131,17 @@ impl ForwardWalk<'_> {
                 let first = if is_zero(by_x) { by_x } else { self.s.b.binary(loc, BinaryOp::Div, by_x, y) };
                 let second = if is_zero(by_y) { by_y } else { self.s.by_divisor(y, result, by_y) };
                 self.plus(first, second)
+            }
+            BinaryOp::Pow | BinaryOp::Atan2 => {
+                let mut sum = Operand::Literal(0.0);
+                for (along, side) in [(by_x, Side::First), (by_y, Side::Second)] {
+                    if !is_zero(along) {
+                        let slope = self.s.slope_of_two(op, (x, y), result, side);
+                        let term = self.s.times(slope, along);
+                        sum = self.plus(sum, term);
+                    }
+                }
+                sum
             }
             BinaryOp::Min | BinaryOp::Max if is_zero(by_x) && is_zero(by_y) => by_x,
             BinaryOp::Min | BinaryOp::Max => {

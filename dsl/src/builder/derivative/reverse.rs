@@ -1,7 +1,7 @@
 //! Reverse mode: a backward walk over the operations that the function appended gives a partial derivative for each argument.
 
 use super::is_identity;
-use super::slopes::Slopes;
+use super::slopes::{self, Slopes};
 use crate::builder::{Builder, Operand};
 use crate::entity::{Inst, Value};
 use crate::ir::Loc;
@@ -84,6 +84,11 @@ impl ReverseWalk<'_> {
             // A choice of one value gives it an edge, and is that value.
             Op::Select { on_true, on_false, .. } if on_true == on_false => self.give(on_true, 1.0.into(), *of, chosen),
             Op::Select { cond, on_true, on_false } => self.choose(cond, [on_true, on_false], &partial),
+            Op::Fma(a, b, c) => {
+                self.give(a, b.into(), *of, chosen);
+                self.give(b, a.into(), *of, chosen);
+                self.give(c, 1.0.into(), *of, chosen);
+            }
             Op::Cast(to, x) => {
                 let from = self.s.b.kernel.ty(x).dtype;
                 if to.is_float() && from.is_float() {
@@ -219,6 +224,12 @@ impl ReverseWalk<'_> {
                 self.give(x, 1.0.into(), over, chosen);
                 let by_y = self.s.by_divisor(y, result, *of);
                 self.give(y, 1.0.into(), by_y, chosen);
+            }
+            BinaryOp::Pow | BinaryOp::Atan2 => {
+                for (v, side) in [(x, slopes::Side::First), (y, slopes::Side::Second)] {
+                    let slope = self.s.slope_of_two(op, (x, y), result, side);
+                    self.give(v, slope, *of, chosen);
+                }
             }
             BinaryOp::Min | BinaryOp::Max => {
                 if let Operand::Value(is_x) = self.s.follows_first(op, x, y) {

@@ -13,6 +13,15 @@ pub(super) struct Slopes<'b> {
     pub(super) loc: Loc,
 }
 
+/// An operand of a function of two.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    /// The left one.
+    First,
+    /// The right one.
+    Second,
+}
+
 impl Slopes<'_> {
     pub(super) fn times(&mut self, x: Operand, y: Operand) -> Operand {
         match (x.number(), y.number()) {
@@ -70,9 +79,17 @@ impl Slopes<'_> {
                 let square = self.mul(y, y);
                 self.b.binary(loc, BinaryOp::Add, square, 1.0)
             }
+            UnaryOp::Atan => {
+                let square = self.mul(x, x);
+                let size = self.b.binary(loc, BinaryOp::Add, square, 1.0);
+                self.b.binary(loc, BinaryOp::Div, 1.0, size)
+            }
             UnaryOp::Sinh => self.of(UnaryOp::Cosh, x),
             UnaryOp::Cosh => self.of(UnaryOp::Sinh, x),
             UnaryOp::Erf | UnaryOp::Erfc => {
+                // Past 40 the density is 0 in every type. The derivative of an infinite square would be infinity times 0.
+                let x = self.b.binary(loc, BinaryOp::Min, x, 40.0);
+                let x = self.b.binary(loc, BinaryOp::Max, x, -40.0);
                 let square = self.mul(x, x);
                 let minus = self.of(UnaryOp::Neg, square);
                 let density = self.of(UnaryOp::Exp, minus);
@@ -140,6 +157,57 @@ impl Slopes<'_> {
         let quotient = self.b.binary(loc, BinaryOp::Div, above, y);
         let quotient = self.mul(quotient, after);
         self.of(UnaryOp::Neg, quotient)
+    }
+
+    /// The derivative by one operand of a function of two, which gives `result`.
+    pub(super) fn slope_of_two(&mut self, op: BinaryOp, (x, y): (Value, Value), result: Value, side: Side) -> Operand {
+        match (op, side) {
+            (BinaryOp::Pow, Side::First) => self.power_by_base(x, y),
+            (BinaryOp::Pow, Side::Second) => self.power_by_exponent(x, y, result),
+            (BinaryOp::Atan2, side) => self.angle_by(x, y, side),
+            _ => 0.0.into(),
+        }
+    }
+
+    /// `y x^(y - 1)`, and 0 where `y` is, also at an `x` of 0.
+    fn power_by_base(&mut self, x: Value, y: Value) -> Operand {
+        let loc = self.loc;
+        let less = self.b.binary(loc, BinaryOp::Sub, y, 1.0);
+        let power = self.b.binary(loc, BinaryOp::Pow, x, less);
+        let slope = self.mul(y, power);
+        let is_constant = self.b.compare(loc, Predicate::Eq, y, 0.0);
+        self.b.select(loc, is_constant, 0.0, slope)
+    }
+
+    /// `x^y log(x)`, and 0 where the power is, and where `x` and `y` are. The logarithm is infinite there.
+    fn power_by_exponent(&mut self, x: Value, y: Value, result: Value) -> Operand {
+        let loc = self.loc;
+        let rate = self.of(UnaryOp::Log, x);
+        let slope = self.mul(result, rate);
+        let [none, x, y] = [result, x, y].map(|v| self.b.compare(loc, Predicate::Eq, v, 0.0));
+        let both = self.b.binary(loc, BinaryOp::And, x, y);
+        let is_flat = self.b.binary(loc, BinaryOp::Or, none, both);
+        self.b.select(loc, is_flat, 0.0, slope)
+    }
+
+    /// `x / (x² + y²)` by `y`, and `-y / (x² + y²)` by `x`, without squares that leave the range. 0 at the origin, which has no
+    /// angle, and at infinity.
+    fn angle_by(&mut self, y: Value, x: Value, side: Side) -> Operand {
+        let loc = self.loc;
+        let (size_x, size_y) = (self.of(UnaryOp::Abs, x), self.of(UnaryOp::Abs, y));
+        let size = self.b.binary(loc, BinaryOp::Max, size_x, size_y);
+        let [x, y] = [x, y].map(|v| self.b.binary(loc, BinaryOp::Div, v, size));
+        let (squared_x, squared_y) = (self.mul(x, x), self.mul(y, y));
+        let square = self.b.binary(loc, BinaryOp::Add, squared_x, squared_y);
+        let across = match side {
+            Side::First => x,
+            Side::Second => self.of(UnaryOp::Neg, y),
+        };
+        let slope = self.b.binary(loc, BinaryOp::Div, across, square);
+        let slope = self.b.binary(loc, BinaryOp::Div, slope, size);
+        let [least, most] = [0.0, f64::INFINITY].map(|end| self.b.compare(loc, Predicate::Eq, size, end));
+        let is_flat = self.b.binary(loc, BinaryOp::Or, least, most);
+        self.b.select(loc, is_flat, 0.0, slope)
     }
 
     /// The condition under which `max(x, y)` or `min(x, y)` follows `x`.
