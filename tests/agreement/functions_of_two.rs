@@ -18,7 +18,8 @@ atlas_kernel! {
     tune { BN: [32, 64], warps: [1] }
     {
         for n in grid(tiles(N, BN)) {
-            let (x, y) = (load(x[n]), load(y[n]));
+            let x = load(x[n]);
+            let y = load(y[n]);
             store(z[0, n], signed(pow(x, y)));
             store(z[1, n], signed(x.atan2(y)));
             store(z[2, n], signed(atan(x)));
@@ -50,7 +51,9 @@ atlas_kernel! {
     tune { BN: [32, 64], warps: [1] }
     {
         for n in grid(tiles(N, BN)) {
-            let (a, b, c) = (load(a[n]), load(b[n]), load(c[n]));
+            let a = load(a[n]);
+            let b = load(b[n]);
+            let c = load(c[n]);
             store(y[n], fma(a, b, c));
             store(z[n], a * b + c);
         }
@@ -68,7 +71,8 @@ atlas_kernel! {
     tune { BN: [32], warps: [1] }
     {
         for n in grid(tiles(N, BN)) {
-            let (x, y) = (load(x[n]), load(y[n]));
+            let x = load(x[n]);
+            let y = load(y[n]);
             let (by_base, by_exponent) = grad(power)(x, y);
             store(z[0, n], by_base);
             store(z[1, n], by_exponent);

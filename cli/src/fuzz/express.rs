@@ -162,7 +162,7 @@ impl Generator {
     /// A function of two or three floats. A base is above 0 and a point right of the axis of y: beside their other ends an error
     /// of an operand becomes a leap.
     fn float_function(&mut self, ty: &Type, a: Expr, b: Expr) -> Expr {
-        let mut number = |x: f64| Expr::Splat(x, ty.dtype, ty.shape.clone());
+        let number = |x: f64| Expr::Splat(x, ty.dtype, ty.shape.clone());
         let (half, four, minus) = (number(0.5), number(4.0), number(-4.0));
         let above = |x| Expr::binary(BinaryOp::Add, Expr::unary(UnaryOp::Abs, x), half);
         match self.rng.below(3) {

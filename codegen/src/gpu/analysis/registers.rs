@@ -453,11 +453,8 @@ fn is_evaluated(op: &Op) -> bool {
 
 /// True for a function that is evaluated by a polynomial; an approximate instruction is not.
 fn is_polynomial(op: &Op) -> bool {
-    match op {
-        Op::Unary(f, Accuracy::Precise, _) => !f.row().exact,
-        Op::Binary(f, ..) => f.is_function(),
-        _ => false,
-    }
+    matches!(op, Op::Unary(f, Accuracy::Precise, _) if !f.row().exact)
+        || matches!(op, Op::Binary(f, ..) if f.is_function())
 }
 
 /// True for an operation with so many instructions that ptxas does not move it.

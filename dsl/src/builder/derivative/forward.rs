@@ -1,7 +1,7 @@
 //! Forward mode: a walk over the operations that the function appended, in order, gives the derivative along a direction.
 
 use super::is_identity;
-use super::slopes::{Side, Slopes};
+use super::slopes::{OperandSide, Slopes};
 use crate::builder::{Builder, Operand};
 use crate::entity::{Inst, Value};
 use crate::ir::Loc;
@@ -134,7 +134,7 @@ impl ForwardWalk<'_> {
             }
             BinaryOp::Pow | BinaryOp::Atan2 => {
                 let mut sum = Operand::Literal(0.0);
-                for (along, side) in [(by_x, Side::First), (by_y, Side::Second)] {
+                for (along, side) in [(by_x, OperandSide::First), (by_y, OperandSide::Second)] {
                     if !is_zero(along) {
                         let slope = self.s.slope_of_two(op, (x, y), result, side);
                         let term = self.s.times(slope, along);

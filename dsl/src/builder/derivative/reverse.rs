@@ -226,7 +226,7 @@ impl ReverseWalk<'_> {
                 self.give(y, 1.0.into(), by_y, chosen);
             }
             BinaryOp::Pow | BinaryOp::Atan2 => {
-                for (v, side) in [(x, slopes::Side::First), (y, slopes::Side::Second)] {
+                for (v, side) in [(x, slopes::OperandSide::First), (y, slopes::OperandSide::Second)] {
                     let slope = self.s.slope_of_two(op, (x, y), result, side);
                     self.give(v, slope, *of, chosen);
                 }

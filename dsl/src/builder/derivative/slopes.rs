@@ -15,7 +15,7 @@ pub(super) struct Slopes<'b> {
 
 /// An operand of a function of two.
 #[derive(Clone, Copy)]
-pub(super) enum Side {
+pub(super) enum OperandSide {
     /// The left one.
     First,
     /// The right one.
@@ -160,10 +160,16 @@ impl Slopes<'_> {
     }
 
     /// The derivative by one operand of a function of two, which gives `result`.
-    pub(super) fn slope_of_two(&mut self, op: BinaryOp, (x, y): (Value, Value), result: Value, side: Side) -> Operand {
+    pub(super) fn slope_of_two(
+        &mut self,
+        op: BinaryOp,
+        (x, y): (Value, Value),
+        result: Value,
+        side: OperandSide,
+    ) -> Operand {
         match (op, side) {
-            (BinaryOp::Pow, Side::First) => self.power_by_base(x, y),
-            (BinaryOp::Pow, Side::Second) => self.power_by_exponent(x, y, result),
+            (BinaryOp::Pow, OperandSide::First) => self.power_by_base(x, y),
+            (BinaryOp::Pow, OperandSide::Second) => self.power_by_exponent(x, y, result),
             (BinaryOp::Atan2, side) => self.angle_by(x, y, side),
             _ => 0.0.into(),
         }
@@ -192,7 +198,7 @@ impl Slopes<'_> {
 
     /// `x / (x² + y²)` by `y`, and `-y / (x² + y²)` by `x`, without squares that leave the range. 0 at the origin, which has no
     /// angle, and at infinity.
-    fn angle_by(&mut self, y: Value, x: Value, side: Side) -> Operand {
+    fn angle_by(&mut self, y: Value, x: Value, side: OperandSide) -> Operand {
         let loc = self.loc;
         let (size_x, size_y) = (self.of(UnaryOp::Abs, x), self.of(UnaryOp::Abs, y));
         let size = self.b.binary(loc, BinaryOp::Max, size_x, size_y);
@@ -200,8 +206,8 @@ impl Slopes<'_> {
         let (squared_x, squared_y) = (self.mul(x, x), self.mul(y, y));
         let square = self.b.binary(loc, BinaryOp::Add, squared_x, squared_y);
         let across = match side {
-            Side::First => x,
-            Side::Second => self.of(UnaryOp::Neg, y),
+            OperandSide::First => x,
+            OperandSide::Second => self.of(UnaryOp::Neg, y),
         };
         let slope = self.b.binary(loc, BinaryOp::Div, across, square);
         let slope = self.b.binary(loc, BinaryOp::Div, slope, size);
