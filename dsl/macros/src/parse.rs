@@ -10,7 +10,9 @@ use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
 use crate::parse_loop::for_loop;
 use crate::parse_tokens::{plain_names, readable, refuse_attributes, strip, type_name, without_foreign};
 use crate::parse_tune::knob;
-use crate::parse_unsupported::{bad, is_foreign, no_callee, no_place, unsupported, without_return};
+use crate::parse_unsupported::{
+    bad, is_foreign, no_callee, no_macro, no_number, no_place, unsupported, without_return,
+};
 use crate::parse_use::{called, imports, signature};
 use atlas_vocabulary::{BinaryOp, Predicate};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
@@ -211,9 +213,15 @@ fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut E
 
 fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
     let name: Ident = input.parse()?;
+    let form = "write `x: &Tensor<f32, [N]>`, `y: &mut Tensor<f32, [N]>` to store to it, or `eps: f32` for a number";
+    if !input.peek(Token![:]) {
+        return Err(syn::Error::new(name.span(), format!("`{name}` has no type; {form}")));
+    }
     input.parse::<Token![:]>()?;
     if !input.peek(Token![&]) {
-        let dtype: Ident = input.parse()?;
+        let place = input.span();
+        let dtype: Ident =
+            input.parse().map_err(|_| syn::Error::new(place, format!("no type of a parameter: {form}")))?;
         if dtype == "Tensor" {
             return Err(syn::Error::new(
                 dtype.span(),
@@ -224,17 +232,27 @@ fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
     }
     input.parse::<Token![&]>()?;
     let writable = input.parse::<Option<Token![mut]>>()?.is_some();
-    let tensor: Ident = input.parse()?;
+    let place = input.span();
+    let tensor: Ident = input.parse().map_err(|_| syn::Error::new(place, format!("no type of a parameter: {form}")))?;
     if tensor != "Tensor" {
         return Err(syn::Error::new(tensor.span(), "expected `Tensor<DTYPE, [DIMS]>`"));
     }
     input.parse::<Token![<]>()?;
     let dtype = input.parse()?;
     input.parse::<Token![,]>()?;
+    if !input.peek(syn::token::Bracket) {
+        return Err(input.error("the dims of a tensor stand in brackets, as in `Tensor<f32, [N, D]>`"));
+    }
     let content;
     bracketed!(content in input);
     let dim = |input: ParseStream<'_>| {
-        input.parse::<Ident>().map_err(|e| syn::Error::new(e.span(), "a dim is an upper-case name, such as `N`"))
+        let number: Option<syn::LitInt> = input.fork().parse().ok();
+        let fixed = number.map_or_else(String::new, |n| {
+            format!("; that it is {n} is said before the body, as in `require {{ N == {n} }}`")
+        });
+        input
+            .parse::<Ident>()
+            .map_err(|e| syn::Error::new(e.span(), format!("a dim is an upper-case name, such as `N`{fixed}")))
     };
     let dims = content.parse_terminated(dim, Token![,])?.into_iter().collect();
     input.parse::<Option<Token![,]>>()?;
@@ -310,7 +328,7 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<StmtSyntax> {
             None
         }
         syn::Stmt::Macro(m) => {
-            errors.push(20, SourceRange::of(&m.mac.path), "macros cannot be called in a kernel");
+            errors.push(20, SourceRange::of(&m.mac.path), no_macro(&m.mac));
             None
         }
     }
@@ -558,7 +576,7 @@ fn literal(lit: &syn::Lit, errors: &mut Errors) -> Option<ExprSyntaxKind> {
             (finite, false, f.suffix())
         }
         _ => {
-            errors.push(20, lit.span(), "a literal in a kernel is a number");
+            errors.push(20, lit.span(), format!("a literal in a kernel is a number{}", no_number(lit)));
             return None;
         }
     };

@@ -36,7 +36,11 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
         Some(c) if c == "pipeline" => match args[..] {
             [inner] => (LoopKind::Pipeline, inner),
             _ => {
-                errors.push(21, SourceRange::of(&f.expr), format!("`pipeline` takes 1 argument, found {}", args.len()));
+                let message = format!(
+                    "`pipeline` takes 1 argument, found {}; how many buffers it uses is said by `tune {{ stages: [2, 3] }}`",
+                    args.len()
+                );
+                errors.push(21, SourceRange::of(&f.expr), message);
                 return None;
             }
         },
@@ -115,14 +119,32 @@ fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<RangeSyntax> {
     None
 }
 
+/// The first number of `(lo..hi).step_by(step)`, and how many there are, if all three are written as numbers: of these, `/` does
+/// not round.
+fn stepped(range: &syn::Expr, step: &str) -> Option<(u64, u64)> {
+    let syn::Expr::Range(r) = strip(range) else { return None };
+    let number = |e: &syn::Expr| match strip(e) {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(n), .. }) => n.base10_parse::<u64>().ok(),
+        _ => None,
+    };
+    let (lo, hi, step) = (number(r.start.as_ref()?)?, number(r.end.as_ref()?)?, step.parse::<u64>().ok()?);
+    let hi = hi + u64::from(matches!(r.limits, syn::RangeLimits::Closed(_)));
+    (step > 0).then(|| (lo, hi.saturating_sub(lo).div_ceil(step)))
+}
+
 /// What to write instead of a range of another language.
 fn no_range(e: &syn::Expr) -> Option<String> {
     Some(match e {
         syn::Expr::MethodCall(m) if m.method == "step_by" => {
             let step = m.args.first().map_or(String::new(), |e| e.to_token_stream().to_string());
             let step = if step.chars().all(|c| c.is_alphanumeric() || c == '_') { &step } else { "s" };
+            let (lo, count) = match stepped(&m.receiver, step) {
+                Some((0, count)) => (String::new(), count.to_string()),
+                Some((lo, count)) => (format!("{lo} + "), count.to_string()),
+                None => ("lo + ".to_owned(), format!("(hi - lo + {step} - 1) / {step}")),
+            };
             format!(
-                "a loop counts by 1: for steps of {step} write `for i in 0..(hi - lo + {step} - 1) / {step}`, and `lo + i * {step}` in its body; `tiles(DIM, {step})` counts tiles of a dim"
+                "a loop counts by 1: for steps of {step} write `for i in 0..{count}`, and `{lo}i * {step}` in its body; `tiles(DIM, {step})` counts tiles of a dim"
             )
         }
         syn::Expr::MethodCall(m) if m.method == "rev" => {

@@ -166,6 +166,14 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 out.push(Ident::new("select", word.span()).into());
                 1
             }
+            [TokenTree::Ident(word), TokenTree::Group(g), ..]
+                if word == "mod" && g.delimiter() == Delimiter::Parenthesis =>
+            {
+                let message = "unknown function `mod`; write `x - y * floor(x / y)`, of integers `x % y`";
+                errors.push(5, word.span(), message);
+                out.push(Ident::new("max", word.span()).into());
+                1
+            }
             [TokenTree::Ident(word), ..] if is_operand(before) && (word == "and" || word == "or") => {
                 let op = if word == "and" { '&' } else { '|' };
                 errors.push(20, word.span(), format!("`{word}` has no meaning in a kernel; write `{op}{op}`"));
@@ -182,6 +190,11 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
             [TokenTree::Punct(p), ..] if p.as_char() == '@' => {
                 errors.push(20, p.span(), "`@` has no meaning in a kernel; a matrix product is `dot(a, b)`");
                 out.extend(operator('*', None));
+                1
+            }
+            [TokenTree::Punct(p), ..] if p.as_char() == '~' => {
+                errors.push(20, p.span(), "`~` has no meaning in a kernel; write `!x`");
+                out.extend(operator('!', None));
                 1
             }
             [TokenTree::Punct(p), ..] if p.as_char() == '?' => {
@@ -211,7 +224,12 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 3
             }
             [TokenTree::Group(g), ..] => {
-                let mut group = Group::new(g.delimiter(), without_foreign(g.stream(), errors));
+                let inner = if g.delimiter() == Delimiter::Bracket && is_operand(before) {
+                    without_slices(g.stream(), errors)
+                } else {
+                    g.stream()
+                };
+                let mut group = Group::new(g.delimiter(), without_foreign(inner, errors));
                 group.set_span(g.span());
                 out.push(group.into());
                 1
@@ -223,6 +241,35 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
             }
         };
         i += width;
+    }
+    out.into_iter().collect()
+}
+
+/// Indices with `..` in place of `:`, which is reported.
+fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
+    let mut out: Vec<TokenTree> = Vec::new();
+    // Of the two of `::`, the second one stands alone.
+    let mut is_path = false;
+    // The `:` that belongs to a `?`.
+    let mut is_choice = false;
+    for tree in tokens {
+        let joint = match &tree {
+            TokenTree::Punct(p) if p.as_char() == ':' => Some(p.spacing() == Spacing::Joint),
+            _ => None,
+        };
+        is_choice |= matches!(&tree, TokenTree::Punct(p) if p.as_char() == '?');
+        if joint == Some(false) && !is_path && !is_choice {
+            let message = "an index has no `:`: `..` is a whole axis, a coordinate of `tiles(DIM, SIZE)` one of its tiles, and `span(start, LEN)` other elements";
+            errors.push(20, tree.span(), message);
+            let dots = [Punct::new('.', Spacing::Joint), Punct::new('.', Spacing::Alone)];
+            out.extend(dots.map(|mut dot| {
+                dot.set_span(tree.span());
+                TokenTree::Punct(dot)
+            }));
+        } else {
+            out.push(tree);
+        }
+        is_path = joint == Some(true);
     }
     out.into_iter().collect()
 }

@@ -13,7 +13,13 @@ const MOST_VALUES: u32 = 1024;
 pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
     let name: Ident = input.parse()?;
     input.parse::<Token![:]>()?;
-    let number = |input: ParseStream<'_>| input.parse::<syn::LitInt>()?.base10_parse::<u32>();
+    let number = |input: ParseStream<'_>| {
+        let at = input.span();
+        let value = input.parse::<syn::LitInt>().and_then(|n| n.base10_parse::<u32>());
+        value.map_err(|_| {
+            syn::Error::new(at, "a tile size is a whole number above 0, written in digits: `BN: [64, 128]`")
+        })
+    };
     let key = ScheduleKey::named(&name.to_string());
     let values = if input.peek(syn::token::Bracket) {
         let content;
@@ -40,7 +46,12 @@ pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
         }
         let lo = number(input)?;
         if !input.peek(Token![..=]) {
-            return Err(input.error("the values of a knob are `[64, 128]` or `2..=4`"));
+            let end = if input.is_empty() || input.peek(Token![,]) {
+                format!("; a single value stands in brackets too: `{name}: [{lo}]`")
+            } else {
+                String::new()
+            };
+            return Err(syn::Error::new(input.span(), format!("the values of a knob are `[64, 128]` or `2..=4`{end}")));
         }
         input.parse::<Token![..=]>()?;
         let (last, hi) = (input.span(), number(input)?);

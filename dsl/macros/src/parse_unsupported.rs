@@ -44,9 +44,9 @@ pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
         ),
         syn::Expr::Tuple(_) => (whole, "tuples have no meaning here; bind each tile with its own `let`"),
         syn::Expr::Block(_) => (whole, "a block is no expression in a kernel; write its `let`s before it"),
-        syn::Expr::Macro(_) => (whole, "macros cannot be called in a kernel"),
+        syn::Expr::Macro(m) => (whole, no_macro(&m.mac)),
         syn::Expr::ForLoop(f) => (f.for_token.span.into(), "a loop is a statement, not a value"),
-        syn::Expr::Assign(_) => (whole, "an assignment is a statement, not a value"),
+        syn::Expr::Assign(_) => (whole, "an assignment is a statement, not a value; two values are compared with `==`"),
         syn::Expr::Range(_) => {
             (whole, "a range has no meaning here; an axis is indexed by a coordinate, `span(start, LEN)` or `..`")
         }
@@ -66,6 +66,20 @@ fn cast(c: &syn::ExprCast) -> String {
     let is_whole = ["u8", "u16", "u32", "u64", "usize", "i8", "i16", "isize"].contains(&to.as_str());
     let to = if is_whole && DType::from_name(&to).is_none() { "i32" } else { &to };
     format!("{}.cast::<{to}>()", x.as_deref().unwrap_or("(..)"))
+}
+
+/// What to write instead of a macro.
+pub(crate) fn no_macro(m: &syn::Macro) -> &'static str {
+    let name = m.path.segments.last().map_or(String::new(), |s| s.ident.to_string());
+    match name.as_str() {
+        "print" | "println" | "eprint" | "eprintln" | "dbg" => {
+            "macros cannot be called in a kernel; to see a value, store it to a tensor of its own"
+        }
+        "assert" | "assert_eq" | "assert_ne" | "debug_assert" | "debug_assert_eq" => {
+            "macros cannot be called in a kernel; what holds of the sizes of dims stands before its body, as in `require { H % J == 0 }`"
+        }
+        _ => "macros cannot be called in a kernel",
+    }
 }
 
 /// What to write instead of an `if`, by what stands in it.
@@ -147,6 +161,14 @@ pub(crate) fn no_place(left: &syn::Expr, op: Option<BinaryOp>) -> String {
 const MODULES: [&str; 11] =
     ["np", "numpy", "cp", "jnp", "jax", "tl", "triton", "torch", "libdevice", "cute", "functional"];
 
+/// The same, where no path of Rust is meant: `F.relu(x)`. Modules of a user's own may have these names.
+const DOTTED: [&str; 7] = ["F", "nn", "math", "lax", "special", "mx", "tf"];
+
+/// True for what stands before the first dot of a function of another language.
+pub(crate) fn is_dotted_module(name: &str) -> bool {
+    is_module(name) || DOTTED.contains(&name)
+}
+
 /// True for the name of a module of another language.
 pub(crate) fn is_module(name: &str) -> bool {
     MODULES.contains(&name)
@@ -162,8 +184,26 @@ pub(crate) fn is_foreign(of: &Called) -> bool {
     is_reserved(&name) || (is_module(&first) && is_known)
 }
 
+/// The name that is called in `vjp(f)(x)`.
+fn called_twice(f: &syn::Expr) -> Option<String> {
+    let syn::Expr::Call(c) = strip(f) else { return None };
+    let syn::Expr::Path(p) = strip(&c.func) else { return None };
+    p.path.segments.last().map(|s| s.ident.to_string())
+}
+
 /// What to say of something that cannot be called.
 pub(crate) fn no_callee(f: &syn::Expr) -> String {
+    match called_twice(f).as_deref() {
+        Some("grad" | "jvp") => {
+            return "a derivative is of a function that has a name; of a derivative or a closure, write a `tile fn` that gives it".to_owned();
+        }
+        Some(name) => {
+            return format!(
+                "`{name}(..)` gives no function; derivatives are `grad(f)(x)`, and along a direction `jvp(f)(x, dx)`"
+            );
+        }
+        None => {}
+    }
     let last = match f {
         syn::Expr::Path(p) => p.path.segments.last().map(|s| s.ident.to_string()),
         _ => None,
@@ -185,6 +225,18 @@ pub(crate) fn no_callee(f: &syn::Expr) -> String {
     match written_here(&name) {
         Some(written) => format!("unknown function `{path}`{written}"),
         None => format!("unknown function `{path}`: only built-in functions and tile fns can be called in a kernel"),
+    }
+}
+
+/// What to write instead of a literal that is no number.
+pub(crate) fn no_number(lit: &syn::Lit) -> String {
+    let syn::Lit::Str(text) = lit else { return String::new() };
+    let text = text.value();
+    match text.trim_start_matches(['-', '+']).to_lowercase().as_str() {
+        "inf" | "infinity" => "; infinity is `f32::INFINITY`".to_owned(),
+        "nan" => "; write `f32::NAN`".to_owned(),
+        "tf32" | "tf32x3" | "bf16x3" => format!("; a precision stands without quotes: `.precision({text})`"),
+        _ => String::new(),
     }
 }
 

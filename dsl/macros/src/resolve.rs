@@ -292,10 +292,18 @@ impl<'a> Resolver<'a> {
         let of_pairs = |axis: &AxisSyntax| matches!(axis, AxisSyntax::Pairs { .. });
         let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
         if coords.len() != wanted {
-            let message = if wanted == written.len() {
-                format!("{} coordinates are bound, but the grid has {wanted} axes", coords.len())
+            let found = if coords.len() == 1 {
+                "1 coordinate is".to_owned()
             } else {
-                format!("{} coordinates are bound, but the grid has {wanted}, of which `pairs` are two", coords.len())
+                format!("{} coordinates are", coords.len())
+            };
+            let message = if wanted == written.len() {
+                let plural = if wanted == 1 { "axis" } else { "axes" };
+                format!(
+                    "{found} bound, but the grid has {wanted} {plural}: each has a name, as in `for (g, n) in grid(G, tiles(N, BN))`"
+                )
+            } else {
+                format!("{found} bound, but the grid has {wanted}, of which `pairs` are two")
             };
             self.errors.push(26, place, message);
         } else if written.is_empty() {

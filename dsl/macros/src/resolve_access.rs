@@ -116,7 +116,10 @@ impl Resolver<'_> {
             _ => {
                 let at = self.expr(e);
                 if matches!(at.kind, ExprKind::Literal { value, .. } if value < 0.0) {
-                    let message = "elements count from 0, and before it there are none; the last is at `size(D) - 1`";
+                    let dim = &self.dims[dim].name;
+                    let message = format!(
+                        "elements count from 0, and before it there are none; the last is at `size({dim}) - 1`"
+                    );
                     self.errors.push(113, e.place, message);
                 }
                 Index::At(at)

@@ -60,7 +60,13 @@ impl Resolver<'_> {
             Mode::Forward => params.iter().map(|p| format!("d{p}")).collect(),
         };
         let wanted: Vec<&str> = params.iter().chain(&tangents).map(String::as_str).collect();
-        self.arity(e, args, of, &wanted)?;
+        if args.len() != wanted.len() {
+            let (list, plural) = (wanted.join(", "), if wanted.len() == 1 { "" } else { "s" });
+            let message =
+                format!("`{name}({of})` takes {} argument{plural} ({list}), found {}", wanted.len(), args.len());
+            self.errors.push(21, e.place, message);
+            return None;
+        }
         let mut args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
         let tangents = args.split_off(params.len());
         let results = if mode == Mode::Reverse { args.len() } else { 1 };

@@ -3,7 +3,7 @@
 
 use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::names::{functions, written_here};
-use crate::parse_unsupported::is_module;
+use crate::parse_unsupported::{is_dotted_module, is_module};
 use crate::resolve::Resolver;
 use crate::tree::ParamKind;
 use proc_macro2::Ident;
@@ -20,6 +20,24 @@ fn number(e: Option<&ExprSyntax>) -> Option<f64> {
         ExprSyntaxKind::Literal { value, whole: true } => Some(value),
         ExprSyntaxKind::Unary("-", ref x) => number(Some(x)).map(|x| -x),
         _ => None,
+    }
+}
+
+/// The name before the first dot of `a.b.c`.
+fn first_name(e: &ExprSyntax) -> Option<&Ident> {
+    match &e.kind {
+        ExprSyntaxKind::Name(name) => Some(name),
+        ExprSyntaxKind::Field(base, _) => first_name(base).filter(|name| is_dotted_module(&name.to_string())),
+        _ => None,
+    }
+}
+
+/// `a.b.c` as it is written.
+fn dotted(e: &ExprSyntax) -> String {
+    match &e.kind {
+        ExprSyntaxKind::Name(name) => name.to_string(),
+        ExprSyntaxKind::Field(base, name) => format!("{}.{name}", dotted(base)),
+        _ => String::new(),
     }
 }
 
@@ -111,7 +129,7 @@ impl Resolver<'_> {
         args: &[ExprSyntax],
     ) -> bool {
         let text = name.to_string();
-        let ExprSyntaxKind::Name(of) = &receiver.kind else { return false };
+        let Some(of) = first_name(receiver) else { return false };
         if self.lookup(of).is_some() {
             if SIZES.contains(&text.as_str()) {
                 self.no_size(e, receiver, name, args.first());
@@ -123,14 +141,26 @@ impl Resolver<'_> {
             self.no_size(e, receiver, name, args.first());
             return true;
         }
-        if !is_module(&of.to_string()) || self.param(of).is_some() {
+        // `F.exp()` may be the method of a const `F`.
+        if !is_dotted_module(&of.to_string())
+            || self.param(of).is_some()
+            || (args.is_empty() && !is_module(&of.to_string()))
+        {
             return false;
         }
-        let message = if functions().any(|f| f == text) {
-            format!("a built-in function has no module; write `{name}(..)` without `{of}.`")
-        } else {
-            let written = written_here(&text).unwrap_or_else(|| format!("; a kernel has no module `{of}`"));
-            format!("unknown function `{of}.{name}`{written}")
+        let dots = dotted(receiver);
+        let message = match number(args.get(1)) {
+            // `tl.max(x, 1)` is along an axis, and `max(x, 1)` is not.
+            Some(axis) if ["sum", "max", "min"].contains(&text.as_str()) => {
+                format!("a built-in function has no module, and its axis is named; write `{name}(x, axis = {axis})`")
+            }
+            _ if functions().any(|f| f == text) => {
+                format!("a built-in function has no module; write `{name}(..)` without `{dots}.`")
+            }
+            _ => {
+                let written = written_here(&text).unwrap_or_else(|| format!("; a kernel has no module `{of}`"));
+                format!("unknown function `{dots}.{name}`{written}")
+            }
         };
         self.errors.push(5, name.span(), message);
         true
@@ -156,6 +186,22 @@ impl Resolver<'_> {
             _ => format!("{name}(..)"),
         };
         format!("; it is a function: write `{call}`")
+    }
+
+    /// What to write instead of arguments that `load`, `store`, `dot` and `cast` have elsewhere.
+    pub(crate) fn more_arguments(name: &str, args: &[ExprSyntax]) -> Option<String> {
+        let named = args.iter().find_map(|a| match &a.kind {
+            ExprSyntaxKind::Named(what, _) => Some(what.to_string()),
+            _ => None,
+        });
+        Some(match (name, named.as_deref()) {
+            ("load", Some("mask" | "other")) => "`load` has no mask: edges of tensors are masked by themselves, `load(x[..]).or(0.0)` has a number past them, and `select(mask, load(x[..]), other)` chooses".to_owned(),
+            ("store", Some("mask")) => "`store` has no mask: what lies outside of the tensor is dropped by itself; where else nothing changes, store what is there: `store(y[..], select(mask, new, load(y[..])))`".to_owned(),
+            ("load" | "store", Some(what)) => format!("`{name}` has no `{what}`: leave it out; the compiler chooses how memory is accessed"),
+            ("load", None) if args.len() > 1 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `load(x[n, d])`".to_owned(),
+            ("dot", Some(_)) => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),
+            _ => return None,
+        })
     }
 
     /// What to write instead of an argument of a reduction that it does not have.

@@ -156,7 +156,13 @@ impl Resolver<'_> {
         } else {
             let mut names = self.bound_names();
             names.extend(self.given_names());
-            format!("unknown name `{name}`{}", nearest(&name.to_string(), names.iter().map(String::as_str)))
+            let hint = match name.to_string().as_str() {
+                "inf" | "infinity" => "; infinity is `f32::INFINITY`".to_owned(),
+                "nan" => "; write `f32::NAN`".to_owned(),
+                "pi" => "; write `PI`, which `atlas::prelude` has".to_owned(),
+                text => nearest(text, names.iter().map(String::as_str)),
+            };
+            format!("unknown name `{name}`{hint}")
         };
         self.errors.push(3, name.span(), message);
         None
@@ -172,6 +178,10 @@ impl Resolver<'_> {
     ) -> Option<&'e [ExprSyntax]> {
         if args.len() == wanted.len() {
             return Some(args);
+        }
+        if let Some(message) = Self::more_arguments(&name.to_string(), args) {
+            self.errors.push(21, e.place, message);
+            return None;
         }
         let plural = if wanted.len() == 1 { "" } else { "s" };
         let list = if wanted.is_empty() { String::new() } else { format!(" ({})", wanted.join(", ")) };
@@ -201,7 +211,8 @@ impl Resolver<'_> {
 
     fn call(&mut self, e: &ExprSyntax, name: &Ident, generics: &[Ident], args: &[ExprSyntax]) -> Option<ExprKind> {
         let text = name.to_string();
-        if !matches!(text.as_str(), "zeros" | "full") {
+        // Of `cast::<f32>(x)` another message says more.
+        if !matches!(text.as_str(), "zeros" | "full" | "cast") {
             self.no_types(name, generics)?;
         }
         if self.is_tile_fn(name) {
@@ -295,10 +306,9 @@ impl Resolver<'_> {
                 );
             }
             "cast" | "t" => {
-                return self.misplaced(
-                    e,
-                    &format!("`{name}` is a method: write `x.{}()`", if text == "t" { "t" } else { "cast::<f32>" }),
-                );
+                let dtype = generics.first().map_or_else(|| "f32".to_owned(), Ident::to_string);
+                let method = if text == "t" { "t".to_owned() } else { format!("cast::<{dtype}>") };
+                return self.misplaced(e, &format!("`{name}` is a method: write `x.{method}()`"));
             }
             _ => {
                 if !self.size_elsewhere(e, name, args) {
@@ -407,6 +417,16 @@ impl Resolver<'_> {
         }
         Some(match method.as_str() {
             "cast" => {
+                if let [dtype] = args {
+                    let written = match &dtype.kind {
+                        ExprSyntaxKind::Name(dtype) => dtype.to_string(),
+                        _ => "f32".to_owned(),
+                    };
+                    let message =
+                        format!("the type of a `cast` stands before its brackets: write `x.cast::<{written}>()`");
+                    self.errors.push(21, e.place, message);
+                    return None;
+                }
                 self.arity(e, args, name, &[])?;
                 let x = self.boxed(receiver);
                 let dtype = self.one_dtype(e, name, generics)?;
@@ -490,7 +510,8 @@ impl Resolver<'_> {
 
     fn one_dtype(&mut self, e: &ExprSyntax, name: &Ident, generics: &[Ident]) -> Option<DTypeRef> {
         let [dtype] = generics else {
-            self.errors.push(22, e.place, format!("`{name}` needs one element type, as in `{name}::<f32>(..)`"));
+            let form = if name == "cast" { "x.cast::<f32>()".to_owned() } else { format!("{name}::<f32>(..)") };
+            self.errors.push(22, e.place, format!("`{name}` needs one element type, as in `{form}`"));
             return None;
         };
         // A device fn does not see the kernel's type parameters.

@@ -4,7 +4,7 @@ use crate::ast::{self, KernelSyntax, ParamSyntaxKind};
 use crate::error::Errors;
 use crate::names::nearest;
 use crate::tree::{DTypeRef, Dim, Param, ParamKind};
-use atlas_vocabulary::{DType, MOST_CONFIGS, Order, Programs, SCHEDULE, ScheduleKey, Setting};
+use atlas_vocabulary::{DType, MOST_CONFIGS, Order, Programs, SCHEDULE, ScheduleKey, Setting, key_elsewhere};
 use proc_macro2::Ident;
 
 /// The schedule keys of a tune space.
@@ -35,7 +35,11 @@ pub(crate) fn check_tune(ast: &KernelSyntax, errors: &mut Errors) {
             errors.push(23, span, format!("knob `{name}` may be 0; its values start at 1"));
         }
         if !is_upper(name) && key.is_none() {
-            let hint = nearest(&name.to_string(), schedule_keys());
+            let upper = name.to_string().to_uppercase();
+            let hint = match key_elsewhere(&name.to_string()) {
+                hint if hint.is_empty() => format!("; if it is a tile size, write `{upper}`"),
+                hint => hint,
+            };
             let keys = schedule_keys().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
             let message = format!("`{name}` is no schedule key (those are {keys}) and no upper-case tile size{hint}");
             errors.push(23, span, message);
@@ -204,6 +208,26 @@ fn new_dim(ast: &KernelSyntax, name: &Ident, errors: &mut Errors) {
     }
 }
 
+/// What to write instead of an element type of another language.
+fn dtype_elsewhere(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "u32" | "uint32" | "uint" => {
+            "; `i32` has the same bits, and `(x >> n) & ((1 << (32 - n)) - 1)` moves them down as unsigned"
+        }
+        "u64" | "uint64" => "; `i64` has the same bits",
+        "usize" | "isize" | "int" | "int32" | "index" => "; write `i32`",
+        "u8" | "u16" | "i8" | "i16" | "uint8" | "int8" | "int16" | "uint16" => {
+            "; write `i32`, which may hold several in its bits"
+        }
+        "long" | "int64" => "; write `i64`",
+        "float" | "float32" | "fp32" => "; write `f32`",
+        "double" | "float64" | "fp64" => "; write `f64`",
+        "half" | "float16" | "fp16" => "; write `f16`",
+        "bfloat16" => "; write `bf16`",
+        _ => return None,
+    })
+}
+
 /// The dtype with a name. Reports a name that is not a dtype. `place` is where there is no kernel, as in ` of a tile fn`.
 pub(crate) fn dtype_ref(
     kernel: Option<&KernelSyntax>,
@@ -222,7 +246,14 @@ pub(crate) fn dtype_ref(
     // Nothing is declared bool, and nothing casts to it.
     let numbers = DType::ALL.iter().filter(|d| **d != DType::Bool);
     let known: Vec<&str> = numbers.map(|d| d.name()).chain(generics.iter().map(String::as_str)).collect();
-    let hint = nearest(&name.to_string(), known.iter().copied());
+    let hint = match dtype_elsewhere(&name.to_string()) {
+        Some(hint) => hint.to_owned(),
+        // What looks like a type parameter is one that the kernel does not declare.
+        None if kernel.is_some() && is_upper(name) && name.to_string().len() == 1 => {
+            format!("; declare it with its bound: `kernel NAME<{name}: Float>(..)`")
+        }
+        None => nearest(&name.to_string(), known.iter().copied()),
+    };
     let place = if kernel.is_none() { place } else { "" };
     errors.push(
         22,

@@ -37,7 +37,7 @@ pub use dtype::{DType, number};
 pub use kind::{Effect, Kind, Operation};
 pub use reduction::{ReduceOp, Reduction};
 pub use schedule::{
-    Copies, MOST_CONFIGS, Operands, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid,
+    Copies, MOST_CONFIGS, Operands, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid, key_elsewhere,
 };
 pub use takes::Takes;
 pub use unary::{Unary, UnaryOp};

@@ -1,5 +1,6 @@
 //! The keys of a schedule, their possible values, and how these are written.
 
+use crate::distance;
 use std::fmt;
 use std::num::IntErrorKind;
 
@@ -228,6 +229,25 @@ pub const SCHEDULE: [ScheduleKey; 11] = [
 /// The value that is written like this.
 fn named<T: Copy + fmt::Display>(all: &[T], text: &str) -> Option<T> {
     all.iter().copied().find(|value| value.to_string() == text)
+}
+
+/// What to say of a name that is no key: that of another language's key, or one that is spelled nearly as a key is.
+pub fn key_elsewhere(name: &str) -> String {
+    let limit = name.len() / 3;
+    let key = match name {
+        "num_warps" | "nwarps" => Some("warps"),
+        "num_stages" | "pipeline" | "depth" => Some("stages"),
+        "maxnreg" | "maxregs" | "maxrregcount" | "minblocks" => Some("occupancy"),
+        "splitk" | "split" => Some("split_k"),
+        "persistent" => Some("programs"),
+        "tma" => Some("copies"),
+        "wgmma" => Some("products"),
+        _ => {
+            let near = SCHEDULE.iter().map(|key| (distance(name, key.name), key.name));
+            near.filter(|&(d, _)| (1..=limit).contains(&d)).min().map(|(_, key)| key)
+        }
+    };
+    key.map_or_else(String::new, |key| format!("; did you mean `{key}`?"))
 }
 
 impl ScheduleKey {
