@@ -398,7 +398,7 @@ pub(crate) fn written_here(name: &str) -> Option<String> {
     if functions().any(|f| f == plain) && plain != name {
         return Some(format!("; write `{plain}(x)`"));
     }
-    let (_, written) = WRITTEN.iter().chain(&ELSEWHERE).find(|(other, _)| *other == plain)?;
+    let (_, written) = WRITTEN.iter().chain(&ELSEWHERE).find(|(other, _)| *other == plain || *other == name)?;
     Some(match *written {
         NOTHING => "; nothing here does what it does elsewhere".to_owned(),
         written => format!("; write {written}"),

@@ -3,7 +3,7 @@ use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
     kernel powers(x: &Tensor<f32, [N]>, h: &Tensor<f16, [N]>, i: &Tensor<i32, [N]>, y: &mut Tensor<f32, [N]>)
-    require pow(N, 2) == 64;
+    require { pow(N, 2) == 64 }
     tune { BN: [64] }
     {
         for n in grid(tiles(N, BN)) {
