@@ -376,6 +376,17 @@ fn forward_is_the_chain() {
         let wrong = Tokens { q: &short, ..tokens };
         let refused = training.forward(&stream, &wrong, &mut list, &mut y, &mut kept).unwrap_err().to_string();
         assert!(refused.contains("ATL604") && refused.contains("`q`"), "{refused}");
+        // A matrix in the place of another one is named as the training names it.
+        let first = state[0].shape().to_vec();
+        let turned = Tensor::zeros(&device, DType::F32, [first[0], first[1], first[3] + 1, first[2]]).unwrap();
+        let narrow = Tensor::zeros(&device, DType::Bf16, &first).unwrap();
+        for (mut wrong, code) in [(turned, "ATL604"), (narrow, "ATL605")] {
+            let mut list: Vec<&mut Tensor> = state.iter_mut().collect();
+            list[0] = &mut wrong;
+            let refused = training.forward(&stream, &tokens, &mut list, &mut y, &mut kept).unwrap_err().to_string();
+            assert!(refused.contains(code) && refused.contains("`w") && refused.contains("`omega_"), "{refused}");
+            assert!(!refused.contains("copy"), "{refused}");
+        }
         let mut gradients = training.gradients().unwrap();
         let nothing_kept = training.kept().unwrap();
         let refused = training.backward(&stream, &tokens, &nothing_kept, &y, None, &mut gradients);

@@ -64,6 +64,15 @@ errors! {
             /// The shape asked for.
             to: Vec<usize>,
         } = 635, "a tensor of shape {from:?} has another number of elements than {to:?}";
+        /// An axis is no multiple of the size that its second part would have.
+        UnevenSplit {
+            /// The axis.
+            axis: usize,
+            /// Its size.
+            size: usize,
+            /// The size asked for.
+            by: usize,
+        } = 635, "axis {axis} has size {size}, which is no multiple of {by}: `split(axis, size)` makes an axis of whole parts and, behind it, one of `size` elements";
         /// The view is not row-major without gaps.
         NotContiguous {
             /// The tensor's shape.

@@ -30,7 +30,7 @@ use crate::cost::Space;
 use crate::error::LaunchError;
 use crate::records::{Guide, Records};
 use atlas_codegen::Machine;
-use atlas_dsl::{Config, KernelDef, Schedule, Specialization};
+use atlas_dsl::{Config, KernelDef, Schedule, Specialization, key_elsewhere};
 
 /// Ranks the tune space of a kernel for a problem and a GPU, which need not be present. `None` is the CPU.
 ///
@@ -57,7 +57,9 @@ pub(crate) fn complete(def: &'static KernelDef, config: &Config) -> Result<Confi
     let is_knob = |key: &str| !Schedule::KEYS.contains(&key) && def.tune.iter().any(|knob| knob.name == key);
     if let Some(key) = config.tile.keys().find(|key| !is_knob(key)) {
         let names: Vec<&str> = def.tune.iter().map(|k| k.name).filter(|n| !Schedule::KEYS.contains(n)).collect();
-        let known = [names, Schedule::KEYS.to_vec()].concat().join(", ");
+        let tiles = names.iter().find(|name| **name == key.to_uppercase());
+        let hint = tiles.map_or_else(|| key_elsewhere(key), |name| format!("; did you mean `{name}`?"));
+        let known = [names, Schedule::KEYS.to_vec()].concat().join(", ") + &hint;
         return Err(LaunchError::UnknownKnob { kernel: def.name, key: key.clone(), known });
     }
     config.schedule.check().map_err(|why| LaunchError::ImpossibleSchedule { kernel: def.name, why })?;

@@ -309,10 +309,14 @@ impl Tensor {
     pub fn split(&self, axis: usize, size: usize) -> Result<Tensor> {
         let of = self.axis_size(axis)?;
         let mut view = self.clone();
-        view.shape.insert(axis + 1, size);
         if size == 0 || !of.is_multiple_of(size) {
+<<<<<<< ours
             return Err(TensorError::CannotReshape { from: self.shape.to_vec(), to: view.shape.to_vec() }.into());
+=======
+            return Err(TensorError::UnevenSplit { axis, size: of, by: size }.into());
+>>>>>>> theirs
         }
+        view.shape.insert(axis + 1, size);
         view.shape[axis] = of / size;
         // If the product does not fit an i64, the axis has at most one element, and its stride is not used.
         let size = i64::try_from(size).unwrap_or(i64::MAX);

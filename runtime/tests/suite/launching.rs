@@ -146,6 +146,12 @@ fn a_config_is_checked() {
         "error[ATL616]: config key `BM` is no knob of `scale`; it has BN, stages, warps, occupancy, warp_grid, order, \
          copies, stores, products, programs, split_k, operands"
     );
+    // A key that is spelled in another way, or as another language has it, is named.
+    for (key, meant) in [("bn", "BN"), ("warp", "warps"), ("num_warps", "warps"), ("num_stages", "stages")] {
+        let refused = SCALE.launch_with(&device, &Config::default().with(key, 4), args!(x, x, 1.0, &mut y));
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("ATL616") && text.ends_with(&format!("; did you mean `{meant}`?")), "{text}");
+    }
     for (key, value, why) in [
         ("warps", 0, "warps = 0 is not in 1..=32"),
         ("warps", 64, "warps = 64 is not in 1..=32"),

@@ -15,8 +15,13 @@ use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
 use crate::omega::stream::{check_memory, check_norm, check_tokens};
+<<<<<<< ours
 use crate::omega::{MIXED, OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
 use crate::pass::{Pass, check_apart};
+=======
+use crate::omega::{OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
+use crate::pass::{Pass, check_apart, check_tensor};
+>>>>>>> theirs
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
 use std::ops::Range;
@@ -247,6 +252,7 @@ impl OmegaTraining {
         let rule = self.trained;
         self.check(tokens, ("y", y))?;
         check_memory(rule.forward, tokens, self.norm.as_ref(), memory, y)?;
+        self.check_state(memory.iter().map(|tensor| &**tensor))?;
         self.check_kept(kept)?;
         for pass in Pass::BOTH {
             for (segment, kept) in self.segments.all().zip(&mut kept.states) {
@@ -303,6 +309,7 @@ impl OmegaTraining {
         }
         if let Some(given) = final_memory {
             self.check_count(given.len(), rule.state.len(), &rule.state.join(", "))?;
+            self.check_state(given.iter().copied())?;
         }
         if gradients.tokens != self.sizes.tokens || gradients.state != rule.state {
             let found = "the gradients are of another training, with other tokens or another memory".to_owned();
@@ -402,6 +409,18 @@ impl OmegaTraining {
         let TrainingSizes { sequences, tokens: count, heads, key, value, dtype, .. } = self.sizes;
         let sizes = StreamSizes { sequences, heads, key, value, piece: count, dtype };
         check_tokens((name, &self.device), tokens, more, (&sizes, self.rule.chunking.window), [sequences, count])
+    }
+
+    /// Fails unless the tensors of a memory, or gradients by them, are those of the training, by their names.
+    fn check_state<'t>(&self, given: impl Iterator<Item = &'t Tensor>) -> Result<()> {
+        let TrainingSizes { sequences, heads, key, value, hidden, .. } = self.sizes;
+        let shapes = self.rule.memory.matrices(key, value, hidden).repeat(2);
+        for ((name, tensor), [rows, columns]) in self.trained.state.iter().copied().zip(given).zip(shapes) {
+            let wanted = [sequences, heads, rows, columns];
+            let dims = "[B, H, ..] of `MemoryForm::matrices`";
+            check_tensor(self.trained.forward.name, (name, tensor), (&self.device, DType::F32), (dims, &wanted))?;
+        }
+        Ok(())
     }
 
     /// Tensors of a state.
