@@ -1,10 +1,11 @@
-//! Brackets: slices of tensors and elements of tables.
+//! Brackets: slices of tensors, elements of tables, and extents.
 
 use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::names::nearest;
 use crate::resolve::Resolver;
 use crate::resolve_expr::is_const_name;
 use crate::tree::{Expr, ExprKind, Extent, Index, ParamKind};
+use atlas_vocabulary::BinaryOp;
 
 /// The indices with as many entries as there are dims: `..` is added where one is missing, and left out where there are too many.
 /// A name that is a dim's in lower case stands on its axis.
@@ -170,5 +171,56 @@ impl Resolver<'_> {
         };
         self.errors.push(31, name.span(), message);
         None
+    }
+}
+
+impl Resolver<'_> {
+    pub(crate) fn extents(&mut self, e: &ExprSyntax) -> Option<Vec<Extent>> {
+        let ExprSyntaxKind::Array(list) = &e.kind else {
+            self.errors.push(20, e.place, "extents are written in brackets, as in `[BN, D]`");
+            return None;
+        };
+        Some(list.iter().map(|x| self.extent(x)).collect())
+    }
+
+    /// A tile size, a whole dim, a const, a number, or arithmetic of these.
+    pub(crate) fn extent(&mut self, e: &ExprSyntax) -> Extent {
+        match &e.kind {
+            ExprSyntaxKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
+                Extent::Number(*value as u32)
+            }
+            ExprSyntaxKind::Name(name) => {
+                if let Some(i) = self.dim_named(name) {
+                    self.dims[i].whole = true;
+                    return Extent::Dim(i);
+                }
+                if is_const_name(name) {
+                    return match self.knob(name) {
+                        Some(i) => Extent::Knob(i),
+                        None if self.size_given(name).is_some() => self.size_given(name).unwrap_or(Extent::Bad),
+                        None if self.param(name).is_some() => {
+                            let message = format!(
+                                "`{name}` is a parameter, known at a launch; an extent is known when a kernel is built"
+                            );
+                            self.errors.push(31, e.place, message);
+                            Extent::Bad
+                        }
+                        None => self.const_named(name).map_or(Extent::Bad, Extent::Const),
+                    };
+                }
+                self.bad_extent(e)
+            }
+            ExprSyntaxKind::Path(p) => self.const_here(p, e.place).map_or(Extent::Bad, Extent::Const),
+            ExprSyntaxKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div), a, b) => {
+                let (a, b) = (self.extent(a), self.extent(b));
+                Extent::Combined(*op, Box::new(a), Box::new(b))
+            }
+            _ => self.bad_extent(e),
+        }
+    }
+
+    fn bad_extent(&mut self, e: &ExprSyntax) -> Extent {
+        self.errors.push(28, e.place, "an extent is a tile size of `tune`, a dim, a const or a whole number above 0");
+        Extent::Bad
     }
 }

@@ -5,7 +5,7 @@ use crate::error::SourceRange;
 use crate::names::{did_you_mean, elementwise, functions, nearest};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
-use crate::tree::{DTypeRef, Expr, ExprKind, Extent, LocalKind, ParamKind, Stmt};
+use crate::tree::{DTypeRef, Expr, ExprKind, LocalKind, ParamKind, Stmt};
 use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
 use std::cell::OnceCell;
@@ -245,23 +245,9 @@ impl Resolver<'_> {
                 self.arity(e, args, name, &["cond", "a", "b"])?;
                 ExprKind::Select(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
             }
-            "clamp" | "is_nan" => return self.composed(e, name, args),
-            "fma" => {
-                self.arity(e, args, name, &["a", "b", "c"])?;
-                ExprKind::Fma(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
-            }
+            "clamp" | "fma" | "is_nan" => return self.composed(e, name, args),
             "sum" | "max" | "min" => return self.reduce(e, name, args),
-            "zeros" => {
-                self.arity(e, args, name, &["[extents]"])?;
-                let dtype = self.one_dtype(e, name, generics)?;
-                let zero = Expr { kind: ExprKind::Literal { value: 0.0, whole: true }, place: e.place, token: e.token };
-                ExprKind::Fill { dtype, shape: self.extents(&args[0])?, value: Box::new(zero) }
-            }
-            "full" => {
-                self.arity(e, args, name, &["[extents]", "value"])?;
-                let dtype = self.one_dtype(e, name, generics)?;
-                ExprKind::Fill { dtype, shape: self.extents(&args[0])?, value: self.boxed(&args[1]) }
-            }
+            "zeros" | "full" => return self.filled(e, name, generics, args),
             "iota" => {
                 self.arity(e, args, name, &["[extents]", "axis"])?;
                 let axis = self.axis(&args[1])?;
@@ -319,14 +305,27 @@ impl Resolver<'_> {
         })
     }
 
-    /// `clamp(x, lo, hi)` and `is_nan(x)`, which a few operations make up.
+    /// `zeros::<f32>([BN, D])` and `full::<f32>([BN, D], x)`.
+    fn filled(&mut self, e: &ExprSyntax, name: &Ident, generics: &[Ident], args: &[ExprSyntax]) -> Option<ExprKind> {
+        let has_value = name == "full";
+        self.arity(e, args, name, if has_value { &["[extents]", "value"] } else { &["[extents]"] })?;
+        let dtype = self.one_dtype(e, name, generics)?;
+        let shape = self.extents(&args[0])?;
+        let zero = || Expr { kind: ExprKind::Literal { value: 0.0, whole: true }, place: e.place, token: e.token };
+        let value = if has_value { self.boxed(&args[1]) } else { Box::new(zero()) };
+        Some(ExprKind::Fill { dtype, shape, value })
+    }
+
+    /// `clamp(x, lo, hi)`, `is_nan(x)` and `fma(a, b, c)`, which are neither of one operand nor of two.
     fn composed(&mut self, e: &ExprSyntax, name: &Ident, args: &[ExprSyntax]) -> Option<ExprKind> {
         if name == "is_nan" {
             self.arity(e, args, name, &["x"])?;
             return Some(ExprKind::IsNan(self.boxed(&args[0])));
         }
-        self.arity(e, args, name, &["x", "lo", "hi"])?;
-        Some(ExprKind::Clamp(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])])))
+        let is_fma = name == "fma";
+        self.arity(e, args, name, if is_fma { &["a", "b", "c"] } else { &["x", "lo", "hi"] })?;
+        let three = Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]);
+        Some(if is_fma { ExprKind::Fma(three) } else { ExprKind::Clamp(three) })
     }
 
     fn misplaced(&mut self, e: &ExprSyntax, message: &str) -> Option<ExprKind> {
@@ -464,35 +463,7 @@ impl Resolver<'_> {
                 let args = self.arity(e, args, name, &["number"])?;
                 ExprKind::Or(Box::new([self.expr(receiver), self.expr(&args[0])]))
             }
-            "precision" => {
-                let args = self.arity(e, args, name, &["tf32"])?;
-                let x = self.expr(receiver);
-                let ExprKind::Dot { operands, .. } = x.kind else {
-                    if !matches!(x.kind, ExprKind::Bad) {
-                        self.errors.push(
-                            30,
-                            name.span(),
-                            "`precision` belongs to a `dot`, as in `dot(a, b).precision(tf32)`",
-                        );
-                    }
-                    return None;
-                };
-                let named = match &args[0].kind {
-                    ExprSyntaxKind::Name(n) => Some(n.to_string()),
-                    _ => None,
-                };
-                let Some(precision) = named.as_deref().and_then(Precision::from_name) else {
-                    let names = Precision::ALL.iter().map(|p| p.name());
-                    let hint = nearest(named.as_deref().unwrap_or(""), names);
-                    self.errors.push(
-                        30,
-                        args[0].place,
-                        format!("unknown precision; the precisions are `default`, `tf32`, `bf16x3` and `tf32x3`{hint}"),
-                    );
-                    return None;
-                };
-                ExprKind::Dot { operands, precision }
-            }
+            "precision" => return self.precision(e, receiver, name, args),
             _ => {
                 let text = &name.to_string();
                 self.expr(receiver);
@@ -508,6 +479,39 @@ impl Resolver<'_> {
         })
     }
 
+    /// `dot(a, b).precision(tf32)`
+    fn precision(
+        &mut self,
+        e: &ExprSyntax,
+        receiver: &ExprSyntax,
+        name: &Ident,
+        args: &[ExprSyntax],
+    ) -> Option<ExprKind> {
+        let args = self.arity(e, args, name, &["tf32"])?;
+        let x = self.expr(receiver);
+        let ExprKind::Dot { operands, .. } = x.kind else {
+            if !matches!(x.kind, ExprKind::Bad) {
+                self.errors.push(30, name.span(), "`precision` belongs to a `dot`, as in `dot(a, b).precision(tf32)`");
+            }
+            return None;
+        };
+        let named = match &args[0].kind {
+            ExprSyntaxKind::Name(n) => Some(n.to_string()),
+            _ => None,
+        };
+        let Some(precision) = named.as_deref().and_then(Precision::from_name) else {
+            let names = Precision::ALL.iter().map(|p| p.name());
+            let hint = nearest(named.as_deref().unwrap_or(""), names);
+            self.errors.push(
+                30,
+                args[0].place,
+                format!("unknown precision; the precisions are `default`, `tf32`, `bf16x3` and `tf32x3`{hint}"),
+            );
+            return None;
+        };
+        Some(ExprKind::Dot { operands, precision })
+    }
+
     fn one_dtype(&mut self, e: &ExprSyntax, name: &Ident, generics: &[Ident]) -> Option<DTypeRef> {
         let [dtype] = generics else {
             let form = if name == "cast" { "x.cast::<f32>()".to_owned() } else { format!("{name}::<f32>(..)") };
@@ -518,55 +522,6 @@ impl Resolver<'_> {
         let kernel = self.kernel.filter(|_| self.frames.is_empty());
         let place = if self.frames.is_empty() { " of a tile fn" } else { " of a device fn" };
         dtype_ref(kernel, place, dtype, self.errors)
-    }
-
-    fn extents(&mut self, e: &ExprSyntax) -> Option<Vec<Extent>> {
-        let ExprSyntaxKind::Array(list) = &e.kind else {
-            self.errors.push(20, e.place, "extents are written in brackets, as in `[BN, D]`");
-            return None;
-        };
-        Some(list.iter().map(|x| self.extent(x)).collect())
-    }
-
-    /// A tile size, a whole dim, a const, a number, or arithmetic of these.
-    pub(crate) fn extent(&mut self, e: &ExprSyntax) -> Extent {
-        match &e.kind {
-            ExprSyntaxKind::Literal { value, whole: true } if (1.0..=f64::from(u32::MAX)).contains(value) => {
-                Extent::Number(*value as u32)
-            }
-            ExprSyntaxKind::Name(name) => {
-                if let Some(i) = self.dim_named(name) {
-                    self.dims[i].whole = true;
-                    return Extent::Dim(i);
-                }
-                if is_const_name(name) {
-                    return match self.knob(name) {
-                        Some(i) => Extent::Knob(i),
-                        None if self.size_given(name).is_some() => self.size_given(name).unwrap_or(Extent::Bad),
-                        None if self.param(name).is_some() => {
-                            let message = format!(
-                                "`{name}` is a parameter, known at a launch; an extent is known when a kernel is built"
-                            );
-                            self.errors.push(31, e.place, message);
-                            Extent::Bad
-                        }
-                        None => self.const_named(name).map_or(Extent::Bad, Extent::Const),
-                    };
-                }
-                self.bad_extent(e)
-            }
-            ExprSyntaxKind::Path(p) => self.const_here(p, e.place).map_or(Extent::Bad, Extent::Const),
-            ExprSyntaxKind::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div), a, b) => {
-                let (a, b) = (self.extent(a), self.extent(b));
-                Extent::Combined(*op, Box::new(a), Box::new(b))
-            }
-            _ => self.bad_extent(e),
-        }
-    }
-
-    fn bad_extent(&mut self, e: &ExprSyntax) -> Extent {
-        self.errors.push(28, e.place, "an extent is a tile size of `tune`, a dim, a const or a whole number above 0");
-        Extent::Bad
     }
 
     /// A statement that is an expression: `store(..)`, or a mistake.

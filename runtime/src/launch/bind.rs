@@ -27,6 +27,7 @@ pub struct BoundLaunch {
 
 /// A checked argument.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "most arguments are tensors, and a box for each would be an allocation")]
 pub enum BoundArg {
     /// A tensor. The handle keeps its memory alive.
     Tensor {

@@ -305,16 +305,12 @@ impl Tensor {
     /// A view with an axis split into two, of which the second has `size` consecutive elements.
     ///
     /// # Errors
-    /// [`TensorError::NoSuchAxis`]; [`TensorError::CannotReshape`] if the size of the axis is not a multiple of `size`.
+    /// [`TensorError::NoSuchAxis`]; [`TensorError::UnevenSplit`] if the size of the axis is not a multiple of `size`.
     pub fn split(&self, axis: usize, size: usize) -> Result<Tensor> {
         let of = self.axis_size(axis)?;
         let mut view = self.clone();
         if size == 0 || !of.is_multiple_of(size) {
-<<<<<<< ours
-            return Err(TensorError::CannotReshape { from: self.shape.to_vec(), to: view.shape.to_vec() }.into());
-=======
             return Err(TensorError::UnevenSplit { axis, size: of, by: size }.into());
->>>>>>> theirs
         }
         view.shape.insert(axis + 1, size);
         view.shape[axis] = of / size;

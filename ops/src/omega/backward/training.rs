@@ -15,13 +15,8 @@ use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
 use crate::omega::stream::{check_memory, check_norm, check_tokens};
-<<<<<<< ours
 use crate::omega::{MIXED, OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
-use crate::pass::{Pass, check_apart};
-=======
-use crate::omega::{OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
 use crate::pass::{Pass, check_apart, check_tensor};
->>>>>>> theirs
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
 use std::ops::Range;
