@@ -87,9 +87,12 @@ impl Slopes<'_> {
             UnaryOp::Sinh => self.of(UnaryOp::Cosh, x),
             UnaryOp::Cosh => self.of(UnaryOp::Sinh, x),
             UnaryOp::Erf | UnaryOp::Erfc => {
-                // Past 40 the density is 0 in every type. The derivative of an infinite square would be infinity times 0.
-                let x = self.b.binary(loc, BinaryOp::Min, x, 40.0);
-                let x = self.b.binary(loc, BinaryOp::Max, x, -40.0);
+                // Past 40 the density is 0 in every type. The derivative of an infinite square would be infinity times 0. NaN is
+                // neither above nor below, and stays.
+                let (above, below) =
+                    (self.b.compare(loc, Predicate::Gt, x, 40.0), self.b.compare(loc, Predicate::Lt, x, -40.0));
+                let x = self.b.select(loc, below, -40.0, x);
+                let x = self.b.select(loc, above, 40.0, x);
                 let square = self.mul(x, x);
                 let minus = self.of(UnaryOp::Neg, square);
                 let density = self.of(UnaryOp::Exp, minus);
