@@ -131,15 +131,15 @@ fn operators_bind_as_in_rust() {
         Box::new(|a, _| (!(a >> 1)).wrapping_add(1)),
         Box::new(|a, _| a.wrapping_add(1) << 2),
         Box::new(|a, _| a | 6 ^ 3 & a),
-        Box::new(|a, w| if !(a & 1 == 0) ^ (w > 3) { -1 } else { 7 }),
+        Box::new(|a, w| if (a & 1 != 0) ^ (w > 3) { -1 } else { 7 }),
         Box::new(|x, _| (x ^ x >> 3 ^ (x << 5)) & 0x7fff),
-        Box::new(|a, _| a % 8 & a.wrapping_neg()),
+        Box::new(|a, _| (a % 8) & a.wrapping_neg()),
         Box::new(|a, _| a.wrapping_sub((!a).wrapping_mul(2))),
         Box::new(move |_, w| shr(-1, w)),
         Box::new(|_, w| -8 >> (w & 1)),
         Box::new(|a, _| (a << 4) >> 3),
-        Box::new(|a, _| a & (1 << 30) - 1 | i32::MIN),
-        Box::new(|a, w| a.max(-5).min(5).wrapping_add(3.max(a).min(w)).wrapping_add(a.max(w).min(a))),
+        Box::new(|a, _| (a & ((1 << 30) - 1)) | i32::MIN),
+        Box::new(|a, w| a.clamp(-5, 5).wrapping_add(3.max(a).min(w)).wrapping_add(a.max(w).min(a))),
     ];
     let args = [input(I32, &[64], |i| xs[i] as f64), input(I32, &[64], |i| ws[i] as f64), output(I32, &[16, 64])];
     agrees_with(&precedence, &args, 0.0, |a| {

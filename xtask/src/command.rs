@@ -23,7 +23,7 @@ pub(crate) fn in_ci() -> bool {
 /// `mutations` are known mistakes that a test can plant. Without a planted mistake the compiler is the same.
 pub(crate) const WITH_LLVM: [&str; 10] = [
     "-p",
-    "atlas",
+    "atlas-gpu",
     "-p",
     "atlas-gpu-cli",
     "-p",
