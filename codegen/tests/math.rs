@@ -3,10 +3,13 @@
 //! `cargo test --release -p atlas-gpu-codegen --test math -- --ignored --nocapture` goes through all 2^32
 //! arguments of each precise function (minutes each; build with `RUSTFLAGS=-Ctarget-cpu=native`).
 
+mod ulps;
+
 use atlas_codegen::math::{Arith, Host, SIN_COS_DOMAIN, approximate, has_approximate, precise};
 use atlas_dsl::DType;
 use atlas_dsl::op::UnaryOp;
 use std::sync::atomic::{AtomicU32, Ordering};
+use ulps::ulps;
 
 const OPS: [UnaryOp; 21] = [
     UnaryOp::Exp,
@@ -80,22 +83,6 @@ fn gelu_slope_below(t: f64) -> f64 {
     }
     let density = phi(t);
     0.5 * libm::erfc(t * FRAC_1_SQRT_2) - if density == 0.0 { 0.0 } else { t * density }
-}
-
-/// The distance in units of the last place of f32 at `want`; infinite if only one is NaN or infinite
-/// where overflow does not explain it.
-fn ulps(got: f32, want: f64) -> f64 {
-    if want.is_nan() || got.is_nan() {
-        return if want.is_nan() && got.is_nan() { 0.0 } else { f64::INFINITY };
-    }
-    if want.is_infinite() {
-        return if f64::from(got) == want { 0.0 } else { f64::INFINITY };
-    }
-    // Overflow counts as 2^128.
-    let end = 128f64.exp2();
-    let (got, want) = (f64::from(got).clamp(-end, end), want.clamp(-end, end));
-    let exponent = ((want.abs().to_bits() >> 52) as i32 - 1023).clamp(-126, 127);
-    (got - want).abs() / f64::from(exponent - 23).exp2()
 }
 
 /// `per_binade` random mantissas and both ends of every binade of either sign; with them ±0, ±inf and NaN.

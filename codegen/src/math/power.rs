@@ -1,7 +1,7 @@
 //! The expansion of a power.
 
 use super::coefficients as c;
-use super::reduced::scales;
+use super::reduced::{log_reduced, scales};
 use super::{Arith, MAGIC, poly};
 
 /// `a + b` in two parts, for |a| >= |b| or a = 0.
@@ -23,28 +23,7 @@ fn product_in_two<A: Arith>(a: &mut A, (x, x_lost): (A::F, A::F), (y, y_lost): (
 /// log2(x) in two parts for a positive number x: x = 2^e m with m in [2/3, 4/3), q = (m - 1) / (m + 1), and
 /// log2(m) = 2 log2(e) (q + q^3 (1/3 + q^2 P(q^2))).
 fn log2_in_two<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::F) {
-    // Denormals are scaled by 2^24, and 24 is taken off the exponent.
-    let (least, scale, one) = (a.f(f32::MIN_POSITIVE), a.f(16_777_216.0), a.f(1.0));
-    let is_tiny = a.lt(x, least);
-    let scale = a.select(is_tiny, scale, one);
-    let x = a.mul(x, scale);
-    let (minus, zero) = (a.f(-24.0), a.f(0.0));
-    let bias = a.select(is_tiny, minus, zero);
-    let bits = a.bits(x);
-    let two_thirds = a.i((2.0f32 / 3.0).to_bits() as i32);
-    let e = a.isub(bits, two_thirds);
-    let e = a.ashr(e, 23);
-    let whole = a.shl(e, 23);
-    let m = a.isub(bits, whole);
-    let m = a.from_bits(m);
-    let magic = a.i(MAGIC.to_bits() as i32);
-    let e = a.iadd(e, magic);
-    let e = a.from_bits(e);
-    let magic = a.f(MAGIC);
-    let e = a.sub(e, magic);
-    let e = a.add(e, bias);
-
-    let f = a.sub(m, one);
+    let (f, e) = log_reduced(a, x);
     let two = a.f(2.0);
     let (d, d_lost) = sum_in_two(a, two, f);
     let inverse = a.approx_rcp(d);

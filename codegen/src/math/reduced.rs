@@ -36,6 +36,32 @@ pub(super) fn scales<A: Arith>(a: &mut A, t: A::I) -> [A::F; 2] {
     halves(a, t).map(|n| power_of_two(a, n, 1.0))
 }
 
+/// `(m - 1, e)` for x = 2^e m with m in [2/3, 4/3).
+pub(super) fn log_reduced<A: Arith>(a: &mut A, x: A::F) -> (A::F, A::F) {
+    let one = a.f(1.0);
+    // Denormals are scaled by 2^24, and 24 is taken off the exponent through the bias.
+    let least = a.f(f32::MIN_POSITIVE);
+    let tiny = a.lt(x, least);
+    let up = a.f(16_777_216.0);
+    let scaled = a.mul(x, up);
+    let m = a.select(tiny, scaled, x);
+    let (bias, bias_tiny) = (a.f(-MAGIC), a.f(-MAGIC - 24.0));
+    let bias = a.select(tiny, bias_tiny, bias);
+
+    let m = a.bits(m);
+    let two_thirds = a.i((2.0f32 / 3.0).to_bits() as i32);
+    let e = a.isub(m, two_thirds);
+    let e = a.ashr(e, 23);
+    let whole = a.shl(e, 23);
+    let m = a.isub(m, whole);
+    let m = a.from_bits(m);
+    let magic = a.i(MAGIC.to_bits() as i32);
+    let e = a.iadd(e, magic);
+    let e = a.from_bits(e);
+    let e = a.add(e, bias);
+    (a.sub(m, one), e)
+}
+
 /// log(1 + f) for f in [-1/3, 1/3], by a polynomial of degree 10.
 pub(super) fn log1p_reduced<A: Arith>(a: &mut A, f: A::F) -> A::F {
     let p = poly(a, f, &c::LOG);
