@@ -38,6 +38,7 @@ def arguments():
     parser.add_argument("--only", metavar="NAME", action="append", choices=sorted(works.GROUPS), help="only this group")
     parser.add_argument("--rounds", type=int, default=3, help="how often baselines and Atlas alternate")
     parser.add_argument("--runs", type=int, default=40, help="timed runs of a baseline in each round")
+    parser.add_argument("--seconds", type=float, default=20, metavar="S", help="seconds of a baseline's runs in each round")
     parser.add_argument("--baseline-limit", type=float, default=75, metavar="S", help="seconds to prepare one baseline")
     parser.add_argument("--compile-budget", type=float, default=200, metavar="S", help="seconds to compile in all")
     parser.add_argument("--atlas-limit", type=float, default=120, metavar="S", help="seconds for one call of atlas")
@@ -94,6 +95,7 @@ class Run:
                 work.reset()
                 output = fn()
                 torch.cuda.synchronize()
+            row["prepare_s"] = round(time.monotonic() - start, 1)
             if note:
                 row["note"] = note
             error = check.rel_error(output, work.reference, work.rows)
@@ -105,7 +107,8 @@ class Run:
             fn = None
             if baseline.compiles:
                 torch._dynamo.reset()
-        row["prepare_s"] = round(time.monotonic() - start, 1)
+        # Without the time of the reference.
+        row.setdefault("prepare_s", round(time.monotonic() - start, 1))
         if baseline.compiles:
             self.compile_left -= row["prepare_s"]
         return row, fn
@@ -114,7 +117,9 @@ class Run:
         try:
             work.reset()
             with timing.limited(self.options.baseline_limit):
-                row.setdefault("rounds_ms", []).append(timing.median(fn, self.options.runs))
+                median, runs = timing.median(fn, self.options.runs, self.options.seconds)
+            row.setdefault("rounds_ms", []).append(median)
+            row["runs"] = runs
         except (Exception, timing.WallLimit) as error:
             row["error"] = f"{type(error).__name__}: {error}"[:800]
 

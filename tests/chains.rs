@@ -31,7 +31,7 @@ atlas_kernel! {
     }
 }
 
-static NORMS: Chain = Chain { name: "norms", kernels: &[&squares, &totals, &shifted], workspace: &["s"] };
+static NORMS: Chain = Chain::new("norms", &[&squares, &totals, &shifted], &["s"]);
 
 fn tensors(n: usize, d: usize) -> (Tensor, Tensor) {
     let cpu = Device::cpu();
@@ -84,9 +84,9 @@ atlas_kernel! {
     }
 }
 
-static RAISED: Chain = Chain { name: "raised", kernels: &[&raised, &joined], workspace: &["mid"] };
-static TURNED: Chain = Chain { name: "turned", kernels: &[&joined, &raised], workspace: &["mid"] };
-static MISNAMED: Chain = Chain { name: "misnamed", kernels: &[&raised, &joined], workspace: &["middle"] };
+static RAISED: Chain = Chain::new("raised", &[&raised, &joined], &["mid"]);
+static TURNED: Chain = Chain::new("turned", &[&joined, &raised], &["mid"]);
+static MISNAMED: Chain = Chain::new("misnamed", &[&raised, &joined], &["middle"]);
 
 #[test]
 fn a_mistake_of_the_second_kernel_is_found_before_the_first_runs() {
@@ -133,7 +133,7 @@ fn mistakes_are_found_before_anything_runs() {
     let (x, t) = tensors(20, 8);
     has(NORMS.launch(&cpu, args!(x, 2.0, t), &mut space).unwrap_err(), "ATL608", "writes `t`");
     // The workspace of another chain, or for smaller sizes.
-    static OTHER: Chain = Chain { name: "other", kernels: &[&totals], workspace: &[] };
+    static OTHER: Chain = Chain::new("other", &[&totals], &[]);
     let mut none = OTHER.workspace(&cpu, &[], &[]).unwrap();
     let (x, mut t) = tensors(20, 8);
     has(NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut none).unwrap_err(), "ATL644", "`norms`");
@@ -141,7 +141,7 @@ fn mistakes_are_found_before_anything_runs() {
     has(NORMS.workspace(&cpu, &[], &[("N", 20), ("D", 8)]).unwrap_err(), "ATL645", "needs `T`");
     let unknown = NORMS.workspace(&cpu, &f32s, &[("N", 20), ("D", 8), ("K", 3)]).unwrap_err();
     has(unknown, "ATL645", "no kernel of the chain `norms` has a dim or a type parameter `K`");
-    static WRONG: Chain = Chain { name: "wrong", kernels: &[&totals], workspace: &["w"] };
+    static WRONG: Chain = Chain::new("wrong", &[&totals], &["w"]);
     has(WRONG.workspace(&cpu, &[], &[]).unwrap_err(), "ATL646", "`w`");
 }
 
@@ -161,8 +161,8 @@ atlas_kernel! {
     }
 }
 
-static STEPPED: Chain = Chain { name: "stepped", kernels: &[&raised, &stepped], workspace: &["mid"] };
-static WEIGHED: Chain = Chain { name: "weighed", kernels: &[&raised, &weighed], workspace: &["mid"] };
+static STEPPED: Chain = Chain::new("stepped", &[&raised, &stepped], &["mid"]);
+static WEIGHED: Chain = Chain::new("weighed", &[&raised, &weighed], &["mid"]);
 
 /// Launches a chain with a valid number, and again with an invalid one.
 fn refused_when_warm<'a>(device: &Device, chain: &'static Chain, fits: impl Into<Arg<'a>>, wrong: Arg<'_>, said: &str) {
@@ -242,8 +242,8 @@ atlas_kernel! {
     }
 }
 
-static NARROWED: Chain = Chain { name: "narrowed", kernels: &[&doubled, &narrowed], workspace: &["mid"] };
-static LIFTED: Chain = Chain { name: "lifted", kernels: &[&doubled, &lifted], workspace: &["mid"] };
+static NARROWED: Chain = Chain::new("narrowed", &[&doubled, &narrowed], &["mid"]);
+static LIFTED: Chain = Chain::new("lifted", &[&doubled, &lifted], &["mid"]);
 
 #[test]
 fn a_type_parameter_is_one_type_in_all_kernels() {
@@ -288,7 +288,7 @@ atlas_kernel! {
     }
 }
 
-static WOVEN: Chain = Chain { name: "woven", kernels: &[&twofold, &raised_by_one], workspace: &[] };
+static WOVEN: Chain = Chain::new("woven", &[&twofold, &raised_by_one], &[]);
 
 /// Elements 0, 3, 2, 5, 4 and 7: none occurs twice, although the strides interleave. The checks of a launch, the
 /// interpreter and the simulator agree on that. So a chain with this as its last output runs, or is refused before it

@@ -11,10 +11,13 @@ import torch
 import torch.nn.functional as F
 
 from baselines import omega, oracle
-from baselines.work import DEVICE, RMS_EPS, Baseline, Work, both, compiled, compiler, normal
+from baselines.work import DEVICE, MODE, RMS_EPS, Baseline, Work, both, compiled, compiler, normal
 
 CHUNK, MEMORY_WINDOW = 64, 16
 WINDOW, PREFIX = 512, 16
+
+# The longest sequence whose reference goes token by token.
+LONGEST_BY_TOKEN = 4096
 
 
 def combine(attended, memory, wa, wm):
@@ -69,7 +72,8 @@ def banded(q, k, v, pk, pv):
     return torch.cat(attended, 2)
 
 
-def layer(b, t, h, d, m, name):
+def layer(b, t, h, d, m, name, pieces=1):
+    """Pieces of t tokens each, the same tokens in all of them."""
     args = omega.inputs(b * h, t, d, m, CHUNK, MEMORY_WINDOW)
     aq, ak, av = (normal(b, h, t, d) for _ in range(3))
     pk, pv = normal(1, h, PREFIX, d), normal(1, h, PREFIX, d)
@@ -79,10 +83,10 @@ def layer(b, t, h, d, m, name):
         attend = compiled(windowed(t), aq, ak, av, pk, pv)
         return lambda: combine(attend(), omega.omega(*args, CHUNK)[0].view(b, h, t, d), wa, wm)
 
-    def by_compiled_parts():
+    def by_compiled_parts(mode):
         attend = compiled(windowed(t), aq, ak, av, pk, pv)
-        parts = {"prepare": compiler(omega.prepare), "step": compiler(omega.step)}
-        both_of = compiler(combine)
+        parts = {"prepare": compiler(omega.prepare, mode), "step": compiler(omega.step, mode)}
+        both_of = compiler(combine, mode)
 
         def run():
             return both_of(attend(), omega.omega(*args, CHUNK, **parts)[0].view(b, h, t, d), wa, wm)
@@ -92,21 +96,44 @@ def layer(b, t, h, d, m, name):
 
     @functools.cache
     def expected():
-        memory = oracle.omega(*args, CHUNK)[0].view(b, h, t, d)
+        # Token by token a long sequence takes minutes. The self-test compares both forms.
+        form = oracle.omega if t <= LONGEST_BY_TOKEN else omega.omega
+        memory = form(*(x.double() for x in args), CHUNK)[0].view(b, h, t, d)
         attended = banded(*(x.double() for x in (aq, ak, av, pk, pv)))
         return combine(attended, memory, wa.double(), wm.double())
 
+    def piece_by_piece(make):
+        """The same for each piece. A memory that goes on from one to the next would take a copy of its state as well."""
+
+        def made():
+            run = make()
+
+            def all_pieces():
+                for _ in range(pieces):
+                    y = run()
+                return y
+
+            return all_pieces
+
+        return made if pieces > 1 else make
+
     n = CHUNK + MEMORY_WINDOW - 1
     chunks = math.ceil(t / CHUNK)
+    ways = {
+        "torch eager, compiled attention": eager,
+        "torch.compile of a chunk and of the rest": lambda: by_compiled_parts(None),
+        "torch.compile, tuned, of a chunk and of the rest": lambda: by_compiled_parts(MODE),
+    }
     return Work(
-        name + "_plan", "layer", (b, t, h, d, m), 2e-2,
-        b * h * (14 * t * d + 4 * t * (3 + MEMORY_WINDOW) + 32 * d * m),
-        b * h * (chunks * ((14 * n + 8 * CHUNK) * d * m + 4 * CHUNK * n * (d + m)) + 4 * t * d * (min(WINDOW, t) + PREFIX)),
+        name + "_plan", "layer", (b, t * pieces, h, d, m), 2e-2,
+        pieces * b * h * (14 * t * d + 4 * t * (3 + MEMORY_WINDOW) + 32 * d * m),
+        pieces * b * h * (chunks * ((14 * n + 8 * CHUNK) * d * m + 4 * CHUNK * n * (d + m)) + 4 * t * d * (min(WINDOW, t) + PREFIX)),
         1,
         lambda part: expected()[part],
         [
-            *both("torch eager, compiled attention", eager, compiles=True, gpu=True),
-            *both("torch.compile of a chunk and of the rest", by_compiled_parts, compiles=True, gpu=True),
+            Baseline(baseline.name, piece_by_piece(baseline.make), compiles=True, gpu=True)
+            for name, make in ways.items()
+            for baseline in both(name, make)
         ],
     )
 
@@ -175,4 +202,5 @@ GROUPS = {
     ],
     "layer_1300m": [lambda: layer(8, 2048, 8, 256, 1024, "layer_1300m")],
     "layer_long": [lambda: layer(1, 32768, 16, 64, 256, "layer_340m_long")],
+    "layer_million": [lambda: layer(1, 32768, 16, 64, 256, "layer_340m_million", pieces=32)],
 }

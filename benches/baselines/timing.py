@@ -1,11 +1,13 @@
 """Times work as `atlas bench` does: events around each run, the L2 flushed before it, the median of many."""
 
 import datetime
+import math
 import platform
 import signal
 import statistics
 import subprocess
 import threading
+import time
 
 import torch
 
@@ -51,9 +53,16 @@ def _flush():
     _flushed.zero_()
 
 
-def times(fn, runs):
-    """Times of `runs` runs in milliseconds, each with a cold L2."""
-    for _ in range(WARM_UP):
+def times(fn, runs, seconds=math.inf):
+    """Times in milliseconds of `runs` runs, each with a cold L2; of fewer, but at least three, if they take more than `seconds`."""
+    fn()
+    torch.cuda.synchronize()
+    begun = time.monotonic()
+    fn()
+    torch.cuda.synchronize()
+    one = time.monotonic() - begun
+    runs = max(min(runs, int(seconds / one)), 3)
+    for _ in range(min(WARM_UP, runs) - 2):
         fn()
     torch.cuda.synchronize()
     events = []
@@ -70,8 +79,10 @@ def times(fn, runs):
     return [start.elapsed_time(end) for start, end in events]
 
 
-def median(fn, runs):
-    return statistics.median(times(fn, runs))
+def median(fn, runs, seconds=math.inf):
+    """The median of `times`, and of how many runs it is."""
+    found = times(fn, runs, seconds)
+    return statistics.median(found), len(found)
 
 
 def graphed(fn):

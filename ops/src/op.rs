@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 62] = [
+pub static OPS: [Op; 63] = [
     activation_grad::cases::OP,
     adamw::cases::OP,
     attention::cases::OP,
@@ -55,6 +55,7 @@ pub static OPS: [Op; 62] = [
     omega::backward::wide_cases::OMEGA_WIDE_BACKWARD,
     omega::cases::OMEGA,
     omega::cases::PACKING,
+    omega::split_cases::OMEGA_SPLIT,
     omega::muon::muon_cases::BY_CHUNK,
     omega::muon::muon_cases::BY_TOKEN,
     poly_features::cases::OP,

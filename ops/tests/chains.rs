@@ -9,8 +9,8 @@ use atlas_ops::gated_memory::MEMORY_GATED_GRAD;
 use atlas_ops::layer_grad::{LAYER_COMBINE_GRAD, LAYER_NORM_GRAD};
 use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
 use atlas_ops::omega::{
-    OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_WIDE, OMEGA_MUON,
-    OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED,
+    OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE,
+    OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED,
     OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_GATED_WIDE,
     OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED, OMEGA_MUON_TOKENS_NORMED_WIDE,
     OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,
@@ -36,7 +36,7 @@ const OMEGA: &[(&str, usize)] = &[
     ("M", 32),
 ];
 
-const CHAINS: [(&Chain, &[(&str, usize)]); 35] = [
+const CHAINS: [(&Chain, &[(&str, usize)]); 36] = [
     (&ATTENTION_DECODE, &[("S", 2), ("J", 1), ("R", 3), ("D", 16), ("W", 20), ("X", 2)]),
     (&WINDOWED_ATTENTION_GRAD, &[("B", 2), ("M", 19), ("N", 21), ("H", 4), ("J", 2), ("D", 8), ("S", 3)]),
     (&RMS_NORM_GRAD, &[("N", 13), ("D", 5)]),
@@ -53,6 +53,7 @@ const CHAINS: [(&Chain, &[(&str, usize)]); 35] = [
     (&OMEGA_GATED, OMEGA),
     (&OMEGA_NORMED, OMEGA),
     (&OMEGA_MLP_WIDE, OMEGA),
+    (&OMEGA_MLP_SPLIT, OMEGA),
     (&OMEGA_LINEAR_WIDE, OMEGA),
     (&OMEGA_GATED_WIDE, OMEGA),
     (&OMEGA_NORMED_WIDE, OMEGA),
@@ -124,10 +125,22 @@ fn chains_are_their_kernels_one_after_the_other() {
     let device = crate::device();
     for (chain, sizes) in CHAINS {
         let mut by_kernel = tensors(&device, chain, sizes);
-        for kernel in chain.kernels {
-            let kernel: &'static KernelDef = kernel.declared();
+        let mut run = |kernel: &'static KernelDef, index: usize| {
             let params: Vec<&ParamDef> = kernel.params.iter().collect();
-            kernel.launch(&device, args(&params, &mut by_kernel)).unwrap_or_else(|e| panic!("{}: {e}", chain.name));
+            let mut args = args(&params, &mut by_kernel);
+            for (param, arg) in params.iter().zip(&mut args) {
+                if chain.repeated.as_ref().is_some_and(|r| r.index == param.name()) {
+                    *arg = Arg::I32(index as i32);
+                }
+            }
+            kernel.launch(&device, args).unwrap_or_else(|e| panic!("{}: {e}", chain.name));
+        };
+        let (once, repeated) = chain.kernels.split_at(chain.repeated.as_ref().map_or(chain.kernels.len(), |r| r.first));
+        once.iter().for_each(|kernel| run(kernel.declared(), 0));
+        if let Some(of) = &chain.repeated {
+            let times = sizes.iter().find(|(dim, _)| *dim == of.dim).unwrap().1;
+            assert!(times > 1);
+            (0..times).for_each(|index| repeated.iter().for_each(|kernel| run(kernel.declared(), index)));
         }
         let mut at_once = tensors(&device, chain, sizes);
         let mut space = workspace(&device, chain, sizes);

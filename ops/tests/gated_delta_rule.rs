@@ -268,8 +268,7 @@ macro_rules! chunks {
             }
         }
 
-        static $chain: Chain =
-            Chain { name: stringify!($name), kernels: &[&delta_blocks, &delta_solve, &$name], workspace: WORKSPACE };
+        static $chain: Chain = Chain::new(stringify!($name), &[&delta_blocks, &delta_solve, &$name], WORKSPACE);
     };
 }
 
@@ -296,11 +295,8 @@ atlas_kernel! {
 
 const WORKSPACE: &[&str] = &["x", "t", "p", "reach", "tail"];
 
-static TURNS_BETA: Chain = Chain {
-    name: "turns_beta",
-    kernels: &[&delta_blocks, &delta_solve, &turns_beta, &delta_rule],
-    workspace: WORKSPACE,
-};
+static TURNS_BETA: Chain =
+    Chain::new("turns_beta", &[&delta_blocks, &delta_solve, &turns_beta, &delta_rule], WORKSPACE);
 
 #[test]
 fn mistakes_are_found() {

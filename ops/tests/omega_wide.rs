@@ -5,7 +5,8 @@ use atlas_dsl::DType;
 use atlas_ops::Comparison;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::{
-    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_WIDE, OMEGA_NORMED_WIDE, OmegaRule, Read,
+    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE,
+    OMEGA_NORMED_WIDE, OmegaRule, Read,
 };
 use atlas_runtime::Chain;
 
@@ -16,6 +17,11 @@ const WIDE: [(MemoryForm, &Chain); 4] = [
     (MemoryForm::Gated, &OMEGA_GATED_WIDE),
     (NORMED, &OMEGA_NORMED_WIDE),
 ];
+
+/// These, and the chain whose passes are launches.
+fn wide_and_split() -> impl Iterator<Item = (MemoryForm, &'static Chain)> {
+    WIDE.into_iter().chain([(MemoryForm::Mlp, &OMEGA_MLP_SPLIT)])
+}
 
 /// A case of two sequences with two heads, of features, elements of a value, and hidden elements.
 fn case(form: MemoryForm, tokens: usize, memory: [usize; 3], chunking: Chunking) -> Case {
@@ -58,7 +64,7 @@ fn rows_are_streamed_where_they_are_too_wide() {
 /// loss must show.
 #[test]
 fn both_chains_compute_the_same() {
-    for (form, chain) in WIDE {
+    for (form, chain) in wide_and_split() {
         // Elements in one tile and a part of it, in several tiles, and one token alone.
         for (tokens, memory, chunking) in [
             (23, [16, 12, 20], Chunking::new(8, 5)),
@@ -90,7 +96,7 @@ fn both_chains_compute_the_same() {
 
 #[test]
 fn wide_rows_are_as_defined() {
-    for (form, chain) in WIDE {
+    for (form, chain) in wide_and_split() {
         for (read, loss) in [(Read::After, Loss::Square), (Read::Before, Loss::MeanSquare), (Read::After, Loss::Dot)] {
             for memory in [[264, 16, 24], [20, 264, 24]] {
                 let mut case = case(form, 21, memory, Chunking::new(8, 5));
@@ -108,8 +114,8 @@ fn wide_rows_are_as_defined() {
 
 #[test]
 fn wide_rows_come_in_parts() {
-    for (form, _) in WIDE {
-        let whole = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
+    for (form, chain) in wide_and_split() {
+        let whole = Case { chain: Some(chain), ..case(form, 21, [264, 16, 24], Chunking::new(8, 5)) };
         let found = whole.run(&crate::device(), &whole.inputs()).unwrap();
         for parts in [vec![8, 13], vec![3, 10, 1, 7]] {
             let case = Case { parts, ..whole.clone() };
@@ -121,8 +127,8 @@ fn wide_rows_come_in_parts() {
 /// A token in no window may be NaN, and a sequence leaves its neighbours alone.
 #[test]
 fn what_has_no_weight_may_be_anything() {
-    for (form, _) in WIDE {
-        let mut case = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
+    for (form, chain) in wide_and_split() {
+        let mut case = Case { chain: Some(chain), ..case(form, 21, [264, 16, 24], Chunking::new(8, 5)) };
         case.edit = |x| {
             let [_, n, h] = x.batch;
             let (d, e, w) = (x.k.len() / (2 * n * h), x.v.len() / (2 * n * h), 5);
@@ -161,8 +167,8 @@ fn mistakes_show() {
         }),
         ("the momentum starts at zero", |_, x| x.s.iter_mut().for_each(|s| s.fill(0.0))),
     ];
-    for (form, _) in WIDE {
-        let case = case(form, 21, [264, 16, 24], Chunking::new(8, 5));
+    for (form, chain) in wide_and_split() {
+        let case = Case { chain: Some(chain), ..case(form, 21, [264, 16, 24], Chunking::new(8, 5)) };
         for (name, edit) in mistakes {
             let found = case.check_against(&crate::device(), edit).unwrap();
             assert!(!found.passes(1e-5), "{name} went unnoticed in {form:?}: {found:?}");

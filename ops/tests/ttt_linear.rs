@@ -134,7 +134,7 @@ macro_rules! recurrence {
             }
         }
 
-        static $chain: Chain = Chain { name: stringify!($name), kernels: &[&ttt_mix, &$name], workspace: &["p"] };
+        static $chain: Chain = Chain::new(stringify!($name), &[&ttt_mix, &$name], &["p"]);
     };
 }
 

@@ -93,7 +93,7 @@ atlas_kernel! {
 
 /// Both kernels: q, k, v, tokens, scale, o, lse. The workspace needs `S`, `J`, `X`, `R` and `D`.
 pub static ATTENTION_DECODE: Chain =
-    Chain { name: "attention_decode", kernels: &[&decode_parts, &decode_join], workspace: &["part", "totals", "tops"] };
+    Chain::new("attention_decode", &[&decode_parts, &decode_join], &["part", "totals", "tops"]);
 
 crate::records::shipped! { "nvidia-h100-80gb-hbm3": "decode_join" "decode_parts" }
 crate::records::shipped! { "nvidia-h200": "decode_join" "decode_parts" }

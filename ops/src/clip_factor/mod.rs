@@ -55,5 +55,4 @@ atlas_kernel! {
 }
 
 /// Both launches: g, limit, norm, factor. The workspace needs `X`, the number of parts; a few hundred keep a GPU busy.
-pub static CLIP_FACTOR: Chain =
-    Chain { name: "clip_factor", kernels: &[&square_sums, &clip_factor], workspace: &["sums"] };
+pub static CLIP_FACTOR: Chain = Chain::new("clip_factor", &[&square_sums, &clip_factor], &["sums"]);

@@ -67,16 +67,13 @@ pub use split::{delta_factors, delta_outputs, delta_states};
 use atlas_runtime::Chain;
 
 /// The rule with outputs in the launch that goes from chunk to chunk. [`DeltaChunks::dims`] gives the dims of the workspace.
-pub static GATED_DELTA_RULE: Chain = Chain {
-    name: "gated_delta_rule",
-    kernels: &[&delta_blocks, &delta_solve, &delta_rule],
-    workspace: &["x", "t", "p", "reach", "tail"],
-};
+pub static GATED_DELTA_RULE: Chain =
+    Chain::new("gated_delta_rule", &[&delta_blocks, &delta_solve, &delta_rule], &["x", "t", "p", "reach", "tail"]);
 
 /// The rule with as little as possible in the launch that goes from chunk to chunk. [`DeltaChunks::dims`] gives the dims of the
 /// workspace.
-pub static GATED_DELTA_RULE_SPLIT: Chain = Chain {
-    name: "gated_delta_rule_split",
-    kernels: &[&delta_blocks, &delta_solve, &delta_factors, &delta_states, &delta_outputs],
-    workspace: &["x", "t", "p", "reach", "tail", "w", "u", "before", "step"],
-};
+pub static GATED_DELTA_RULE_SPLIT: Chain = Chain::new(
+    "gated_delta_rule_split",
+    &[&delta_blocks, &delta_solve, &delta_factors, &delta_states, &delta_outputs],
+    &["x", "t", "p", "reach", "tail", "w", "u", "before", "step"],
+);

@@ -150,7 +150,7 @@ atlas_kernel! {
 
 /// Gradients of a gated memory on a window of tokens: errors, then all three matrices.
 pub static MEMORY_GATED_GRAD: Chain =
-    Chain { name: "memory_gated_grad", kernels: &[&memory_gated_errors, &memory_gated_grads], workspace: &["e"] };
+    Chain::new("memory_gated_grad", &[&memory_gated_errors, &memory_gated_grads], &["e"]);
 
 crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":

@@ -175,10 +175,9 @@ atlas_kernel! {
 }
 
 /// All gradients of the norm of each head: x, w, dy, eps, dx, dw. There is no workspace.
-pub static LAYER_NORM_GRAD: Chain =
-    Chain { name: "layer_norm_grad", kernels: &[&layer_norm_grad, &layer_norm_weight_grad], workspace: &[] };
+pub static LAYER_NORM_GRAD: Chain = Chain::new("layer_norm_grad", &[&layer_norm_grad, &layer_norm_weight_grad], &[]);
 
 /// All gradients of what combines memory and attention: memory, wm, eps, attention, wa, dy, dmemory, dattention, dwm, dwa. There
 /// is no workspace.
 pub static LAYER_COMBINE_GRAD: Chain =
-    Chain { name: "layer_combine_grad", kernels: &[&layer_combine_grad, &layer_combine_weight_grad], workspace: &[] };
+    Chain::new("layer_combine_grad", &[&layer_combine_grad, &layer_combine_weight_grad], &[]);

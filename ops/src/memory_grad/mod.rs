@@ -112,15 +112,11 @@ atlas_kernel! {
 }
 
 /// The gradients of both matrices: x, w2, w1, r, v, c, scale, loss, dw2, dw1. The workspace needs `T`, `G`, `N` and `E`.
-pub static MEMORY_GRAD: Chain =
-    Chain { name: "memory_grad", kernels: &[&memory_errors, &memory_weight_grads], workspace: &["e"] };
+pub static MEMORY_GRAD: Chain = Chain::new("memory_grad", &[&memory_errors, &memory_weight_grads], &["e"]);
 
 /// The same with the gradient by the tokens: x, w2, w1, r, v, c, scale, loss, dw2, dw1, dx.
-pub static MEMORY_GRAD_WITH_INPUT: Chain = Chain {
-    name: "memory_grad_with_input",
-    kernels: &[&memory_errors, &memory_weight_grads, &memory_input_grad],
-    workspace: &["e"],
-};
+pub static MEMORY_GRAD_WITH_INPUT: Chain =
+    Chain::new("memory_grad_with_input", &[&memory_errors, &memory_weight_grads, &memory_input_grad], &["e"]);
 
 crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":

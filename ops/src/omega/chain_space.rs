@@ -25,7 +25,10 @@ impl ChainSpace {
     /// # Errors
     /// Those of [`room::chain_on`].
     pub(super) fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes, tokens: usize) -> Result<ChainSpace> {
-        Ok(ChainSpace { chain: room::chain_on(device, &rule, &sizes)?, rule, sizes, tokens, workspace: None })
+        // A rule may be refused, whichever chain takes it.
+        let usual = room::chain_on(device, &rule, &sizes)?;
+        let chain = room::split_chain(device, &rule, &sizes).unwrap_or(usual);
+        Ok(ChainSpace { chain, rule, sizes, tokens, workspace: None })
     }
 
     /// The chain of the memory that was given last.

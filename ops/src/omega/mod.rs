@@ -38,6 +38,7 @@ pub mod linear_wide;
 mod loss;
 pub mod mix;
 pub mod mlp;
+pub mod mlp_split;
 pub mod mlp_wide;
 pub mod muon;
 pub mod normed;
@@ -54,6 +55,8 @@ mod room;
 #[cfg(feature = "verify")]
 pub mod rounded;
 mod rule;
+#[cfg(feature = "verify")]
+pub(crate) mod split_cases;
 pub mod stream;
 mod stream_sizes;
 
@@ -65,6 +68,9 @@ pub use linear::omega_linear;
 pub use linear_wide::omega_linear_wide;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
+pub use mlp_split::{
+    omega_mlp_split_errors, omega_mlp_split_hidden, omega_mlp_split_inner, omega_mlp_split_outer, omega_split_mixed,
+};
 pub use mlp_wide::omega_mlp_wide;
 pub use muon::{
     fused_descent, fused_optimization, omega_muon, omega_muon_gated, omega_muon_gated_wide, omega_muon_linear,
@@ -100,137 +106,140 @@ macro_rules! workspace {
 const MIXED: &[&str] = workspace!(mixed);
 
 /// The rule on a memory of two layers, with a dense band of gates.
-pub static OMEGA_MLP: Chain = Chain { name: "omega_mlp", kernels: &[&omega_mix, &omega_mlp], workspace: MIXED };
+pub static OMEGA_MLP: Chain = Chain::new("omega_mlp", &[&omega_mix, &omega_mlp], MIXED);
 
 /// The rule on a linear memory, with a dense band of gates.
-pub static OMEGA_LINEAR: Chain =
-    Chain { name: "omega_linear", kernels: &[&omega_mix, &omega_linear], workspace: MIXED };
+pub static OMEGA_LINEAR: Chain = Chain::new("omega_linear", &[&omega_mix, &omega_linear], MIXED);
 
 /// The rule on a gated memory.
-pub static OMEGA_GATED: Chain = Chain { name: "omega_gated", kernels: &[&omega_mix, &omega_gated], workspace: MIXED };
+pub static OMEGA_GATED: Chain = Chain::new("omega_gated", &[&omega_mix, &omega_gated], MIXED);
 
 /// The rule on a memory of two layers with a norm inside.
-pub static OMEGA_NORMED: Chain =
-    Chain { name: "omega_normed", kernels: &[&omega_mix, &omega_normed], workspace: MIXED };
+pub static OMEGA_NORMED: Chain = Chain::new("omega_normed", &[&omega_mix, &omega_normed], MIXED);
 
 /// The rule on a memory of two layers with rows of any width. `K` of its workspace is that of [`Chunking::keys`].
-pub static OMEGA_MLP_WIDE: Chain = Chain {
-    name: "omega_mlp_wide",
-    kernels: &[&omega_mix, &omega_mlp_wide],
-    workspace: workspace!(mixed "errors" "act" "delta" "hidden"),
-};
+pub static OMEGA_MLP_WIDE: Chain =
+    Chain::new("omega_mlp_wide", &[&omega_mix, &omega_mlp_wide], workspace!(mixed "errors" "act" "delta" "hidden"));
+
+/// The same, with the passes of each chunk in launches of their own: for fewer sequences and heads than a GPU has multiprocessors.
+pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
+    "omega_mlp_split",
+    &[
+        &omega_mix,
+        &omega_split_mixed,
+        &omega_mlp_split_hidden,
+        &omega_mlp_split_errors,
+        &omega_mlp_split_inner,
+        &omega_mlp_split_outer,
+    ],
+    workspace!(mixed "mixed" "oldest" "errors" "act" "slopes" "inner" "hidden"),
+)
+.repeated(2, "C", "at")
+.ordered(&[
+    "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
+]);
 
 /// The rule on a linear memory with keys of any width.
-pub static OMEGA_LINEAR_WIDE: Chain =
-    Chain { name: "omega_linear_wide", kernels: &[&omega_mix, &omega_linear_wide], workspace: MIXED };
+pub static OMEGA_LINEAR_WIDE: Chain = Chain::new("omega_linear_wide", &[&omega_mix, &omega_linear_wide], MIXED);
 
 /// The rule on a gated memory with rows of any width.
-pub static OMEGA_GATED_WIDE: Chain = Chain {
-    name: "omega_gated_wide",
-    kernels: &[&omega_mix, &omega_gated_wide],
-    workspace: workspace!(mixed "errors" "act" "delta" "delta3" "hidden" "hidden3"),
-};
+pub static OMEGA_GATED_WIDE: Chain = Chain::new(
+    "omega_gated_wide",
+    &[&omega_mix, &omega_gated_wide],
+    workspace!(mixed "errors" "act" "delta" "delta3" "hidden" "hidden3"),
+);
 
 /// The rule on a memory of two layers with a norm inside, with rows of any width.
-pub static OMEGA_NORMED_WIDE: Chain = Chain {
-    name: "omega_normed_wide",
-    kernels: &[&omega_mix, &omega_normed_wide],
-    workspace: workspace!(mixed "errors" "act" "delta" "hidden" "outs"),
-};
+pub static OMEGA_NORMED_WIDE: Chain = Chain::new(
+    "omega_normed_wide",
+    &[&omega_mix, &omega_normed_wide],
+    workspace!(mixed "errors" "act" "delta" "hidden" "outs"),
+);
 
 /// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers.
-pub static OMEGA_MUON: Chain = Chain { name: "omega_muon", kernels: &[&omega_mix, &omega_muon], workspace: MIXED };
+pub static OMEGA_MUON: Chain = Chain::new("omega_muon", &[&omega_mix, &omega_muon], MIXED);
 
 /// The same on a memory with a gated hidden layer.
-pub static OMEGA_MUON_GATED: Chain =
-    Chain { name: "omega_muon_gated", kernels: &[&omega_mix, &omega_muon_gated], workspace: MIXED };
+pub static OMEGA_MUON_GATED: Chain = Chain::new("omega_muon_gated", &[&omega_mix, &omega_muon_gated], MIXED);
 
 /// The same on a linear memory.
-pub static OMEGA_MUON_LINEAR: Chain =
-    Chain { name: "omega_muon_linear", kernels: &[&omega_mix, &omega_muon_linear], workspace: MIXED };
+pub static OMEGA_MUON_LINEAR: Chain = Chain::new("omega_muon_linear", &[&omega_mix, &omega_muon_linear], MIXED);
 
 /// The same on a memory of two layers with a norm behind them.
-pub static OMEGA_MUON_NORMED: Chain =
-    Chain { name: "omega_muon_normed", kernels: &[&omega_mix, &omega_muon_normed], workspace: MIXED };
+pub static OMEGA_MUON_NORMED: Chain = Chain::new("omega_muon_normed", &[&omega_mix, &omega_muon_normed], MIXED);
 
 /// The rule with Muon, one orthogonalised step per chunk, on a memory of two layers whose matrices are too large for shared memory.
-pub static OMEGA_MUON_WIDE: Chain = Chain {
-    name: "omega_muon_wide",
-    kernels: &[&omega_mix, &omega_muon_wide],
-    workspace: workspace!(mixed "errors" "act" "delta" "hidden" "t1" "t2" iterations),
-};
+pub static OMEGA_MUON_WIDE: Chain = Chain::new(
+    "omega_muon_wide",
+    &[&omega_mix, &omega_muon_wide],
+    workspace!(mixed "errors" "act" "delta" "hidden" "t1" "t2" iterations),
+);
 
 /// The same on a memory with a gated hidden layer.
-pub static OMEGA_MUON_GATED_WIDE: Chain = Chain {
-    name: "omega_muon_gated_wide",
-    kernels: &[&omega_mix, &omega_muon_gated_wide],
-    workspace: workspace!(mixed "errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" iterations),
-};
+pub static OMEGA_MUON_GATED_WIDE: Chain = Chain::new(
+    "omega_muon_gated_wide",
+    &[&omega_mix, &omega_muon_gated_wide],
+    workspace!(mixed "errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" iterations),
+);
 
 /// The same on a linear memory, with keys of any width.
-pub static OMEGA_MUON_LINEAR_WIDE: Chain = Chain {
-    name: "omega_muon_linear_wide",
-    kernels: &[&omega_mix, &omega_muon_linear_wide],
-    workspace: workspace!(mixed "errors" "t" "iterates" "gram" "poly"),
-};
+pub static OMEGA_MUON_LINEAR_WIDE: Chain = Chain::new(
+    "omega_muon_linear_wide",
+    &[&omega_mix, &omega_muon_linear_wide],
+    workspace!(mixed "errors" "t" "iterates" "gram" "poly"),
+);
 
 /// The same on a memory of two layers with a norm behind them.
-pub static OMEGA_MUON_NORMED_WIDE: Chain = Chain {
-    name: "omega_muon_normed_wide",
-    kernels: &[&omega_mix, &omega_muon_normed_wide],
-    workspace: workspace!(mixed "errors" "act" "delta" "hidden" "t1" "t2" iterations),
-};
+pub static OMEGA_MUON_NORMED_WIDE: Chain = Chain::new(
+    "omega_muon_normed_wide",
+    &[&omega_mix, &omega_muon_normed_wide],
+    workspace!(mixed "errors" "act" "delta" "hidden" "t1" "t2" iterations),
+);
 
 /// The rule with Muon, one orthogonalised step per token, on a memory of two layers. `K` of its
 /// workspace is that of [`Chunking::keys`].
 pub static OMEGA_MUON_TOKENS: Chain =
-    Chain { name: "omega_muon_tokens", kernels: &[&omega_muon_tokens], workspace: &["errors", "act", "delta"] };
+    Chain::new("omega_muon_tokens", &[&omega_muon_tokens], &["errors", "act", "delta"]);
 
 /// The same on a memory with a gated hidden layer.
-pub static OMEGA_MUON_TOKENS_GATED: Chain = Chain {
-    name: "omega_muon_tokens_gated",
-    kernels: &[&omega_muon_tokens_gated],
-    workspace: &["errors", "act", "delta", "delta3"],
-};
+pub static OMEGA_MUON_TOKENS_GATED: Chain =
+    Chain::new("omega_muon_tokens_gated", &[&omega_muon_tokens_gated], &["errors", "act", "delta", "delta3"]);
 
 /// The same on a linear memory.
 pub static OMEGA_MUON_TOKENS_LINEAR: Chain =
-    Chain { name: "omega_muon_tokens_linear", kernels: &[&omega_muon_tokens_linear], workspace: &["errors"] };
+    Chain::new("omega_muon_tokens_linear", &[&omega_muon_tokens_linear], &["errors"]);
 
 /// The same on a memory of two layers with a norm behind them.
-pub static OMEGA_MUON_TOKENS_NORMED: Chain = Chain {
-    name: "omega_muon_tokens_normed",
-    kernels: &[&omega_muon_tokens_normed],
-    workspace: &["errors", "act", "delta"],
-};
+pub static OMEGA_MUON_TOKENS_NORMED: Chain =
+    Chain::new("omega_muon_tokens_normed", &[&omega_muon_tokens_normed], &["errors", "act", "delta"]);
 
 /// The rule with Muon, one orthogonalised step per token, on a memory of two layers whose matrices are too large for shared memory.
-pub static OMEGA_MUON_TOKENS_WIDE: Chain = Chain {
-    name: "omega_muon_tokens_wide",
-    kernels: &[&omega_muon_tokens_wide],
-    workspace: workspace!("errors" "act" "delta" "hidden" "t1" "t2" iterations),
-};
+pub static OMEGA_MUON_TOKENS_WIDE: Chain = Chain::new(
+    "omega_muon_tokens_wide",
+    &[&omega_muon_tokens_wide],
+    workspace!("errors" "act" "delta" "hidden" "t1" "t2" iterations),
+);
 
 /// The same on a memory with a gated hidden layer.
-pub static OMEGA_MUON_TOKENS_GATED_WIDE: Chain = Chain {
-    name: "omega_muon_tokens_gated_wide",
-    kernels: &[&omega_muon_tokens_gated_wide],
-    workspace: workspace!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" iterations),
-};
+pub static OMEGA_MUON_TOKENS_GATED_WIDE: Chain = Chain::new(
+    "omega_muon_tokens_gated_wide",
+    &[&omega_muon_tokens_gated_wide],
+    workspace!("errors" "act" "delta" "delta3" "hidden" "t1" "t2" "t3" iterations),
+);
 
 /// The same on a linear memory, with keys of any width.
-pub static OMEGA_MUON_TOKENS_LINEAR_WIDE: Chain = Chain {
-    name: "omega_muon_tokens_linear_wide",
-    kernels: &[&omega_muon_tokens_linear_wide],
-    workspace: &["errors", "t", "iterates", "gram", "poly"],
-};
+pub static OMEGA_MUON_TOKENS_LINEAR_WIDE: Chain = Chain::new(
+    "omega_muon_tokens_linear_wide",
+    &[&omega_muon_tokens_linear_wide],
+    &["errors", "t", "iterates", "gram", "poly"],
+);
 
 /// The same on a memory of two layers with a norm behind them.
-pub static OMEGA_MUON_TOKENS_NORMED_WIDE: Chain = Chain {
-    name: "omega_muon_tokens_normed_wide",
-    kernels: &[&omega_muon_tokens_normed_wide],
-    workspace: workspace!("errors" "act" "delta" "hidden" "t1" "t2" iterations),
-};
+pub static OMEGA_MUON_TOKENS_NORMED_WIDE: Chain = Chain::new(
+    "omega_muon_tokens_normed_wide",
+    &[&omega_muon_tokens_normed_wide],
+    workspace!("errors" "act" "delta" "hidden" "t1" "t2" iterations),
+);
 
 crate::records::shipped! {
     "nvidia-h100-80gb-hbm3":

@@ -3,7 +3,7 @@
 use super::check::Case;
 use super::reference::{self, State};
 use super::rounded::Arithmetic;
-use super::{Chunking, OmegaRule, fused_optimization, open_chunk};
+use super::{Chunking, OmegaRule, StreamSizes, fused_optimization, open_chunk, room};
 use crate::compare::Comparison;
 use crate::plan::{Plan, PlanSizes, Steps, Work};
 use crate::run::plan_tensor;
@@ -69,7 +69,10 @@ fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
         matrix("s2", 0.01, m, d)?,
     ];
     let mut y = Tensor::zeros(device, DType::Bf16, [b, t, heads, d])?;
-    let chain = OmegaRule::omega_net(chunking).chain_for(d, d, DType::Bf16);
+    let rule = OmegaRule::omega_net(chunking);
+    let sizes = StreamSizes { sequences: b, heads, key: d, value: d, piece: t, dtype: DType::Bf16 };
+    // As streams choose.
+    let chain = room::split_chain(device, &rule, &sizes).unwrap_or(rule.chain_for(d, d, DType::Bf16));
     let mut space = open_chunk::workspace(chain, &chunking, device, DType::Bf16, [b, heads, d, d, m, t])?;
     let chunks = chunking.chunks(t) as i32;
     let mut prepared = None;

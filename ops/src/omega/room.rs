@@ -47,6 +47,21 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
     Err(refused(device, rule, chain, most * 8))
 }
 
+/// The shortest chunk whose passes are worth a launch each.
+const SPLIT_CHUNK: usize = 32;
+
+/// The chain of a rule whose passes over a chunk are launches, on a GPU on which most multiprocessors would be idle if a program took a
+/// sequence and a head through all chunks. None for a rule without such a chain, and where the device has no room for it.
+pub(super) fn split_chain(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Option<&'static Chain> {
+    let machine = device.machine()?;
+    let chain = rule.split_chain()?;
+    let [chunk, keys] = [rule.chunking.chunk, rule.chunking.keys()];
+    let programs = sizes.sequences.saturating_mul(sizes.heads);
+    let is_idle = programs.saturating_mul(2) <= device.sm_count() as usize && chunk >= SPLIT_CHUNK && keys <= MOST_KEYS;
+    let fits = || chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]));
+    (is_idle && fits()).then_some(chain)
+}
+
 /// The error for too many keys of a chunk, where a device has room for so many.
 fn refused(device: &Device, rule: &OmegaRule, chain: &'static Chain, most: usize) -> RuntimeError {
     let Chunking { chunk, window, .. } = rule.chunking;

@@ -1,11 +1,11 @@
 //! What a memory is, what it is trained for and how it steps: the choices between the models of the papers, by name.
 
 use super::{
-    Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_WIDE, OMEGA_MUON,
-    OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED,
-    OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED, OMEGA_MUON_TOKENS_GATED_WIDE,
-    OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED, OMEGA_MUON_TOKENS_NORMED_WIDE,
-    OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,
+    Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_SPLIT,
+    OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE,
+    OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
+    OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED,
+    OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,
 };
 use atlas_dsl::DType;
 use atlas_runtime::Chain;
@@ -253,6 +253,14 @@ impl OmegaRule {
             (MemoryForm::Mlp, Step::MuonByToken) => &OMEGA_MUON_TOKENS_WIDE,
             (MemoryForm::Gated, Step::MuonByToken) => &OMEGA_MUON_TOKENS_GATED_WIDE,
             (MemoryForm::Normed { .. }, Step::MuonByToken) => &OMEGA_MUON_TOKENS_NORMED_WIDE,
+        }
+    }
+
+    /// The chain with the parameters of [`chain`](OmegaRule::chain) whose passes over a chunk are launches, for few sequences and heads.
+    pub(super) fn split_chain(&self) -> Option<&'static Chain> {
+        match (self.memory, self.step) {
+            (MemoryForm::Mlp, Step::Descent) => Some(&OMEGA_MLP_SPLIT),
+            _ => None,
         }
     }
 

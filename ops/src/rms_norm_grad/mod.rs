@@ -90,20 +90,15 @@ atlas_kernel! {
 }
 
 /// Both gradients: x, w, dy, eps, dx, dw. The workspace needs `N`.
-pub static RMS_NORM_GRAD: Chain =
-    Chain { name: "rms_norm_grad", kernels: &[&rms_norm_grad, &rms_norm_weight_grad], workspace: &["rstd"] };
+pub static RMS_NORM_GRAD: Chain = Chain::new("rms_norm_grad", &[&rms_norm_grad, &rms_norm_weight_grad], &["rstd"]);
 
 /// The gradient by `x` alone, for weights that do not learn: x, w, dy, eps, dx. The workspace needs `N`.
-pub static RMS_NORM_INPUT_GRAD: Chain =
-    Chain { name: "rms_norm_input_grad", kernels: &[&rms_norm_grad], workspace: &["rstd"] };
+pub static RMS_NORM_INPUT_GRAD: Chain = Chain::new("rms_norm_input_grad", &[&rms_norm_grad], &["rstd"]);
 
 /// Both gradients of `x + f(norm(x))`: x, w, dy, dr, eps, dx, dw. The workspace needs `N`.
-pub static RMS_NORM_RESIDUAL_GRAD: Chain = Chain {
-    name: "rms_norm_residual_grad",
-    kernels: &[&rms_norm_residual_grad, &rms_norm_weight_grad],
-    workspace: &["rstd"],
-};
+pub static RMS_NORM_RESIDUAL_GRAD: Chain =
+    Chain::new("rms_norm_residual_grad", &[&rms_norm_residual_grad, &rms_norm_weight_grad], &["rstd"]);
 
 /// The gradient of `x + f(norm(x))` by `x` alone: x, w, dy, dr, eps, dx. The workspace needs `N`.
 pub static RMS_NORM_RESIDUAL_INPUT_GRAD: Chain =
-    Chain { name: "rms_norm_residual_input_grad", kernels: &[&rms_norm_residual_grad], workspace: &["rstd"] };
+    Chain::new("rms_norm_residual_input_grad", &[&rms_norm_residual_grad], &["rstd"]);

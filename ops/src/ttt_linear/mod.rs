@@ -51,7 +51,7 @@ use atlas_macros::atlas_kernel;
 use atlas_runtime::Chain;
 
 /// The memory over a sequence. [`MiniBatches::dims`] gives the dims of the workspace.
-pub static TTT_LINEAR: Chain = Chain { name: "ttt_linear", kernels: &[&ttt_mix, &ttt_linear], workspace: &["p"] };
+pub static TTT_LINEAR: Chain = Chain::new("ttt_linear", &[&ttt_mix, &ttt_linear], &["p"]);
 
 atlas_kernel! {
     /// Columns less their mean, of elements that are each `share` of a column. The mean is taken off twice: what it was rounded by

@@ -167,8 +167,7 @@ pub fn sum_windows(stream: &Stream, x: &Tensor, y: &mut Tensor, window: i32) -> 
 }
 
 /// The sum of the losses `scale/2 |p - v|²` over a sliding window: p, v, scale, y, window. The workspace needs `B` and `N`.
-pub static WINDOW_LOSS: Chain =
-    Chain { name: "window_loss", kernels: &[&token_losses, &window_totals], workspace: &["l"] };
+pub static WINDOW_LOSS: Chain = Chain::new("window_loss", &[&token_losses, &window_totals], &["l"]);
 
 crate::records::shipped! { "nvidia-h100-80gb-hbm3": "token_losses" "window_sum" "window_sum_eights" }
 crate::records::shipped! { "nvidia-h200": "token_losses" "window_sum" "window_sum_eights" "window_totals" }

@@ -184,8 +184,8 @@ atlas_kernel! {
 
 /// The whole gradient: q, k, v, pk, pv, first, window, scale, o, lse, dout, dq, dk, dv, dpk, dpv. The workspace needs `B`, `H`
 /// and `M`.
-pub static WINDOWED_ATTENTION_GRAD: Chain = Chain {
-    name: "windowed_attention_grad",
-    kernels: &[&attention_query_grad, &attention_key_grad, &attention_prefix_grad],
-    workspace: &["delta"],
-};
+pub static WINDOWED_ATTENTION_GRAD: Chain = Chain::new(
+    "windowed_attention_grad",
+    &[&attention_query_grad, &attention_key_grad, &attention_prefix_grad],
+    &["delta"],
+);

@@ -9,7 +9,7 @@
 //! by the driver at launch time, can come later.
 //!
 //! ```text
-//! static STEP: Chain = Chain { name: "step", kernels: &[&mix, &update], workspace: &["weights"] };
+//! static STEP: Chain = Chain::new("step", &[&mix, &update], &["weights"]);
 //!
 //! let mut space = STEP.workspace(&device, &[], &[("N", 2048), ("K", 80)])?;
 //! STEP.launch(&device, args!(gates, x, &mut state), &mut space)?;      // without `weights`
@@ -27,6 +27,7 @@ use atlas_dsl::{DType, KernelDef};
 
 /// Kernels that run one after the other.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Chain {
     /// The name of the chain.
     pub name: &'static str,
@@ -34,6 +35,22 @@ pub struct Chain {
     pub kernels: &'static [&'static dyn Declared],
     /// The names of tensors that the kernels pass to each other, which the caller does not pass.
     pub workspace: &'static [&'static str],
+    /// The kernels at its end that run many times, for a recurrence whose steps are launches; none of a chain whose kernels all run
+    /// once.
+    pub repeated: Option<Repeated>,
+    /// The names of parameters in the order in which a caller passes them; those that are left out follow, in order of first appearance.
+    pub order: &'static [&'static str],
+}
+
+/// The last kernels of a chain, which run in order once for each index of a dim, from 0 on.
+#[derive(Debug)]
+pub struct Repeated {
+    /// The place in the chain of the first of them.
+    pub first: usize,
+    /// The dim, by name. Its size says how often they run.
+    pub dim: &'static str,
+    /// Their parameter of type `i32` that is the index. The chain passes it, and not the caller.
+    pub index: &'static str,
 }
 
 /// The tensors that a chain's kernels pass to each other, for one set of sizes.
@@ -136,21 +153,51 @@ fn with_implied(kernels: &'static [&'static dyn Declared], mut sizes: Vec<(Strin
 }
 
 impl Chain {
+    /// A chain of these kernels, in which each runs once. Its workspace is a list of names.
+    pub const fn new(
+        name: &'static str,
+        kernels: &'static [&'static dyn Declared],
+        workspace: &'static [&'static str],
+    ) -> Chain {
+        Chain { name, kernels, workspace, repeated: None, order: &[] }
+    }
+
+    /// The same, where a caller passes the parameters in this order, and then those that are left out.
+    #[must_use]
+    pub const fn ordered(self, order: &'static [&'static str]) -> Chain {
+        Chain { order, ..self }
+    }
+
+    /// The same, where the kernels from the place `first` on run once for each index of `dim`. Their parameter `index` is of type `i32`.
+    #[must_use]
+    pub const fn repeated(self, first: usize, dim: &'static str, index: &'static str) -> Chain {
+        Chain { repeated: Some(Repeated { first, dim, index }), ..self }
+    }
+
     fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
         self.kernels.iter().map(|k| k.declared())
     }
 
-    /// The parameters that a caller passes, in order of first appearance: those of all kernels, without the workspace.
+    /// Whether a parameter is the index of what is repeated.
+    fn is_index(&self, param: &ParamDef) -> bool {
+        self.repeated.as_ref().is_some_and(|r| r.index == param.name())
+    }
+
+    /// The parameters that a caller passes: those of all kernels, without the workspace and the index of [`Repeated`]. They are in order
+    /// of first appearance, unless the chain has an [`order`](Chain::ordered).
     /// A tensor that any kernel writes has to be passed as `&mut`.
     pub fn params(&self) -> Vec<&'static ParamDef> {
         let mut found: Vec<&'static ParamDef> = Vec::new();
-        for p in self.defs().flat_map(|k| k.params).filter(|p| !self.workspace.contains(&p.name())) {
+        let of_caller = |p: &&ParamDef| !self.workspace.contains(&p.name()) && !self.is_index(p);
+        for p in self.defs().flat_map(|k| k.params).filter(of_caller) {
             match found.iter_mut().find(|f| f.name() == p.name()) {
                 Some(f) if writes(p) => *f = p,
                 Some(_) => {}
                 None => found.push(p),
             }
         }
+        let place = |p: &&ParamDef| self.order.iter().position(|of| *of == p.name()).unwrap_or(self.order.len());
+        found.sort_by_key(place);
         found
     }
 
@@ -263,11 +310,11 @@ impl Chain {
         workspace: &mut Workspace,
     ) -> Result<()> {
         let mut plans: Vec<PlanFound> = Vec::with_capacity(self.kernels.len());
-        self.each(args, workspace, |_, def, args| {
+        self.each(Times::Once, args, workspace, |_, def, args| {
             plans.push(LaunchRequest { def, device, config: None, args: &args }.plan()?);
             Ok(())
         })?;
-        self.each(args, workspace, |i, def, args| {
+        self.each(Times::All, args, workspace, |i, def, args| {
             LaunchRequest { def, device, config: None, args: &args }.queue(stream, &plans[i])
         })
     }
@@ -284,16 +331,17 @@ impl Chain {
         workspace: &mut Workspace,
     ) -> Result<PreparedChain> {
         let mut launches = Vec::with_capacity(self.kernels.len());
-        self.each(args.as_mut(), workspace, |_, kernel, args| {
+        self.each(Times::Once, args.as_mut(), workspace, |_, kernel, args| {
             launches.push(PreparedLaunch::new(LaunchRequest { def: kernel, device, config: None, args: &args })?);
             Ok(())
         })?;
         Ok(PreparedChain { chain: self, launches })
     }
 
-    /// Calls `run` for each kernel with its arguments.
+    /// Calls `run` for each kernel with its arguments, in the order in which they run.
     fn each(
         &self,
+        times: Times,
         args: &mut [Arg<'_>],
         workspace: &mut Workspace,
         mut run: impl FnMut(usize, &'static KernelDef, Vec<Arg<'_>>) -> Result<()>,
@@ -315,7 +363,11 @@ impl Chain {
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
         self.check_dims(&names, args, workspace)?;
         self.check_types(&names, args, workspace)?;
-        for (i, kernel) in self.defs().enumerate() {
+        let count = self.repeated.as_ref().map_or(0, |r| self.size_of(r.dim, &names, args, workspace));
+        let place = |p: &ParamDef| names.iter().position(|&n| n == p.name());
+        let kernels: Vec<_> = self.defs().map(|k| (k, k.params.iter().map(place).collect::<Vec<_>>())).collect();
+        let mut one = |i: usize, index: usize| {
+            let (kernel, places) = &kernels[i];
             let mut slots: Vec<Option<Arg<'_>>> = args
                 .iter_mut()
                 .map(borrowed)
@@ -323,13 +375,34 @@ impl Chain {
                 .map(Some)
                 .collect();
             let mut of_kernel = Vec::with_capacity(kernel.params.len());
-            for p in kernel.params {
-                let at = names.iter().position(|&n| n == p.name());
+            for (p, at) in kernel.params.iter().zip(places) {
+                if self.is_index(p) {
+                    of_kernel.push(Arg::I32(index as i32));
+                }
                 of_kernel.extend(at.and_then(|at| slots[at].take()).map(|arg| as_param(p, arg)));
             }
-            run(i, kernel, of_kernel)?;
+            run(i, kernel, of_kernel)
+        };
+        match (&self.repeated, times) {
+            (Some(repeated), Times::All) => {
+                (0..repeated.first).try_for_each(|i| one(i, 0))?;
+                (0..count).try_for_each(|index| (repeated.first..kernels.len()).try_for_each(|i| one(i, index)))
+            }
+            _ => (0..kernels.len()).try_for_each(|i| one(i, 0)),
         }
-        Ok(())
+    }
+
+    /// The size of a dim, which is the same in all tensors.
+    fn size_of(&self, dim: &str, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> usize {
+        let of = |kernel: &KernelDef, p: &ParamDef| {
+            let ParamDef::Tensor { dims, .. } = p else { return None };
+            let axis = dims.iter().position(|&d| kernel.dims[d].name == dim)?;
+            let at = names.iter().position(|&n| n == p.name())?;
+            let own = || workspace.spaces.get(at - args.len()).map(|s| &s.tensor);
+            let tensor = if at < args.len() { args[at].tensor() } else { own() };
+            tensor?.shape().get(axis).copied()
+        };
+        self.defs().find_map(|kernel| kernel.params.iter().find_map(|p| of(kernel, p))).unwrap_or(0)
     }
 
     /// Checks that a dim has one size in all arguments of the chain, and the one for which the workspace was allocated. The
@@ -412,7 +485,7 @@ impl PreparedChain {
     /// Those of [`PreparedLaunch::launch`].
     pub fn launch<'a>(&self, mut args: impl AsMut<[Arg<'a>]>, workspace: &mut Workspace) -> Result<()> {
         self.check(args.as_mut(), workspace)?;
-        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(None, &args))
+        self.chain.each(Times::All, args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(None, &args))
     }
 
     /// Queues the launches on a stream.
@@ -427,18 +500,28 @@ impl PreparedChain {
     ) -> Result<()> {
         self.launches.iter().try_for_each(|launch| launch.check_stream(stream))?;
         self.check(args.as_mut(), workspace)?;
-        self.chain.each(args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(Some(stream), &args))
+        self.chain.each(Times::All, args.as_mut(), workspace, |i, _, args| {
+            self.launches[i].queue_checked(Some(stream), &args)
+        })
     }
 
     /// Checks the arguments of all launches, before the first one is queued.
     fn check(&self, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
-        self.chain.each(args, workspace, |i, _, args| self.launches[i].check(&args))
+        self.chain.each(Times::Once, args, workspace, |i, _, args| self.launches[i].check(&args))
     }
 
-    /// The launches, in order.
+    /// The launches, in order; those that are repeated once.
     pub fn launches(&self) -> &[PreparedLaunch] {
         &self.launches
     }
+}
+
+/// How often kernels that are repeated are gone through.
+#[derive(Clone, Copy)]
+enum Times {
+    /// Once, with an index of 0: what does not depend on numbers.
+    Once,
+    All,
 }
 
 fn writes(p: &ParamDef) -> bool {

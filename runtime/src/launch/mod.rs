@@ -44,7 +44,7 @@ mod resolve;
 
 pub use args::{Arg, IntoArg};
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
-pub use chain::{Chain, PreparedChain, Workspace};
+pub use chain::{Chain, PreparedChain, Repeated, Workspace};
 pub use choose::{choose, choose_given, refusal};
 pub use graph::LaunchGraph;
 pub use interpreter::{OracleOutput, run_f64};

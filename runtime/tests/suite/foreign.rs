@@ -202,3 +202,34 @@ fn the_reach_is_checked_on_a_gpu() {
     let of_host = message(made(address(&mut host), 4));
     assert!(of_host.contains("it is not memory of a GPU; copy the tensor to sim:sm_80"), "{of_host}");
 }
+
+/// What the driver says of addresses: allocations of the pool, which are those of tensors, and of no GPU.
+#[test]
+#[ignore = "needs a GPU"]
+fn the_driver_knows_the_reach() {
+    let device = Device::cuda(0).unwrap();
+    let x = device.tensor_from(&(0..4096).map(|i| i as f32).collect::<Vec<_>>(), [4096]).unwrap();
+    let made = |address, n: usize| {
+        // SAFETY: `x` stays until the end of the test, and nothing writes it.
+        unsafe { Tensor::from_foreign(&device, DType::F32, address, [n], [1], x.clone()) }
+    };
+    assert_eq!(made(x.address() + 4, 3).unwrap().to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0]);
+    assert_eq!(made(x.address(), 4096).unwrap().to_vec::<f32>().unwrap()[4095], 4095.0);
+    let beyond = message(made(x.address() + 4, 1 << 38));
+    assert!(beyond.starts_with("error[ATL655]: ") && beyond.contains("the allocation ends after"), "{beyond}");
+    let mut host = [0.0_f32; 4];
+    let of_host = message(made(address(&mut host), 4));
+    assert!(of_host.contains("it is not memory of a GPU; copy the tensor to cuda:0"), "{of_host}");
+    // The owner may be the only one left.
+    let (at, y) = (x.address(), Tensor::zeros(&device, DType::F32, [4096]).unwrap());
+    // SAFETY: each tensor keeps the memory.
+    let of =
+        |t: Tensor| unsafe { Tensor::from_foreign(&device, DType::F32, t.address(), [64, 64], [64, 1], t) }.unwrap();
+    let (x, y) = (of(x), of(y));
+    assert_eq!(x.address(), at);
+    let mut rows = y.slice(0, 1..3).unwrap();
+    rows.copy_from(&x.slice(0, 62..64).unwrap().to_vec::<f32>().unwrap()).unwrap();
+    drop((x, rows));
+    let found = y.to_vec::<f32>().unwrap();
+    assert_eq!([found[63], found[64], found[191], found[192]], [0.0, 3968.0, 4095.0, 0.0]);
+}

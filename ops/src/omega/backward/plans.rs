@@ -27,7 +27,7 @@ static BACKWARD: Steps = Steps {
     bytes: |[g, t, d, m, _, w]| (g * (26 * t * d + 8 * t * (w + 3) + 32 * d * m)) as f64,
     flops: |[g, t, d, m, l, w]| {
         let sizes = [l, l + w - 1, d, d, m].map(|size| size as f64);
-        let names = MLP.backward.iter().map(|kernel| kernel.declared().name);
+        let names = MLP.backward.iter().map(|[kernel, _]| kernel.declared().name);
         (g * t.div_ceil(l)) as f64 * names.map(|name| flops_of_chunk(name, sizes)).sum::<f64>()
     },
     small: |[_, _, d, m, l, w]| [2, l + 5, d, m, l, w],

@@ -13,100 +13,76 @@ use super::{
     omega_normed_wide_train_backward,
 };
 use crate::omega::room::{chain_on, has_config};
-use crate::omega::{
-    MemoryForm, OMEGA_GATED, OMEGA_LINEAR, OMEGA_MLP, OMEGA_NORMED, OmegaRule, Read, Step, StreamSizes, omega_mix,
-};
+use crate::omega::{Chunking, MemoryForm, OmegaRule, Read, Step, StreamSizes, omega_mix};
 use atlas_dsl::def::Declared;
 use atlas_runtime::{Chain, Device, LaunchError, Machine, Result};
 
 /// The kernels of a memory.
-#[derive(Clone, Copy)]
+pub(super) struct RuleKernels {
+    /// From the gates of a segment to all of its gradients: the first mixes, the second makes states; the last three train, add up
+    /// what keys have, and go back to the gates. Each holds whole rows of keys and values, or, the second of a pair, walks over rows
+    /// of any width. Both have the same outputs.
+    pub(super) backward: &'static [[&'static dyn Declared; 2]],
+    /// The tensors of the state, weights first.
+    state: &'static [&'static str],
+    /// The name that the kernels have for the gradients by what is read.
+    dy: &'static str,
+    /// Dims that are numbers of parts: of `factors`, `queries` and `mixed`.
+    parts: [(&'static str, usize); 3],
+}
+
+/// The kernels of a training on a device.
 pub(super) struct TrainedRule {
     pub(super) forward: &'static Chain,
-    /// From the gates of a segment to all of its gradients: the first mixes, the second makes states; the last three train, add up
-    /// what keys have, and go back to the gates.
-    pub(super) backward: &'static [&'static dyn Declared],
-    /// The same for rows of any width.
-    backward_wide: &'static [&'static dyn Declared],
-    /// The tensors of the state, weights first.
+    /// One of each pair of [`RuleKernels::backward`].
+    pub(super) backward: Vec<&'static dyn Declared>,
     pub(super) state: &'static [&'static str],
-    /// The name that its kernels have for the gradients by what is read.
     pub(super) dy: &'static str,
-    /// Dims that are numbers of parts: of `factors`, `queries` and `mixed`.
-    pub(super) parts: [(&'static str, usize); 3],
+    parts: [(&'static str, usize); 3],
 }
 
 /// Of a hidden row that comes of one product, and of two.
 const ONE: [(&str, usize); 3] = [("F", 4), ("V", 2), ("R", 2)];
 const TWO: [(&str, usize); 3] = [("F", 7), ("V", 3), ("R", 2)];
 
-const LINEAR: TrainedRule = TrainedRule {
-    forward: &OMEGA_LINEAR,
+const LINEAR: RuleKernels = RuleKernels {
     backward: &[
-        &omega_mix,
-        &omega_linear_states,
-        &omega_linear_read_backward,
-        &omega_linear_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
-    ],
-    backward_wide: &[
-        &omega_mix,
-        &omega_linear_wide_states,
-        &omega_linear_wide_read_backward,
-        &omega_linear_wide_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
+        [&omega_mix, &omega_mix],
+        [&omega_linear_states, &omega_linear_wide_states],
+        [&omega_linear_read_backward, &omega_linear_wide_read_backward],
+        [&omega_linear_train_backward, &omega_linear_wide_train_backward],
+        [&omega_key_backward, &omega_key_backward],
+        [&omega_mix_backward, &omega_mix_backward],
     ],
     state: &["w", "s"],
     dy: "dy",
     parts: ONE,
 };
 
-pub(super) const MLP: TrainedRule = TrainedRule {
-    forward: &OMEGA_MLP,
+pub(super) const MLP: RuleKernels = RuleKernels {
     backward: &[
-        &omega_mix,
-        &omega_mlp_states,
-        &omega_mlp_read_backward,
-        &omega_mlp_query_backward,
-        &omega_mlp_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
-    ],
-    backward_wide: &[
-        &omega_mix,
-        &omega_mlp_wide_states,
-        &omega_mlp_wide_read_backward,
-        &omega_mlp_wide_query_backward,
-        &omega_mlp_wide_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
+        [&omega_mix, &omega_mix],
+        [&omega_mlp_states, &omega_mlp_wide_states],
+        [&omega_mlp_read_backward, &omega_mlp_wide_read_backward],
+        [&omega_mlp_query_backward, &omega_mlp_wide_query_backward],
+        [&omega_mlp_train_backward, &omega_mlp_wide_train_backward],
+        [&omega_key_backward, &omega_key_backward],
+        [&omega_mix_backward, &omega_mix_backward],
     ],
     state: &["w1", "w2", "s1", "s2"],
     dy: "dy",
     parts: ONE,
 };
 
-const GATED: TrainedRule = TrainedRule {
-    forward: &OMEGA_GATED,
+const GATED: RuleKernels = RuleKernels {
     backward: &[
-        &omega_mix,
-        &omega_gated_states,
-        &omega_gated_read_backward,
-        &omega_gated_query_backward,
-        &omega_gated_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
-    ],
-    backward_wide: &[
-        &omega_mix,
-        &omega_gated_wide_states,
-        &omega_gated_wide_read_backward,
-        &omega_gated_wide_query_backward,
-        &omega_gated_wide_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
+        [&omega_mix, &omega_mix],
+        [&omega_gated_states, &omega_gated_wide_states],
+        [&omega_gated_read_backward, &omega_gated_wide_read_backward],
+        [&omega_gated_query_backward, &omega_gated_wide_query_backward],
+        [&omega_gated_train_backward, &omega_gated_wide_train_backward],
+        [&omega_key_backward, &omega_key_backward],
+        [&omega_mix_backward, &omega_mix_backward],
     ],
     state: &["w1", "w2", "w3", "s1", "s2", "s3"],
     dy: "dy",
@@ -114,86 +90,108 @@ const GATED: TrainedRule = TrainedRule {
 };
 
 /// Behind its norm a memory is one of two layers.
-const NORMED: TrainedRule = TrainedRule {
-    forward: &OMEGA_NORMED,
+const NORMED: RuleKernels = RuleKernels {
     backward: &[
-        &omega_mix,
-        &omega_normed_states,
-        &omega_normed_read_backward,
-        &omega_mlp_read_backward,
-        &omega_mlp_query_backward,
-        &omega_normed_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
-    ],
-    backward_wide: &[
-        &omega_mix,
-        &omega_normed_wide_states,
-        &omega_normed_wide_read_backward,
-        &omega_mlp_wide_read_backward,
-        &omega_mlp_wide_query_backward,
-        &omega_normed_wide_train_backward,
-        &omega_key_backward,
-        &omega_mix_backward,
+        [&omega_mix, &omega_mix],
+        [&omega_normed_states, &omega_normed_wide_states],
+        [&omega_normed_read_backward, &omega_normed_wide_read_backward],
+        [&omega_mlp_read_backward, &omega_mlp_wide_read_backward],
+        [&omega_mlp_query_backward, &omega_mlp_wide_query_backward],
+        [&omega_normed_train_backward, &omega_normed_wide_train_backward],
+        [&omega_key_backward, &omega_key_backward],
+        [&omega_mix_backward, &omega_mix_backward],
     ],
     state: &["w1", "w2", "s1", "s2"],
     dy: "dout",
     parts: ONE,
 };
 
-impl TrainedRule {
-    /// The kernels of a rule for a training on a device. Those that hold whole rows are taken if the device has room for them.
-    pub(super) fn of(device: &Device, rule: &OmegaRule, sizes: &TrainingSizes) -> Result<TrainedRule> {
-        let of_memory = match rule.memory {
+impl RuleKernels {
+    fn of(memory: MemoryForm) -> RuleKernels {
+        match memory {
             MemoryForm::Linear => LINEAR,
             MemoryForm::Mlp => MLP,
             MemoryForm::Gated => GATED,
             MemoryForm::Normed { .. } => NORMED,
-        };
-        let TrainingSizes { sequences, tokens: piece, heads, key, value, hidden, dtype } = *sizes;
-        let forward = match (rule.step, rule.read) {
-            (Step::Descent, _) => chain_on(device, rule, &StreamSizes { sequences, heads, key, value, piece, dtype })?,
-            // See `by_chunk`.
-            (Step::MuonByChunk, Read::Before) => rule.chain_for_hidden(key, value, hidden, dtype),
-            _ => {
-                let found = format!("{:?} that reads {:?}", rule.step, rule.read);
-                let mend =
-                    "gradients are of rules by descent, and of those with a step for each chunk that read before it";
-                return Err(LaunchError::Choice { op: "omega_training", found, mend }.into());
-            }
-        };
-        Ok(TrainedRule { forward, ..of_memory }.with_room(device.machine(), rule, sizes))
+        }
     }
 
-    /// The same, with kernels for rows of any width if a machine has no room for whole rows.
-    fn with_room(self, machine: Option<Machine>, rule: &OmegaRule, sizes: &TrainingSizes) -> TrainedRule {
-        let fits = machine.is_none_or(|machine| self.fits(machine, rule, sizes));
-        if fits { self } else { TrainedRule { backward: self.backward_wide, ..self } }
-    }
-
-    /// Whether each of its kernels has a config for a machine.
-    fn fits(&self, machine: Machine, rule: &OmegaRule, sizes: &TrainingSizes) -> bool {
-        let dims = self.dims(rule, sizes, 1);
+    /// Of each pair the kernel that holds whole rows, if a machine has room for them, or else the other one; where it has room for
+    /// neither, the name of that.
+    fn on(
+        &self,
+        machine: Option<Machine>,
+        rule: &OmegaRule,
+        sizes: &TrainingSizes,
+    ) -> std::result::Result<Vec<&'static dyn Declared>, &'static str> {
+        let dims = dims(rule, sizes, self.parts, 1);
         // Of tokens, which are not used whole, only a divisor matters.
         let tokens = [("N", 16), ("P", 16)];
         let size = |dim: &str| dims.iter().chain(&tokens).find(|(name, _)| *name == dim).map(|(_, size)| *size);
-        self.backward.iter().all(|kernel| has_config(kernel.declared(), machine, sizes.dtype, size))
+        let fits = |kernel: &'static dyn Declared| {
+            machine.is_none_or(|machine| has_config(kernel.declared(), machine, sizes.dtype, size))
+        };
+        let one = |pair: &[&'static dyn Declared; 2]| {
+            pair.iter().copied().find(|kernel| fits(*kernel)).ok_or(pair[1].declared().name)
+        };
+        self.backward.iter().map(one).collect()
+    }
+}
+
+/// The sizes of all dims of the kernels but those of tokens, by name. A segment has `chunks` chunks.
+fn dims(
+    rule: &OmegaRule,
+    sizes: &TrainingSizes,
+    parts: [(&'static str, usize); 3],
+    chunks: usize,
+) -> Vec<(&'static str, usize)> {
+    let own = [
+        ("B", sizes.sequences),
+        ("H", sizes.heads),
+        ("C", chunks),
+        ("L", rule.chunking.chunk),
+        ("K", rule.chunking.keys()),
+        ("W", rule.chunking.window),
+        ("D", sizes.key),
+        ("E", sizes.value),
+        ("M", sizes.hidden),
+    ];
+    own.into_iter().chain(parts).collect()
+}
+
+impl TrainedRule {
+    /// The kernels of a rule for a training on a device.
+    ///
+    /// # Errors
+    /// [`LaunchError::Choice`] for a rule without gradients, and where the device has no room for the tokens of a chunk and its keys.
+    pub(super) fn of(device: &Device, rule: &OmegaRule, sizes: &TrainingSizes) -> Result<TrainedRule> {
+        let TrainingSizes { sequences, tokens: piece, heads, key, value, hidden, dtype } = *sizes;
+        let refused = |found: String, mend| LaunchError::Choice { op: "omega_training", found, mend };
+        let by_descent = rule.step == Step::Descent;
+        // See `by_chunk`.
+        if !by_descent && (rule.step, rule.read) != (Step::MuonByChunk, Read::Before) {
+            let mend = "gradients are of rules by descent, and of those with a step for each chunk that read before it";
+            return Err(refused(format!("{:?} that reads {:?}", rule.step, rule.read), mend).into());
+        }
+        let mut forward = chain_on(device, rule, &StreamSizes { sequences, heads, key, value, piece, dtype })?;
+        if !by_descent {
+            forward = rule.chain_for_hidden(key, value, hidden, dtype);
+        }
+        let kernels = RuleKernels::of(rule.memory);
+        let backward = kernels.on(device.machine(), rule, sizes).map_err(|kernel| {
+            let Chunking { chunk, window, .. } = rule.chunking;
+            let found = format!(
+                "chunks of {chunk} tokens with windows of {window} and {dtype}, where {device} has no room for `{kernel}`"
+            );
+            refused(found, "take shorter chunks, a shorter window, or elements of 16 bits")
+        })?;
+        let RuleKernels { state, dy, parts, .. } = kernels;
+        Ok(TrainedRule { forward, backward, state, dy, parts })
     }
 
-    /// The sizes of all dims of its kernels but those of tokens, by name. A segment has `chunks` chunks.
+    /// See [`dims`].
     pub(super) fn dims(&self, rule: &OmegaRule, sizes: &TrainingSizes, chunks: usize) -> Vec<(&'static str, usize)> {
-        let own = [
-            ("B", sizes.sequences),
-            ("H", sizes.heads),
-            ("C", chunks),
-            ("L", rule.chunking.chunk),
-            ("K", rule.chunking.keys()),
-            ("W", rule.chunking.window),
-            ("D", sizes.key),
-            ("E", sizes.value),
-            ("M", sizes.hidden),
-        ];
-        own.into_iter().chain(self.parts).collect()
+        dims(rule, sizes, self.parts, chunks)
     }
 
     /// Whether its memory has a norm inside.
@@ -209,7 +207,9 @@ pub(super) fn gradient(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{GATED, LINEAR, MLP, MemoryForm, NORMED, OmegaRule, Read, Step, TrainingSizes, has_config};
+    use super::{
+        GATED, LINEAR, MLP, MemoryForm, NORMED, OmegaRule, Read, RuleKernels, Step, TrainingSizes, has_config,
+    };
     use crate::omega::Chunking;
     use atlas_dsl::{DType, KernelDef};
     use atlas_runtime::Machine;
@@ -229,21 +229,38 @@ mod tests {
         // Of all targets it has the least shared memory.
         let machine: Machine = "sm_89".parse().unwrap();
         let mut whole = 0;
-        for trained in [LINEAR, MLP, GATED, NORMED] {
+        for kernels in [LINEAR, MLP, GATED, NORMED] {
+            let whole_rows: Vec<_> = kernels.backward.iter().map(|pair| pair[0].declared().name).collect();
+            let names = |machine, of: [usize; 3], dtype| {
+                let found = kernels.on(machine, &rule, &sizes(of, dtype));
+                let found = found.unwrap_or_else(|none| panic!("{none} {of:?} {dtype}"));
+                found.iter().map(|k| k.declared().name).collect::<Vec<_>>()
+            };
             for (of, dtype) in SIZES.into_iter().flat_map(|of| [DType::F32, DType::Bf16].map(|dtype| (of, dtype))) {
-                let found = trained.with_room(Some(machine), &rule, &sizes(of, dtype));
-                assert!(found.fits(machine, &rule, &sizes(of, dtype)), "{:?} {of:?} {dtype}", found.state);
-                whole += usize::from(std::ptr::eq(found.backward, trained.backward));
+                let found = names(Some(machine), of, dtype);
+                whole += usize::from(found == whole_rows);
                 if of[0] > 2000 {
-                    assert!(!std::ptr::eq(found.backward, trained.backward), "{of:?}");
+                    assert_ne!(found, whole_rows, "{of:?}");
                 }
             }
-            assert!(std::ptr::eq(
-                trained.with_room(None, &rule, &sizes(SIZES[5], DType::F32)).backward,
-                trained.backward
-            ));
+            assert_eq!(names(None, SIZES[5], DType::F32), whole_rows);
         }
         assert!(whole > 0);
+    }
+
+    /// Each kernel is chosen by itself, and what no GPU has room for is refused before anything runs.
+    #[test]
+    fn long_chunks_take_the_kernels_that_have_room() {
+        let machine: Machine = "sm_89".parse().unwrap();
+        let of = |kernels: &RuleKernels, chunk, dtype| {
+            let rule = OmegaRule::omega_net(Chunking::new(chunk, 16));
+            let found = kernels.on(Some(machine), &rule, &sizes([64, 64, 256], dtype));
+            found.map(|kernels| kernels.iter().map(|k| k.declared().name).collect::<Vec<_>>())
+        };
+        let is_wide = |names: &[&str]| names.iter().map(|n| n.contains("_wide_")).collect::<Vec<_>>();
+        let mixed = of(&LINEAR, 128, DType::Bf16).unwrap();
+        assert!(is_wide(&mixed).contains(&true) && is_wide(&mixed[1..4]).contains(&false), "{mixed:?}");
+        assert!(of(&GATED, 512, DType::F32).is_err());
     }
 
     /// No GPU holds the matrices of Muon for these.

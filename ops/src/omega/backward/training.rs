@@ -131,7 +131,8 @@ impl OmegaTraining {
     ///
     /// # Errors
     /// Those of [`Tensor::zeros`]; [`LaunchError::Choice`] for a rule that has no gradients here:
-    /// with a step for each token, or for each chunk that is read after its step.
+    /// with a step for each token, or for each chunk that is read after its step; and where a GPU has no room for the tokens of a chunk
+    /// and its keys.
     pub fn new(
         device: &Device,
         rule: OmegaRule,
@@ -154,13 +155,14 @@ impl OmegaTraining {
         let batch = [sequences, heads, key, value, hidden, 0];
         let space = open_chunk::workspace(trained.forward, &rule.chunking, device, dtype, batch)?;
         let own = space.tensors().filter(|(name, _)| !MIXED.contains(name));
+        let workspace = Workspace::new(device, &trained, &dims, dtype)?;
         Ok(OmegaTraining {
             device: device.clone(),
             trained,
             rule,
             sizes,
             segments,
-            workspace: Workspace::new(device, &trained, &dims, dtype)?,
+            workspace,
             forward: own.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
             norm: None,
             by_chunk,
@@ -244,7 +246,7 @@ impl OmegaTraining {
         y: &mut Tensor,
         kept: &mut OmegaKept,
     ) -> Result<()> {
-        let rule = self.trained;
+        let rule = &self.trained;
         self.check(tokens, ("y", y))?;
         check_memory(rule.forward, tokens, self.norm.as_ref(), memory, y)?;
         self.check_state(memory.iter().map(|tensor| &**tensor))?;
@@ -295,7 +297,7 @@ impl OmegaTraining {
         final_memory: Option<&[&Tensor]>,
         gradients: &mut OmegaGradients,
     ) -> Result<()> {
-        let rule = self.trained;
+        let rule = &self.trained;
         self.check(tokens, ("dy", dy))?;
         self.check_kept(kept)?;
         if !kept.is_filled {
@@ -330,7 +332,7 @@ impl OmegaTraining {
                 if let Some(by_chunk) = &mut self.by_chunk {
                     let (of, workspace, segment) = ((&self.rule, self.sizes.value), &self.workspace, &segment);
                     let forward = &self.forward;
-                    let over = Over { pass, stream, trained: &rule, of, segment, workspace, given: &given, forward };
+                    let over = Over { pass, stream, trained: rule, of, segment, workspace, given: &given, forward };
                     by_chunk.backward(&over, kept)?;
                     continue;
                 }
@@ -341,7 +343,7 @@ impl OmegaTraining {
                 for (name, tensor) in &given {
                     views.insert(name.clone(), segment.part_of(name, tensor)?);
                 }
-                for kernel in rule.backward {
+                for kernel in &rule.backward {
                     segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
                 }
             }
