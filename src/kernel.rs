@@ -3,5 +3,5 @@
 pub use atlas_dsl::{Config, DType, KernelDef};
 pub use atlas_runtime::{
     Arg, BoundLaunch, Candidate, Chain, ConfigSource, IntoArg, Launch, LaunchFacts, Outcome, PreparedChain,
-    PreparedLaunch, Selection, Workspace,
+    PreparedLaunch, Repeated, Selection, Workspace,
 };

@@ -322,3 +322,78 @@ fn an_interleaved_output_is_written() {
         assert_eq!(y.to_vec::<f32>().unwrap(), [0.0; 6], "{device}: the first kernel has run");
     }
 }
+
+atlas_kernel! {
+    /// The state before the first step.
+    kernel begun(start: &Tensor<f32, [N]>, state: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(state[n], 2.0 * load(start[n]));
+        }
+    }
+
+    /// What each step finds.
+    kernel found(state: &Tensor<f32, [N]>, y: &mut Tensor<f32, [C, N]>, at: i32)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[at, n], load(state[n]));
+        }
+    }
+
+    /// The state after a step.
+    kernel advanced(x: &Tensor<f32, [C, N]>, state: &mut Tensor<f32, [N]>, decay: f32, at: i32)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(state[n], decay * load(state[n]) + load(x[at, n]));
+        }
+    }
+}
+
+static SCAN: Chain =
+    Chain::new("scan", &[&begun, &found, &advanced], &["state"]).repeated(1, "C", "at").ordered(&["decay", "x"]);
+static ENDLESS: Chain = Chain::new("endless", &[&begun, &found, &advanced], &["state"]).repeated(1, "Q", "at");
+
+#[test]
+fn the_last_kernels_run_once_for_each_index() {
+    let mut devices = vec![Device::cpu()];
+    if cfg!(feature = "jit") {
+        devices.push(Device::sim("sm_80").unwrap());
+    }
+    let names: Vec<&str> = SCAN.params().iter().map(|p| p.name()).collect();
+    assert_eq!(names, ["decay", "x", "start", "y"]);
+    for device in devices {
+        for steps in [3, 1, 0] {
+            let n = 21;
+            let x = device.tensor_from(&(0..steps * n).map(|i| i as f32).collect::<Vec<_>>(), [steps, n]).unwrap();
+            let start = device.tensor_from(&vec![1.0_f32; n], [n]).unwrap();
+            let mut y = Tensor::zeros(&device, DType::F32, [steps, n]).unwrap();
+            let mut space = SCAN.workspace(&device, &[], &[("N", n)]).unwrap();
+            let mut want = vec![];
+            let mut state = vec![2.0_f32; n];
+            for c in 0..steps {
+                want.extend(state.iter().copied());
+                state.iter_mut().enumerate().for_each(|(i, s)| *s = 0.5 * *s + (c * n + i) as f32);
+            }
+            SCAN.launch(&device, args!(0.5, x, start, &mut y), &mut space).unwrap();
+            assert_eq!(y.to_vec::<f32>().unwrap(), want, "{device}");
+            let prepared = SCAN.prepare(&device, args!(0.5, x, start, &mut y), &mut space).unwrap();
+            prepared.launch(args!(1.0, x, start, &mut y), &mut space).unwrap();
+            if steps == 3 {
+                assert_eq!(y.to_vec::<f32>().unwrap()[2 * n + 1], 2.0 + 1.0 + 22.0, "{device}");
+            }
+            let stream = Stream::new(&device).unwrap();
+            prepared.launch_on(&stream, args!(0.5, x, start, &mut y), &mut space).unwrap();
+            assert_eq!(y.to_vec::<f32>().unwrap(), want, "{device}");
+        }
+    }
+}
+
+#[test]
+fn a_chain_that_repeats_over_a_dim_of_no_kernel_is_refused() {
+    let device = Device::cpu();
+    let [x, mut y] = [0, 1].map(|_| Tensor::zeros(&device, DType::F32, [2, 4]).unwrap());
+    let start = Tensor::zeros(&device, DType::F32, [4]).unwrap();
+    let mut space = ENDLESS.workspace(&device, &[], &[("N", 4)]).unwrap();
+    let refused = ENDLESS.launch(&device, args!(start, &mut y, x, 0.5), &mut space).unwrap_err().to_string();
+    assert!(refused.contains("ATL645") && refused.contains("no kernel of the chain `endless` has a dim"), "{refused}");
+}

@@ -169,8 +169,12 @@ impl Chain {
     }
 
     /// The same, where the kernels from the place `first` on run once for each index of `dim`. Their parameter `index` is of type `i32`.
+    ///
+    /// # Panics
+    /// If the chain has no kernel at that place.
     #[must_use]
     pub const fn repeated(self, first: usize, dim: &'static str, index: &'static str) -> Chain {
+        assert!(first < self.kernels.len(), "the chain has no such kernel");
         Chain { repeated: Some(Repeated { first, dim, index }), ..self }
     }
 
@@ -215,12 +219,7 @@ impl Chain {
         };
         let given = types.iter().map(|t| t.0).chain(dims.iter().map(|d| d.0));
         if let Some(name) = given.into_iter().find(|name| !known(name)) {
-            let mut known: Vec<&str> = self.defs().flat_map(|k| k.dims.iter().map(|d| d.name)).collect();
-            known.extend(self.defs().flat_map(|k| k.types.iter().map(|t| t.name)));
-            known.sort_unstable();
-            known.dedup();
-            let (name, known) = (name.to_owned(), known.join(", "));
-            return Err(LaunchError::WorkspaceUnknown { chain: self.name, name, known }.into());
+            return Err(self.unknown(name.to_owned()).into());
         }
         let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
         let all = with_implied(self.kernels, sizes.clone());
@@ -231,6 +230,15 @@ impl Chain {
             sizes,
             spaces: self.workspace.iter().map(of).collect::<Result<_>>()?,
         })
+    }
+
+    /// The error for a dim or a type that no kernel has.
+    fn unknown(&self, name: String) -> LaunchError {
+        let mut known: Vec<&str> = self.defs().flat_map(|k| k.dims.iter().map(|d| d.name)).collect();
+        known.extend(self.defs().flat_map(|k| k.types.iter().map(|t| t.name)));
+        known.sort_unstable();
+        known.dedup();
+        LaunchError::WorkspaceUnknown { chain: self.name, name, known: known.join(", ") }
     }
 
     fn allocate(
@@ -363,7 +371,10 @@ impl Chain {
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
         self.check_dims(&names, args, workspace)?;
         self.check_types(&names, args, workspace)?;
-        let count = self.repeated.as_ref().map_or(0, |r| self.size_of(r.dim, &names, args, workspace));
+        let count = match &self.repeated {
+            Some(repeated) => self.size_of(repeated.dim, &names, args, workspace)?,
+            None => 0,
+        };
         let place = |p: &ParamDef| names.iter().position(|&n| n == p.name());
         let kernels: Vec<_> = self.defs().map(|k| (k, k.params.iter().map(place).collect::<Vec<_>>())).collect();
         let mut one = |i: usize, index: usize| {
@@ -393,7 +404,7 @@ impl Chain {
     }
 
     /// The size of a dim, which is the same in all tensors.
-    fn size_of(&self, dim: &str, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> usize {
+    fn size_of(&self, dim: &str, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<usize> {
         let of = |kernel: &KernelDef, p: &ParamDef| {
             let ParamDef::Tensor { dims, .. } = p else { return None };
             let axis = dims.iter().position(|&d| kernel.dims[d].name == dim)?;
@@ -402,7 +413,8 @@ impl Chain {
             let tensor = if at < args.len() { args[at].tensor() } else { own() };
             tensor?.shape().get(axis).copied()
         };
-        self.defs().find_map(|kernel| kernel.params.iter().find_map(|p| of(kernel, p))).unwrap_or(0)
+        let found = self.defs().find_map(|kernel| kernel.params.iter().find_map(|p| of(kernel, p)));
+        found.ok_or_else(|| self.unknown(dim.to_owned()).into())
     }
 
     /// Checks that a dim has one size in all arguments of the chain, and the one for which the workspace was allocated. The
