@@ -397,3 +397,57 @@ fn a_chain_that_repeats_over_a_dim_of_no_kernel_is_refused() {
     let refused = ENDLESS.launch(&device, args!(start, &mut y, x, 0.5), &mut space).unwrap_err().to_string();
     assert!(refused.contains("ATL645") && refused.contains("no kernel of the chain `endless` has a dim"), "{refused}");
 }
+
+#[test]
+fn a_workspace_is_made_of_arguments() {
+    let cpu = Device::cpu();
+    let (x, mut t) = tensors(20, 8);
+    assert_eq!(NORMS.open_dims(), [""; 0]);
+    let wanted_text = "norms<T: bf16 | f16 | f32>(x: &Tensor<T, [N, D]>, scale: f32, t: &mut Tensor<f32, [N]>)";
+    assert_eq!(NORMS.signature(), wanted_text);
+    let mut space = NORMS.workspace_for(&cpu, &args!(x, 2.0, &mut t), &[]).unwrap();
+    NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut space).unwrap();
+    assert_eq!(t.to_vec::<f32>().unwrap(), wanted(20, 8));
+
+    let said = |e: RuntimeError| e.to_string();
+    let text = said(NORMS.workspace_for(&cpu, &args!(x, &mut t), &[]).unwrap_err());
+    assert!(text.contains("ATL601") && text.contains("(x, scale, t)"), "{text}");
+    let text = said(NORMS.workspace_for(&cpu, &args!(1.0, 2.0, &mut t), &[]).unwrap_err());
+    assert!(text.contains("ATL602") && text.contains("`x` of `norms` is a tensor"), "{text}");
+    let text = said(NORMS.workspace_for(&cpu, &args!(&t.clone(), 2.0, &mut t), &[]).unwrap_err());
+    assert!(text.contains("ATL603") && text.contains("[N, D]"), "{text}");
+    let text = said(NORMS.workspace_for(&cpu, &args!(x, 2.0, &mut t), &[("Z", 3)]).unwrap_err());
+    assert!(text.contains("`Z`"), "{text}");
+}
+
+atlas_kernel! {
+    kernel parted(x: &Tensor<f32, [N]>, part: &mut Tensor<f32, [X, N]>)
+    {
+        for (i, n) in grid(X, tiles(N, 16)) {
+            store(part[i, n], load(x[n]));
+        }
+    }
+
+    kernel summed(part: &Tensor<f32, [X, N]>, y: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], sum(load(part[.., n]), axis = 0));
+        }
+    }
+}
+
+static PARTED: Chain = Chain::new("parted_sum", &[&parted, &summed], &["part"]);
+
+#[test]
+fn a_dim_that_no_argument_has_is_open() {
+    let cpu = Device::cpu();
+    let x = cpu.tensor_from(&[1.0_f32, 2.0, 3.0], [3]).unwrap();
+    let mut y = Tensor::zeros(&cpu, DType::F32, [3]).unwrap();
+    assert_eq!(PARTED.open_dims(), ["X"]);
+    assert!(PARTED.signature().ends_with("y: &mut Tensor<f32, [N]>; X)"), "{}", PARTED.signature());
+    let text = PARTED.workspace_for(&cpu, &args!(x, &mut y), &[]).unwrap_err().to_string();
+    assert!(text.contains("ATL645") && text.contains("`X`"), "{text}");
+    let mut space = PARTED.workspace_for(&cpu, &args!(x, &mut y), &[("X", 4)]).unwrap();
+    PARTED.launch(&cpu, args!(x, &mut y), &mut space).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [4.0, 8.0, 12.0]);
+}

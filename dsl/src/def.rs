@@ -231,26 +231,30 @@ impl KernelDef {
     /// Its signature in the language of kernels, with the types that a type parameter may be:
     /// `softmax<T: bf16 | f16 | f32>(x: &Tensor<T, [N, D]>, y: &mut Tensor<T, [N, D]>)`.
     pub fn signature(&self) -> String {
-        let dtype = |of: DTypeRef| match of {
-            DTypeRef::Fixed(dtype) => dtype.name(),
-            DTypeRef::Generic(i) => self.types[i].name,
-        };
-        let param = |param: &ParamDef| match *param {
-            ParamDef::Scalar { name, dtype: of } => format!("{name}: {}", dtype(of)),
-            ParamDef::Tensor { name, dtype: of, dims, access } => {
-                let borrow = if access == Access::Out { "&mut " } else { "&" };
-                let dims: Vec<&str> = dims.iter().map(|&d| self.dims[d].name).collect();
-                format!("{name}: {borrow}Tensor<{}, [{}]>", dtype(of), dims.join(", "))
-            }
-        };
         let types = self.types.iter().map(|t| {
             let allowed: Vec<&str> = t.allowed.iter().map(|d| d.name()).collect();
             format!("{}: {}", t.name, allowed.join(" | "))
         });
         let types = types.collect::<Vec<_>>().join(", ");
         let types = if types.is_empty() { types } else { format!("<{types}>") };
-        let params: Vec<String> = self.params.iter().map(param).collect();
+        let params: Vec<String> = self.params.iter().map(|p| self.param_text(p)).collect();
         format!("{}{types}({})", self.name, params.join(", "))
+    }
+
+    /// One of its parameters as the signature has it: `x: &Tensor<T, [N, D]>`.
+    pub fn param_text(&self, param: &ParamDef) -> String {
+        let dtype = |of: DTypeRef| match of {
+            DTypeRef::Fixed(dtype) => dtype.name(),
+            DTypeRef::Generic(i) => self.types[i].name,
+        };
+        match *param {
+            ParamDef::Scalar { name, dtype: of } => format!("{name}: {}", dtype(of)),
+            ParamDef::Tensor { name, dtype: of, dims, access } => {
+                let borrow = if access == Access::Out { "&mut " } else { "&" };
+                let dims: Vec<&str> = dims.iter().map(|&d| self.dims[d].name).collect();
+                format!("{name}: {borrow}Tensor<{}, [{}]>", dtype(of), dims.join(", "))
+            }
+        }
     }
 
     /// Sizes of the dims, in the signature's order, by name: `N=32768 D=8192`.

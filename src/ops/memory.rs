@@ -83,6 +83,9 @@
 //!     workspace: e
 //! ```
 //!
+//! [`memory_weight_grads`] and [`memory_input_grad`] are the gradients behind any loss: `e` is the gradient by what
+//! [`memory_read`] returns, and `c` is 1.
+//!
 //! [`WINDOW_LOSS`] writes the sum of the losses `scale / 2 |p - v|^2` of the last `window` tokens:
 //!
 //! ```text
@@ -96,7 +99,7 @@
 
 pub use atlas_ops::fused_forward::{fused_forward, lerp_forward, mag_forward};
 pub use atlas_ops::gated_memory::{MEMORY_GATED_GRAD, memory_read_gated, memory_read_normed};
-pub use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT};
+pub use atlas_ops::memory_grad::{MEMORY_GRAD, MEMORY_GRAD_WITH_INPUT, memory_input_grad, memory_weight_grads};
 pub use atlas_ops::memory_read::memory_read;
 pub use atlas_ops::memory_recall::{
     memory_recall_gated, memory_recall_gated_wide, memory_recall_linear, memory_recall_linear_wide, memory_recall_mlp,

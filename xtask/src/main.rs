@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask setup | test | demo | static | tidy | validate | diagnostics | book`. Builds without LLVM.
+//! The project's chores: `cargo xtask setup | test | demo | static | tidy | validate | wheel | diagnostics | book`. Builds without LLVM.
 #![warn(clippy::too_many_lines)]
 
 mod book;
@@ -12,6 +12,7 @@ mod test;
 mod tidy;
 mod timed;
 mod validate;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -37,6 +38,8 @@ enum Verb {
     Tidy,
     /// Assemble every shipped kernel and compare its resources with the committed table.
     Validate(validate::ValidateArgs),
+    /// Build the Python package with the C library inside.
+    Wheel(wheel::WheelArgs),
     /// Write the pages about diagnostic codes, and the data of `atlas explain-error`, from the tests.
     Diagnostics,
     /// Render the book with mdbook.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Verb::Static(args) => same_ptx::run(&root, &args),
         Verb::Tidy => tidy::run(&root),
         Verb::Validate(args) => validate::run(&root, &args),
+        Verb::Wheel(args) => wheel::run(&root, &args),
         Verb::Diagnostics => tidy::diagnostics::run(&root),
         Verb::Book => book::run(&root),
         Verb::StartTest(args) => timed::start(&args),

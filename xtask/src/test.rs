@@ -2,7 +2,7 @@
 
 use crate::command::WITH_LLVM;
 use crate::timed::{self, Timed};
-use crate::{command, setup, tidy, validate};
+use crate::{command, setup, tidy, validate, wheel};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::path::Path;
@@ -76,7 +76,10 @@ const STEPS: [(&str, StepFn); 16] = [
         run.test(&[&WHOLE[..], &TESTS].concat(), &[])?;
         command::run(command::cargo(run.root).args(["test", "--quiet", "--no-fail-fast", "--doc"]).args(WHOLE))
     }),
-    ("python", python),
+    ("python", |run| {
+        run.skipped = wheel::test(run.root)?;
+        Ok(())
+    }),
     ("test-llvm", |run| {
         let skipped = WITHOUT_LLVM.iter().map(|(tests, _)| *tests).chain([MUTATIONS]);
         let skip: Vec<&str> = skipped.flat_map(|tests| ["--skip", tests]).collect();
@@ -148,32 +151,6 @@ fn shipping(run: &mut Run<'_>) -> Result<()> {
     let mut tools = cargo();
     tools.args(["-p", "shipping-tools", "--", "tune", "--check", "--records", &records, "--device", "cpu"]);
     command::run(&mut tools)
-}
-
-/// What Python needs to call the C library.
-const PYTHON_PACKAGES: [&str; 2] = ["numpy", "apache-tvm-ffi>=0.1.15,<0.2"];
-
-/// Calls the C library that the step `test` built from Python. Skipped where the packages for it cannot be had.
-fn python(run: &mut Run<'_>) -> Result<()> {
-    let target = command::target_dir(run.root)?;
-    let library = target.join("debug/deps/libatlas_c.so");
-    let mut skip = |why: &str| {
-        run.skipped = Some(why.to_owned());
-        Ok(())
-    };
-    if !library.exists() {
-        return skip("the step `test` builds the library, and has not run");
-    }
-    let environment = target.join("python");
-    let python = environment.join("bin/python");
-    if !command::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&environment)) {
-        return skip("python3 has no module venv");
-    }
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    if !command::succeeds(Command::new(&python).args(install).args(PYTHON_PACKAGES)) {
-        return skip("numpy and apache-tvm-ffi cannot be installed");
-    }
-    command::run(Command::new(&python).arg(run.root.join("bindings/c/tests/python.py")).arg(library))
 }
 
 /// Licences, sources and known vulnerabilities of the dependencies. The tool is not part of the set-up, and the list of

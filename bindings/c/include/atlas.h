@@ -78,8 +78,15 @@ typedef struct AtlasDevice AtlasDevice;
 // A kernel that is ready for one problem: sizes, strides, types and alignments of its arguments.
 typedef struct AtlasPrepared AtlasPrepared;
 
+// A chain that is ready for one problem: sizes, strides, types and alignments of its arguments.
+typedef struct AtlasPreparedChain AtlasPreparedChain;
+
 // A queue of launches on one device: a CUDA stream of the caller. Threads may share one.
 typedef struct AtlasStream AtlasStream;
+
+// A chain and the tensors that its kernels pass to each other, for arguments of some sizes. It serves one run at a time: calls from
+// several threads follow each other, but launches on several streams race unless the caller orders them.
+typedef struct AtlasWorkspace AtlasWorkspace;
 
 // The value of an argument.
 typedef union {
@@ -100,6 +107,64 @@ typedef struct {
   // Its value.
   AtlasValue value;
 } AtlasArg;
+
+// The size of a dim, by its name.
+typedef struct {
+  // The name of the dim, such as `L`.
+  const char *name;
+  // How large it is.
+  size_t size;
+} AtlasSize;
+
+// An Omega rule, as far as the choice of its chain depends on it.
+typedef struct {
+  // What the memory computes: `linear`, `mlp`, `gated` or `normed`.
+  const char *memory;
+  // How it steps: `descent`, `muon_by_token` or `muon_by_chunk`.
+  const char *step;
+  // Tokens of a chunk.
+  size_t chunk;
+  // Tokens of a window, the token itself among them.
+  size_t window;
+  // Elements of a key.
+  size_t key;
+  // Elements of a value.
+  size_t value;
+  // Hidden elements of the memory; 0 for a linear one.
+  size_t hidden;
+  // The element type of keys and values.
+  DLDataType dtype;
+} AtlasOmega;
+
+// One step of an iteration: `X <- (a + b X X^T + c (X X^T)^2) X`. The product is taken about `centre`, which changes nothing but the
+// rounding: the mean eigenvalue of `X X^T` before the step is a good one, and 0 an allowed one.
+typedef struct {
+  // The coefficient of `X`.
+  double a;
+  // The coefficient of `X X^T X`.
+  double b;
+  // The coefficient of `(X X^T)^2 X`.
+  double c;
+  // The number that the product is taken about.
+  double centre;
+} AtlasIterationStep;
+
+// An iteration, which begins with `X = g / (stretch |g| + eps)`, or with `X = g / max(stretch |g|, eps)`.
+typedef struct {
+  // Its steps.
+  const AtlasIterationStep *steps;
+  // How many they are.
+  size_t step_count;
+  // What the norm is multiplied by.
+  float stretch;
+  // What keeps it away from 0.
+  float eps;
+  // 0 if `eps` is added to the norm; 1 if the norm is at least that, as by `torch.optim.Muon`.
+  uint32_t eps_is_least;
+  // 0 for the plain form; else the iteration goes on with `X X^T`, which is faster for matrices that are four times as long as wide,
+  // and starts again after so many steps.
+  uint32_t restart;
+} AtlasIteration;
 
 #ifdef __cplusplus
 extern "C" {
@@ -219,6 +284,105 @@ AtlasStatus atlas_prepared_launch(const AtlasPrepared *prepared,
 // # Safety
 // It came from `atlas_prepare`, and is not used again, nor is a CUDA graph that recorded its launches.
 void atlas_prepared_close(AtlasPrepared *prepared);
+
+// The number of chains in the library: kernels that run one after the other, and pass tensors to each other in a workspace.
+size_t atlas_chain_count(void);
+
+// The name of a chain, by its number from 0, in alphabetical order; null beyond the last one. It stays valid.
+const char *atlas_chain_name(size_t number);
+
+// Gives the signature of a chain, in the order of the arguments of a launch and, behind a semicolon, the dims whose sizes
+// `atlas_chain_workspace` is given: `attention_decode<..>(q: &Tensor<T, [S, J, R, D]>, .., scale: f32; X)`. It stays valid.
+//
+// # Safety
+// `name` is a string that ends with a zero byte; `signature` is a place for a pointer.
+AtlasStatus atlas_chain_signature(const char *name,
+                                  const char **signature);
+
+// Allocates the workspace of a chain, for launches with such arguments. Nothing runs, and elements are neither read nor written.
+// `sizes` has those dims that stand behind the semicolon of the chain's signature. Memory is allocated on the device's default
+// stream, and there when this returns. If it fails, `*workspace` is null.
+//
+// # Safety
+// As `atlas_launch`. `sizes` has `size_count` sizes, whose names end with a zero byte; `workspace` is a place for a pointer.
+AtlasStatus atlas_chain_workspace(const AtlasDevice *device,
+                                  const char *chain,
+                                  const AtlasArg *args,
+                                  size_t count,
+                                  const AtlasSize *sizes,
+                                  size_t size_count,
+                                  AtlasWorkspace **workspace);
+
+// The bytes that a workspace takes on its device; 0 for null.
+//
+// # Safety
+// It came from `atlas_chain_workspace`, and is not closed.
+uint64_t atlas_workspace_bytes(const AtlasWorkspace *workspace);
+
+// Closes a workspace. Its memory is freed when the default stream comes to it, so work on other streams that uses it has run before.
+// Null is ignored.
+//
+// # Safety
+// It came from `atlas_chain_workspace`, and is not used again, nor is a CUDA graph that recorded its launches.
+void atlas_workspace_close(AtlasWorkspace *workspace);
+
+// Launches the kernels of a chain one after the other: on a stream of `atlas_stream_open`, or on the device's default stream if that is
+// null. All arguments are checked, and all kernels are loaded, before the first one runs: if something does not fit, nothing is
+// written.
+//
+// # Safety
+// As `atlas_launch`; the workspace is open, and no other work that uses it runs at the same time.
+AtlasStatus atlas_chain_launch(const AtlasWorkspace *workspace,
+                               const AtlasStream *stream,
+                               const AtlasArg *args,
+                               size_t count);
+
+// Makes a chain ready for arguments such as these: chooses the config of each kernel and loads its code. Nothing runs. A CUDA graph may
+// record launches of the result, and both the result and the workspace live as long as the graph. If it fails, `*prepared` is null.
+//
+// # Safety
+// As `atlas_chain_launch`; `prepared` is a place for a pointer.
+AtlasStatus atlas_chain_prepare(const AtlasWorkspace *workspace,
+                                const AtlasArg *args,
+                                size_t count,
+                                AtlasPreparedChain **prepared);
+
+// Launches a prepared chain with arguments of the same sizes, strides, types and alignments, and with a workspace for them.
+//
+// # Safety
+// As `atlas_chain_launch`; `prepared` came from `atlas_chain_prepare`.
+AtlasStatus atlas_prepared_chain_launch(const AtlasPreparedChain *prepared,
+                                        const AtlasWorkspace *workspace,
+                                        const AtlasStream *stream,
+                                        const AtlasArg *args,
+                                        size_t count);
+
+// Closes a prepared chain. Launches that are queued still run. Null is ignored.
+//
+// # Safety
+// It came from `atlas_chain_prepare`, and is not used again, nor is a CUDA graph that recorded its launches.
+void atlas_prepared_chain_close(AtlasPreparedChain *prepared);
+
+// Gives the name of the chain that computes a rule, and how many keys a chunk sees, which is the size `K` of its workspace. The name
+// stays valid.
+//
+// # Safety
+// `rule` points to a rule whose strings end with a zero byte; `chain` and `keys` are places for a pointer and a number.
+AtlasStatus atlas_omega_chain(const AtlasOmega *rule,
+                              const char **chain,
+                              size_t *keys);
+
+// Writes the iteration of each matrix of `g` to `out`, both `[B, M, N]`, on a stream of `atlas_stream_open`, or on the device's default
+// stream if that is null. What it needs besides is allocated and freed in the order of the stream. The iteration has the element type
+// of `out`. If something does not fit, nothing is written.
+//
+// # Safety
+// As `atlas_launch`; `iteration` has as many steps as it says.
+AtlasStatus atlas_newton_schulz(const AtlasDevice *device,
+                                const AtlasStream *stream,
+                                const DLTensor *g,
+                                const DLTensor *out,
+                                const AtlasIteration *iteration);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -133,7 +133,8 @@ pub(crate) unsafe fn borrow(device: &Device, name: &dyn std::fmt::Display, of: &
         .map_err(|error| Failure::from(error).of(name))
 }
 
-fn dtype(of: DLDataType) -> Option<DType> {
+/// The element type of Atlas; `None` for one that it has not.
+pub(crate) fn dtype(of: DLDataType) -> Option<DType> {
     match (of.code, of.bits, of.lanes) {
         (0, 32, 1) => Some(DType::I32),
         (0, 64, 1) => Some(DType::I64),

@@ -23,6 +23,10 @@
 //! }
 //!
 //! atlas_c::export!(scaled);
+//!
+//! static SCALED_ALONE: atlas::kernel::Chain =
+//!     atlas::kernel::Chain::new("scaled_alone", &[&scaled], &[]);
+//! atlas_c::export_chains!(SCALED_ALONE);
 //! # fn main() {}
 //! ```
 //!
@@ -30,21 +34,40 @@
 //! |---|---|
 //! | `status` | the result of a call, and the last error of a thread |
 //! | `dlpack` | tensors of DLPack |
-//! | `kernels` | the kernels of the library, by name |
-//! | `device`, `launch` | devices and streams; launches |
-//! | `tvm_ffi` | kernels as functions of tvm-ffi |
-//! | `shipped` | the kernels that ship with Atlas, as such functions |
+//! | `kernels`, `chains` | the kernels and chains of the library, by name |
+//! | `device` | devices and streams |
+//! | `arguments` | the arguments of launches |
+//! | `launch`, `chain_launch` | launches of kernels, and of chains with their workspaces |
+//! | `omega`, `newton_schulz` | which chain computes an Omega rule; the iteration of Muon |
+//! | `tvm_ffi`, `tvm_functions` | the calling convention of tvm-ffi; kernels and chains as functions in it |
+//! | `shipped` | the kernels and chains that ship with Atlas, as such functions |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 
+mod arguments;
+mod chain_launch;
+#[doc(hidden)]
+pub mod chains;
 mod device;
 mod dlpack;
 mod kernels;
 mod launch;
+mod newton_schulz;
+mod omega;
 mod shipped;
 mod status;
 #[doc(hidden)]
 pub mod tvm_ffi;
+#[doc(hidden)]
+pub mod tvm_functions;
+
+pub use chain_launch::{
+    AtlasPreparedChain, AtlasSize, AtlasWorkspace, atlas_chain_launch, atlas_chain_prepare, atlas_chain_workspace,
+    atlas_prepared_chain_close, atlas_prepared_chain_launch, atlas_workspace_bytes, atlas_workspace_close,
+};
+pub use chains::{atlas_chain_count, atlas_chain_name, atlas_chain_signature};
+pub use newton_schulz::{AtlasIteration, AtlasIterationStep, atlas_newton_schulz};
+pub use omega::{AtlasOmega, atlas_omega_chain};
 
 pub use device::{
     AtlasDevice, AtlasStream, atlas_device_add_bundle, atlas_device_close, atlas_device_open, atlas_device_synchronize,

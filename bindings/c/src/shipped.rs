@@ -1,5 +1,7 @@
-//! The kernels that ship with Atlas. Naming them here links them, in a static library too, whose linker takes what is named alone.
+//! The kernels and chains that ship with Atlas. Naming them here links them, in a static library too, whose linker takes what is named
+//! alone.
 
+use crate::chains::NamedChain;
 use atlas::kernel::KernelDef;
 
 macro_rules! shipped {
@@ -10,6 +12,20 @@ macro_rules! shipped {
         }
 
         crate::export!($($($part)::+),*);
+    };
+}
+
+macro_rules! shipped_chains {
+    ($($($part:ident)::+),* $(,)?) => {
+        /// The chains of Atlas's public interface.
+        pub(crate) fn shipped_chains() -> Vec<&'static NamedChain> {
+            vec![$({
+                static CHAIN: NamedChain = NamedChain::new(&$($part)::+);
+                &CHAIN
+            }),*]
+        }
+
+        crate::export_chains!($($($part)::+),*);
     };
 }
 
@@ -64,6 +80,7 @@ shipped!(
     atlas::ops::memory::fused_optimization,
     atlas::ops::memory::lerp_forward,
     atlas::ops::memory::mag_forward,
+    atlas::ops::memory::memory_input_grad,
     atlas::ops::memory::memory_read,
     atlas::ops::memory::memory_read_gated,
     atlas::ops::memory::memory_read_normed,
@@ -75,6 +92,7 @@ shipped!(
     atlas::ops::memory::memory_recall_mlp_wide,
     atlas::ops::memory::memory_recall_normed,
     atlas::ops::memory::memory_recall_normed_wide,
+    atlas::ops::memory::memory_weight_grads,
     atlas::ops::omega::omega_decay_gates,
     atlas::ops::omega::omega_token_gates,
     atlas::ops::training::adamw,
@@ -98,4 +116,48 @@ shipped!(
     atlas::ops::training::silu_gate_grad,
     atlas::ops::training::silu_grad,
     atlas::ops::training::square_sums,
+);
+
+shipped_chains!(
+    atlas::ops::ATTENTION_DECODE,
+    atlas::ops::delta::GATED_DELTA_RULE,
+    atlas::ops::delta::GATED_DELTA_RULE_SPLIT,
+    atlas::ops::delta::TTT_LINEAR,
+    atlas::ops::memory::MEMORY_GATED_GRAD,
+    atlas::ops::memory::MEMORY_GRAD,
+    atlas::ops::memory::MEMORY_GRAD_WITH_INPUT,
+    atlas::ops::memory::WINDOW_LOSS,
+    atlas::ops::omega::OMEGA_GATED,
+    atlas::ops::omega::OMEGA_GATED_WIDE,
+    atlas::ops::omega::OMEGA_LINEAR,
+    atlas::ops::omega::OMEGA_LINEAR_WIDE,
+    atlas::ops::omega::OMEGA_MLP,
+    atlas::ops::omega::OMEGA_MLP_SPLIT,
+    atlas::ops::omega::OMEGA_MLP_WIDE,
+    atlas::ops::omega::OMEGA_MUON,
+    atlas::ops::omega::OMEGA_MUON_GATED,
+    atlas::ops::omega::OMEGA_MUON_GATED_WIDE,
+    atlas::ops::omega::OMEGA_MUON_LINEAR,
+    atlas::ops::omega::OMEGA_MUON_LINEAR_WIDE,
+    atlas::ops::omega::OMEGA_MUON_NORMED,
+    atlas::ops::omega::OMEGA_MUON_NORMED_WIDE,
+    atlas::ops::omega::OMEGA_MUON_TOKENS,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_GATED,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_GATED_WIDE,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_LINEAR,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_LINEAR_WIDE,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_NORMED,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_NORMED_WIDE,
+    atlas::ops::omega::OMEGA_MUON_TOKENS_WIDE,
+    atlas::ops::omega::OMEGA_MUON_WIDE,
+    atlas::ops::omega::OMEGA_NORMED,
+    atlas::ops::omega::OMEGA_NORMED_WIDE,
+    atlas::ops::training::CLIP_FACTOR,
+    atlas::ops::training::LAYER_COMBINE_GRAD,
+    atlas::ops::training::LAYER_NORM_GRAD,
+    atlas::ops::training::RMS_NORM_GRAD,
+    atlas::ops::training::RMS_NORM_INPUT_GRAD,
+    atlas::ops::training::RMS_NORM_RESIDUAL_GRAD,
+    atlas::ops::training::RMS_NORM_RESIDUAL_INPUT_GRAD,
+    atlas::ops::training::WINDOWED_ATTENTION_GRAD,
 );

@@ -1,18 +1,20 @@
-//! The kernels as functions of [tvm-ffi](https://tvm.apache.org/ffi/), the calling convention of FlashInfer, TileLang and
-//! CuTe DSL: Python calls them with tensors of PyTorch, JAX, CuPy and NumPy.
+//! The calling convention of [tvm-ffi](https://tvm.apache.org/ffi/), which is that of FlashInfer, TileLang and CuTe DSL: Python calls kernels and
+//! chains with tensors of PyTorch, JAX, CuPy and NumPy.
 //!
-//! A function takes the arguments of its kernel in the signature's order and gives nothing back. It runs on the device of its
+//! A function takes the arguments of its kernel in the signature's order and gives nothing back. A chain takes the sizes of its open
+//! dims behind them. A function runs on the device of its
 //! first tensor and on tvm-ffi's current stream of that device, which Python sets from PyTorch's. A mistake becomes an
 //! exception: `TypeError` for an argument of the wrong kind, `ValueError` for the rest of what the caller can mend,
 //! `RuntimeError` for all else.
 //!
 //! The library needs no tvm-ffi. Where it is loaded, its functions are looked up in it.
 
+use crate::arguments::{Callee, Given};
 use crate::device::stream_of;
 use crate::dlpack::{DLDevice, DLTensor};
-use crate::launch::{Arguments, Given};
 use crate::status::{Failure, Result, guarded};
-use atlas::kernel::{KernelDef, Launch};
+use atlas::Device;
+use atlas::device::Stream;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
@@ -88,14 +90,12 @@ fn loaded_library() -> Option<libloading::Library> {
     libloading::os::windows::Library::open_already_loaded("tvm_ffi.dll").ok().map(Into::into)
 }
 
-/// Calls a kernel for tvm-ffi.
+/// Calls `f` for tvm-ffi. A failure becomes an exception.
 ///
 /// # Safety
-/// `args` has `count` values of tvm-ffi, whose tensors are as `atlas_launch` says. `result` is null or a place for a value.
-pub unsafe fn call(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32, result: *mut TvmFfiAny) -> c_int {
-    // SAFETY: the caller's promise.
-    let called = guarded(|| unsafe { launch(kernel, args, count) });
-    let Err(failure) = called else {
+/// `result` is null or a place for a value.
+pub(crate) unsafe fn answer(result: *mut TvmFfiAny, f: impl FnOnce() -> Result<()>) -> c_int {
+    let Err(failure) = guarded(f) else {
         if !result.is_null() {
             // SAFETY: the caller's promise.
             unsafe {
@@ -112,46 +112,57 @@ pub unsafe fn call(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i3
     -1
 }
 
+/// The values of a call.
+///
 /// # Safety
-/// As `call`.
-unsafe fn launch(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32) -> Result<()> {
+/// `args` has `count` values of tvm-ffi.
+pub(crate) unsafe fn values<'a>(args: *const TvmFfiAny, count: i32) -> &'a [TvmFfiAny] {
     let count = usize::try_from(count).unwrap_or(0);
-    let args = match args.is_null() || count == 0 {
-        true => &[][..],
+    match args.is_null() || count == 0 {
+        true => &[],
         // SAFETY: the caller's promise.
         false => unsafe { std::slice::from_raw_parts(args, count) },
-    };
-    let given = |(i, arg): (usize, &TvmFfiAny)| {
-        let name = || kernel.params.get(i).map_or("an argument too many", |param| param.name());
+    }
+}
+
+impl TvmFfiAny {
+    /// It as the argument `number` of what is called.
+    ///
+    /// # Safety
+    /// It is a value of tvm-ffi that lives as long as the result.
+    pub(crate) unsafe fn given<'a>(&self, of: &dyn Callee, number: usize) -> Result<Given<'a>> {
         // SAFETY: the kind says which value it is.
         unsafe {
-            match arg.type_index {
-                kind::DL_TENSOR if !arg.value.tensor.is_null() => Ok(Given::Tensor(&*arg.value.tensor)),
-                kind::TENSOR => Ok(Given::Tensor(&*arg.value.object.add(OBJECT_BYTES).cast::<DLTensor>())),
-                kind::INT | kind::BOOL => Ok(Given::Whole(arg.value.whole)),
-                kind::FLOAT => Ok(Given::Real(arg.value.real)),
+            match self.type_index {
+                kind::DL_TENSOR if !self.value.tensor.is_null() => Ok(Given::Tensor(&*self.value.tensor)),
+                kind::TENSOR => Ok(Given::Tensor(&*self.value.object.add(OBJECT_BYTES).cast::<DLTensor>())),
+                kind::INT | kind::BOOL => Ok(Given::Whole(self.value.whole)),
+                kind::FLOAT => Ok(Given::Real(self.value.real)),
                 _ => Err(Failure::wrong_kind(format_args!(
                     "`{}` of `{}` is neither a tensor nor a number; its signature is {}",
-                    name(),
-                    kernel.name,
-                    kernel.signature()
+                    of.param(number).map_or("an argument too many", |param| param.name),
+                    of.name(),
+                    of.signature()
                 ))),
             }
         }
-    };
-    let first = args.iter().enumerate().map(given).find_map(|given| match given {
+    }
+}
+
+/// Where a call runs: the device of its first tensor, and tvm-ffi's current stream there.
+///
+/// # Safety
+/// They are values of tvm-ffi.
+pub(crate) unsafe fn place(of: &dyn Callee, args: &[TvmFfiAny]) -> Result<(Device, Stream)> {
+    // SAFETY: the caller's promise.
+    let first = args.iter().enumerate().map(|(i, arg)| unsafe { arg.given(of, i) }).find_map(|given| match given {
         Ok(Given::Tensor(tensor)) => Some(tensor.device),
         _ => None,
     });
     let Some(at) = first else {
-        return Err(Failure::wrong_kind(format_args!(
-            "no argument is a tensor; the signature is {}",
-            kernel.signature()
-        )));
+        return Err(Failure::wrong_kind(format_args!("no argument is a tensor; the signature is {}", of.signature())));
     };
     let device = at.open()?;
-    // SAFETY: the caller's promise.
-    let mut arguments = unsafe { Arguments::new(&device, kernel, args.iter().enumerate().map(given)) }?;
     let handle = match (device.is_cpu(), runtime()) {
         // SAFETY: a device of DLPack. Its kind is that of streams, for managed memory too.
         (false, Some(runtime)) => unsafe { (runtime.stream)(DLDevice::CUDA, at.device_id) },
@@ -159,28 +170,5 @@ unsafe fn launch(kernel: &'static KernelDef, args: *const TvmFfiAny, count: i32)
     };
     // SAFETY: tvm-ffi's stream lives during the call, and its device is that of the tensor.
     let stream = unsafe { stream_of(&device, handle) };
-    Ok(kernel.launch_on(&stream, arguments.list())?)
-}
-
-/// Exports kernels as functions of tvm-ffi: `export!(softmax, my_kernels::saxpy);`. The name of a function is that of its
-/// kernel.
-#[macro_export]
-macro_rules! export {
-    (@one [$($path:tt)*] $name:ident) => {
-        const _: () = {
-            // SAFETY: no other function has this name, because the names of the kernels of a program differ.
-            #[unsafe(export_name = concat!("__tvm_ffi_", stringify!($name)))]
-            unsafe extern "C" fn call(
-                _library: *mut ::std::ffi::c_void,
-                args: *const $crate::tvm_ffi::TvmFfiAny,
-                count: i32,
-                result: *mut $crate::tvm_ffi::TvmFfiAny,
-            ) -> ::std::ffi::c_int {
-                // SAFETY: tvm-ffi calls it with values of its own.
-                unsafe { $crate::tvm_ffi::call(&$($path)* $name, args, count, result) }
-            }
-        };
-    };
-    (@one [$($path:tt)*] $head:ident :: $($rest:tt)+) => { $crate::export!(@one [$($path)* $head ::] $($rest)+); };
-    ($($($part:ident)::+),* $(,)?) => { $($crate::export!(@one [] $($part)::+);)* };
+    Ok((device, stream))
 }

@@ -46,6 +46,12 @@ fn a_c_program() {
 }
 
 #[test]
+fn chains_from_c() {
+    let text = shared(&["cc", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], "chains.c");
+    assert!(text.ends_with("all right\n"), "{text}");
+}
+
+#[test]
 fn a_cpp_program() {
     let text = shared(&["c++", "-std=c++17"], "program.cpp");
     assert!(text.ends_with("all right\n"), "{text}");

@@ -65,6 +65,31 @@ c = np.empty((37, 23), np.float32)
 launch("matmul", a, b, c)
 close(c, a.astype(np.float64) @ b.T, 1e-5)
 
+# A chain: its arguments, and the sizes that no argument has.
+q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in [(1, 1, 2, 4), (1, 6, 1, 4), (1, 6, 1, 4)])
+tokens, o, lse = np.array([5], np.int32), np.zeros((1, 1, 2, 4), np.float32), np.zeros((1, 1, 2), np.float32)
+decode = (q, k, v, tokens, 0.5, o, lse)
+for sizes in [(), (2, 2), (-1,), (1.5,), (o,)]:
+    raises(ValueError, "ATL656", "ATTENTION_DECODE", *decode, *sizes)
+raises(TypeError, "ATL657", "ATTENTION_DECODE", *decode, "2")
+raises(ValueError, "ATL643", "ATTENTION_DECODE", q, k, v[:, :5], tokens, 0.5, o, lse, 2)
+raises(ValueError, "ATL643", "ATTENTION_DECODE", q, k, v, tokens, 0.5, o.astype(np.float16), lse, 2)
+for parts in (1, 2, 7):
+    launch("ATTENTION_DECODE", *decode, parts)
+    close(o[0, 0], softmax(0.5 * q[0, 0] @ k[0, :5, 0].T) @ v[0, :5, 0], 1e-5)
+
+# The iteration of Muon, of no step: a matrix divided by its norm.
+g, out = rng.standard_normal((2, 3, 5)).astype(np.float32), np.zeros((2, 3, 5), np.float32)
+launch("newton_schulz", g, out, 1.0, 1e-7, 1, 0)
+close(out, g / np.sqrt((g.astype(np.float64) ** 2).sum(axis=(1, 2), keepdims=True)), 1e-6)
+out[:] = 7
+raises(ValueError, "ATL656", "newton_schulz", g, out, 1.0, 1e-7, 1)
+raises(ValueError, "ATL656", "newton_schulz", g, out, 1.0, 1e-7, 1, 0, 3.0)
+raises(ValueError, "ATL656", "newton_schulz", g, out, 1.0, 1e-7, 1, -1)
+raises(ValueError, "ATL656", "newton_schulz", g, out[:1], 1.0, 1e-7, 1, 0)
+raises(ValueError, "ATL656", "newton_schulz", g[0], out[0], 1.0, 1e-7, 1, 0)
+raises(ValueError, "ATL656", "newton_schulz", g, 1.0, 1.0, 1e-7, 1, 0)
+
 x, y = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
 raises(ValueError, "ATL601", "softmax", x)
 raises(ValueError, "ATL604", "softmax", x, y[:, :3])

@@ -91,8 +91,32 @@ fn every_public_kernel_is_a_function() {
     }
     let kernels = atlas_dsl::def::registry();
     let shipped = std::fs::read_to_string(root.join("bindings/c/src/shipped.rs")).unwrap();
-    let exported: BTreeSet<&str> =
-        shipped.lines().filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1)).collect();
+    let (chains, exported): (BTreeSet<&str>, BTreeSet<&str>) = shipped
+        .lines()
+        .filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1))
+        .partition(|name| is_chain(name));
     let wanted: BTreeSet<&str> = kernels.iter().map(|k| k.name).filter(|name| public.contains(*name)).collect();
     assert_eq!(exported, wanted);
+    assert_eq!(chains, public.iter().map(String::as_str).filter(|name| is_chain(name)).collect());
+}
+
+/// A chain is a static, so its name is in upper case. `OmegaRule` is none.
+fn is_chain(name: &str) -> bool {
+    name.len() > 2 && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// A chain has one name in C, and that in upper case in Rust and in tvm-ffi.
+#[test]
+fn chains_have_the_names_of_their_statics() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/shipped.rs");
+    let shipped = std::fs::read_to_string(root).unwrap();
+    let lines = shipped.lines().filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1));
+    let statics: BTreeSet<String> = lines.filter(|name| is_chain(name)).map(str::to_lowercase).collect();
+    let name = |i| {
+        let name = atlas_c::atlas_chain_name(i);
+        // SAFETY: names stay, and end with a zero byte.
+        unsafe { std::ffi::CStr::from_ptr(name) }.to_str().unwrap().to_owned()
+    };
+    let names: BTreeSet<String> = (0..atlas_c::atlas_chain_count()).map(name).collect();
+    assert_eq!(names, statics);
 }

@@ -5,7 +5,7 @@ use super::kernels::{ns_apply, ns_gram, ns_normalise, ns_product, ns_squares};
 use crate::newton_schulz_small::{CLASSIC, EPS};
 use crate::pass::Pass;
 use atlas_dsl::DType;
-use atlas_runtime::{Result, Stream, Tensor, args};
+use atlas_runtime::{LaunchError, Result, Stream, Tensor, args};
 
 /// What an iteration works on. Both compute the same polynomial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,22 +124,51 @@ impl MuonSpace {
         rows: usize,
         cols: usize,
     ) -> Result<MuonSpace> {
-        let (m, n) = (rows.min(cols), rows.max(cols));
         let device = stream.device();
-        let make = |dtype: DType, shape: &[usize]| Tensor::empty(device, dtype, shape);
-        let products = match of.form_for(m, n) {
-            Form::Standard => None,
-            Form::Gram { .. } => Some([make(dtype, &[count, m, m])?, make(dtype, &[count, m, m])?]),
+        let made = MuonSpace::tensors(of, dtype, count, rows, cols);
+        MuonSpace::of(made.into_iter().map(|(dtype, shape)| Tensor::empty(device, dtype, shape)))
+    }
+
+    /// The types and shapes of its tensors, for [`MuonSpace::of`].
+    pub fn tensors(
+        of: &NewtonSchulz,
+        dtype: DType,
+        count: usize,
+        rows: usize,
+        cols: usize,
+    ) -> Vec<(DType, Vec<usize>)> {
+        let (m, n) = (rows.min(cols), rows.max(cols));
+        let (whole, square) = ((dtype, vec![count, m, n]), (dtype, vec![count, m, m]));
+        let rows = (DType::F32, vec![count, m]);
+        let mut all = vec![whole.clone(), whole, square.clone(), square.clone(), rows.clone(), rows];
+        if of.form_for(m, n) != Form::Standard {
+            all.extend([square.clone(), square]);
+        }
+        all
+    }
+
+    /// It in tensors that are allocated elsewhere, those of [`MuonSpace::tensors`] in that order.
+    ///
+    /// # Errors
+    /// The first error among the tensors; [`LaunchError::MissingTensor`] if there are too few.
+    pub fn of(tensors: impl IntoIterator<Item = Result<Tensor>>) -> Result<MuonSpace> {
+        let mut tensors = tensors.into_iter();
+        let mut next = |param| {
+            let missing = || Err(LaunchError::MissingTensor { kernel: "newton_schulz", param }.into());
+            tensors.next().unwrap_or_else(missing)
         };
-        Ok(MuonSpace {
-            x: make(dtype, &[count, m, n])?,
-            y: make(dtype, &[count, m, n])?,
-            gram: make(dtype, &[count, m, m])?,
-            poly: make(dtype, &[count, m, m])?,
-            products,
-            largest: make(DType::F32, &[count, m])?,
-            squares: make(DType::F32, &[count, m])?,
-        })
+        let (x, y, gram, poly) = (next("x")?, next("y")?, next("gram")?, next("poly")?);
+        let (largest, squares) = (next("largest")?, next("squares")?);
+        let products = match tensors.next() {
+            None => None,
+            Some(first) => {
+                let second = tensors.next().unwrap_or_else(|| {
+                    Err(LaunchError::MissingTensor { kernel: "newton_schulz", param: "products" }.into())
+                });
+                Some([first?, second?])
+            }
+        };
+        Ok(MuonSpace { x, y, gram, poly, products, largest, squares })
     }
 
     /// Bytes that it takes on its device.

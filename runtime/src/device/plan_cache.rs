@@ -31,6 +31,8 @@ pub(crate) struct PlanCache {
     generation: AtomicU64,
     loaded: Mutex<BTreeMap<KernelKey, Arc<LoadedKernel>>>,
     most_loaded: usize,
+    /// Kernels in graphs of other libraries, by their addresses. Nobody says when such a graph ends, so they stay.
+    recorded: Mutex<HashMap<usize, Arc<LoadedKernel>>>,
     refused: Mutex<LruCache<KernelKey, String>>,
     /// The kernels that some thread is making now.
     making: Mutex<HashMap<KernelKey, Weak<Mutex<()>>>>,
@@ -43,6 +45,7 @@ impl Default for PlanCache {
             generation: AtomicU64::new(0),
             loaded: Mutex::default(),
             most_loaded: MOST_LOADED,
+            recorded: Mutex::default(),
             refused: Mutex::new(LruCache::new(MOST_REFUSED)),
             making: Mutex::default(),
         }
@@ -79,6 +82,11 @@ impl Hasher for WordHasher {
 }
 
 impl PlanCache {
+    /// Keeps a kernel that a graph of another library has recorded.
+    pub(crate) fn keep_recorded(&self, kernel: &Arc<LoadedKernel>) {
+        lock(&self.recorded).entry(Arc::as_ptr(kernel).addr()).or_insert_with(|| kernel.clone());
+    }
+
     /// The plan of a problem seen before.
     pub(crate) fn find(&self, words: &[u64]) -> Option<Arc<LaunchPlan>> {
         lock(&self.by_problem).get(words).cloned()

@@ -172,6 +172,22 @@ impl Stream {
         &self.device
     }
 
+    /// Whether another library made it.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.kind, StreamKind::Raw(_))
+    }
+
+    /// Whether a CUDA graph records what is queued, so that nothing runs. The default stream records nothing.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` if the driver does not answer.
+    pub fn is_recording(&self) -> Result<bool> {
+        match self.device.backend() {
+            Backend::Cuda(context) if !self.as_raw().is_null() => context.is_recording(self.as_raw()),
+            Backend::Cpu | Backend::Virtual(_) | Backend::Cuda(_) => Ok(false),
+        }
+    }
+
     /// Waits until everything queued has run.
     ///
     /// # Errors

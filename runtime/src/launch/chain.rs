@@ -18,8 +18,9 @@
 use super::args::Arg;
 use super::prepared::PreparedLaunch;
 use super::request::{LaunchRequest, PlanFound};
+use super::workspace::Workspace;
 use crate::device::{Device, Stream};
-use crate::error::{LaunchError, Result};
+use crate::error::{LaunchError, Result, RuntimeError};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
@@ -53,103 +54,11 @@ pub struct Repeated {
     pub index: &'static str,
 }
 
-/// The tensors that a chain's kernels pass to each other, for one set of sizes.
-///
-/// It serves one run of the chain at a time: two runs that share it on two streams race unless an event orders them.
-#[derive(Debug)]
-pub struct Workspace {
-    chain: &'static str,
-    kernels: &'static [&'static dyn Declared],
-    /// The sizes of dims for which it is, by name.
-    sizes: Vec<(String, usize)>,
-    spaces: Vec<WorkspaceTensor>,
-}
-
-/// One tensor of a workspace.
-#[derive(Debug)]
-struct WorkspaceTensor {
-    name: &'static str,
-    /// The names of its dims.
-    dims: Vec<&'static str>,
-    /// A view of the first elements of its memory, which has one axis.
-    tensor: Tensor,
-    memory: Tensor,
-}
-
-impl WorkspaceTensor {
-    /// A tensor for these sizes, in the memory that is given if that is large enough.
-    fn new(like: &WorkspaceTensor, sizes: &[usize]) -> Result<WorkspaceTensor> {
-        let len = sizes.iter().try_fold(1usize, |len, &size| len.checked_mul(size)).unwrap_or(usize::MAX);
-        let memory = if len <= like.memory.len() {
-            like.memory.clone()
-        } else {
-            Tensor::empty(like.memory.device(), like.memory.dtype(), [len])?
-        };
-        let tensor = memory.slice(0, 0..len)?.reshape(sizes)?;
-        Ok(WorkspaceTensor { name: like.name, dims: like.dims.clone(), tensor, memory })
-    }
-}
-
-impl Workspace {
-    /// Bytes that it takes on its device.
-    pub fn bytes(&self) -> u64 {
-        self.spaces.iter().map(|s| s.memory.len() as u64 * u64::from(s.memory.dtype().bytes())).sum()
-    }
-
-    /// Its tensors by name, for kernels of the chain that are launched one by one.
-    pub fn tensors(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
-        self.spaces.iter().map(|s| (s.name, &s.tensor))
-    }
-
-    /// Makes it one for other sizes of some dims, by name; those that are left out stay. It allocates only what is larger than the
-    /// tensor ever was. What stands in it is lost.
-    ///
-    /// # Errors
-    /// [`LaunchError::WorkspaceUnknown`] for a dim for which it was not allocated; those of [`Tensor::empty`]. It is as it was then.
-    pub fn resize(&mut self, dims: &[(&str, usize)]) -> Result<()> {
-        let mut sizes = self.sizes.clone();
-        for (name, size) in dims {
-            let Some(known) = sizes.iter_mut().find(|(of, _)| of == name) else {
-                let known = sizes.iter().map(|(of, _)| of.as_str()).collect::<Vec<_>>().join(", ");
-                let name = (*name).to_owned();
-                return Err(LaunchError::WorkspaceUnknown { chain: self.chain, name, known }.into());
-            };
-            known.1 = *size;
-        }
-        if sizes == self.sizes {
-            return Ok(());
-        }
-        let all = with_implied(self.kernels, sizes.clone());
-        let size = |dim: &&'static str| all.iter().find(|(of, _)| of == dim).map_or(0, |(_, size)| *size);
-        let resized = |s: &WorkspaceTensor| WorkspaceTensor::new(s, &s.dims.iter().map(size).collect::<Vec<usize>>());
-        let spaces = self.spaces.iter().map(resized).collect::<Result<_>>()?;
-        (self.sizes, self.spaces) = (sizes, spaces);
-        Ok(())
-    }
-}
-
 /// The resolved launches of a chain for one exact problem.
 #[derive(Clone)]
 pub struct PreparedChain {
     chain: &'static Chain,
     launches: Vec<PreparedLaunch>,
-}
-
-/// These sizes of dims, and those that follow from them by what the kernels require.
-fn with_implied(kernels: &'static [&'static dyn Declared], mut sizes: Vec<(String, usize)>) -> Vec<(String, usize)> {
-    loop {
-        let before = sizes.len();
-        for def in kernels.iter().map(|k| k.declared()) {
-            let known = |name: &str| sizes.iter().find(|(of, _)| of == name).map(|(_, size)| *size as u64);
-            let dims: Vec<Option<u64>> = def.dims.iter().map(|d| known(d.name)).collect();
-            let all = def.with_implied(dims.clone());
-            let new = def.dims.iter().zip(dims.into_iter().zip(all)).filter(|(_, (before, _))| before.is_none());
-            sizes.extend(new.filter_map(|(dim, (_, size))| Some((dim.name.to_owned(), size? as usize))));
-        }
-        if sizes.len() == before {
-            return sizes;
-        }
-    }
 }
 
 impl Chain {
@@ -178,7 +87,7 @@ impl Chain {
         Chain { repeated: Some(Repeated { first, dim, index }), ..self }
     }
 
-    fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
+    pub(super) fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
         self.kernels.iter().map(|k| k.declared())
     }
 
@@ -205,81 +114,29 @@ impl Chain {
         found
     }
 
-    /// Allocates the workspace for these element types and sizes of dims, by name. It needs those that its tensors have, but for those
-    /// that follow: of a kernel with `require { R == min(D, E) }`, `R` follows from `D` and `E`.
-    /// A dim that is given besides is remembered: a launch with another size of it is refused.
-    ///
-    /// # Errors
-    /// [`LaunchError::WorkspaceDim`] if a dim or an element type is missing, [`LaunchError::WorkspaceUnknown`] if one
-    /// is given that no kernel of the chain has; [`LaunchError::NoSuchWorkspace`] and
-    /// [`LaunchError::WorkspaceReadFirst`] if the chain's list is wrong; those of [`Tensor::empty`].
-    pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
-        let known = |name: &str| {
-            self.defs().any(|k| k.dims.iter().any(|d| d.name == name) || k.types.iter().any(|t| t.name == name))
-        };
-        let given = types.iter().map(|t| t.0).chain(dims.iter().map(|d| d.0));
-        if let Some(name) = given.into_iter().find(|name| !known(name)) {
-            return Err(self.unknown(name.to_owned()).into());
-        }
-        let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
-        let all = with_implied(self.kernels, sizes.clone());
-        let of = |name: &&'static str| self.allocate(device, name, types, &all);
-        Ok(Workspace {
-            chain: self.name,
-            kernels: self.kernels,
-            sizes,
-            spaces: self.workspace.iter().map(of).collect::<Result<_>>()?,
-        })
-    }
-
-    /// The error for a dim or a type that no kernel has.
-    fn unknown(&self, name: String) -> LaunchError {
-        let mut known: Vec<&str> = self.defs().flat_map(|k| k.dims.iter().map(|d| d.name)).collect();
-        known.extend(self.defs().flat_map(|k| k.types.iter().map(|t| t.name)));
-        known.sort_unstable();
-        known.dedup();
-        LaunchError::WorkspaceUnknown { chain: self.name, name, known: known.join(", ") }
-    }
-
-    fn allocate(
-        &self,
-        device: &Device,
-        name: &str,
-        types: &[(&str, DType)],
-        dims: &[(String, usize)],
-    ) -> Result<WorkspaceTensor> {
-        let declared = self.defs().find_map(|k| k.params.iter().find(|p| p.name() == name).map(|p| (k, p)));
-        let Some((kernel, param @ &ParamDef::Tensor { dtype, dims: axes, .. })) = declared else {
-            let tensors = self.defs().flat_map(|k| k.params).filter(|p| matches!(p, ParamDef::Tensor { .. }));
-            let mut names: Vec<&str> = tensors.map(ParamDef::name).collect();
-            names.sort_unstable();
-            names.dedup();
-            let (name, names) = (name.to_owned(), names.join(", "));
-            return Err(LaunchError::NoSuchWorkspace { chain: self.name, name, names }.into());
-        };
-        if !writes(param) {
-            let (name, kernel) = (name.to_owned(), kernel.name);
-            return Err(LaunchError::WorkspaceReadFirst { chain: self.name, name, kernel }.into());
-        }
-        let unbound =
-            |dim: &'static str, list| LaunchError::WorkspaceDim { chain: self.name, name: name.to_owned(), dim, list };
-        let dtype = match dtype {
-            DTypeRef::Fixed(dtype) => dtype,
-            DTypeRef::Generic(i) => {
-                let wanted = kernel.types[i].name;
-                types.iter().find(|(n, _)| *n == wanted).ok_or_else(|| unbound(wanted, "types"))?.1
+    /// Its signature in the language of kernels, with the parameters of [`Chain::params`] and, behind a semicolon, the dims of
+    /// [`Chain::open_dims`]: `attention_decode<T: bf16 | f16 | f32>(q: &Tensor<T, [S, J, R, D]>, .., scale: f32; X)`.
+    pub fn signature(&self) -> String {
+        let types: Vec<String> = self.defs().flat_map(|k| k.types).fold(Vec::new(), |mut all, t| {
+            let allowed: Vec<&str> = t.allowed.iter().map(|d| d.name()).collect();
+            let text = format!("{}: {}", t.name, allowed.join(" | "));
+            if !all.contains(&text) {
+                all.push(text);
             }
-        };
-        let size = |&axis: &usize| {
-            let wanted = kernel.dims[axis].name;
-            let given = dims.iter().find(|(n, _)| *n == wanted).map(|d| d.1);
-            given.ok_or_else(|| unbound(wanted, "dims").into())
-        };
-        let sizes = axes.iter().map(size).collect::<Result<Vec<usize>>>()?;
-        let tensor = Tensor::empty(device, dtype, &sizes)?;
-        let memory = tensor.reshape([tensor.len()])?;
-        let dims = axes.iter().map(|&axis| kernel.dims[axis].name).collect();
-        Ok(WorkspaceTensor { name: param.name(), dims, tensor, memory })
+            all
+        });
+        let types = if types.is_empty() { String::new() } else { format!("<{}>", types.join(", ")) };
+        let of = |p: &&'static ParamDef| self.defs().find(|k| k.params.iter().any(|q| std::ptr::eq(q, *p)));
+        let params: Vec<String> = self.params().iter().filter_map(|p| Some(of(p)?.param_text(p))).collect();
+        let open = self.open_dims().join(", ");
+        let open = if open.is_empty() { open } else { format!("; {open}") };
+        format!("{}{types}({}{open})", self.name, params.join(", "))
+    }
+
+    /// A launch with too few arguments or too many.
+    pub(super) fn wrong_count(&self, found: usize, params: &[&'static ParamDef]) -> RuntimeError {
+        let names = params.iter().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+        LaunchError::WrongArgumentCount { kernel: self.name, found, wanted: params.len(), names }.into()
     }
 
     /// Runs the kernels on a device's default stream. The arguments are in the order of [`Chain::params`].
@@ -356,13 +213,7 @@ impl Chain {
     ) -> Result<()> {
         let params = self.params();
         if args.len() != params.len() {
-            return Err(LaunchError::WrongArgumentCount {
-                kernel: self.name,
-                found: args.len(),
-                wanted: params.len(),
-                names: params.iter().map(|p| p.name()).collect::<Vec<_>>().join(", "),
-            }
-            .into());
+            return Err(self.wrong_count(args.len(), &params));
         }
         if workspace.spaces.len() != self.workspace.len() {
             let name = self.workspace.join(", ");
@@ -536,7 +387,7 @@ enum Times {
     All,
 }
 
-fn writes(p: &ParamDef) -> bool {
+pub(super) fn writes(p: &ParamDef) -> bool {
     matches!(p, ParamDef::Tensor { access: Access::Out, .. })
 }
 

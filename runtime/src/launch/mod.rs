@@ -22,6 +22,7 @@
 //! | `choose` | which config runs a launch on its device |
 //! | `resolve` | from a problem to a loaded kernel |
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
+//! | `workspace` | what the launches of a chain pass to each other |
 //! | `graph` | a launch that a CUDA graph repeats |
 //! | `parameters`, `queue` | the parameters of a compiled kernel; the only driver calls that launch |
 //! | `interpreter` | launches in the interpreter: natively, on copies of a GPU's tensors, and in f64 |
@@ -41,10 +42,11 @@ mod queue;
 mod raw;
 mod request;
 mod resolve;
+mod workspace;
 
 pub use args::{Arg, IntoArg};
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
-pub use chain::{Chain, PreparedChain, Repeated, Workspace};
+pub use chain::{Chain, PreparedChain, Repeated};
 pub use choose::{choose, choose_given, refusal};
 pub use graph::LaunchGraph;
 pub use interpreter::{OracleOutput, run_f64};
@@ -54,6 +56,7 @@ pub use problem::{alignment, launch_strides, specialize};
 #[cfg(feature = "sim")]
 pub use raw::FormPrograms;
 pub use raw::{CompiledLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, TileArg, launch_tile_ir};
+pub use workspace::Workspace;
 
 use self::request::LaunchRequest;
 use crate::device::{Device, Stream};
@@ -75,7 +78,7 @@ pub trait Launch {
 
     /// Runs the kernel on a stream. A CUDA graph that records this launch does not own the kernel, and the device
     /// unloads the kernel after many launches of other kernels. To record a launch, prepare it and keep the
-    /// [`PreparedLaunch`].
+    /// [`PreparedLaunch`]. On a stream of another library ([`Stream::from_raw`]), a kernel that is recorded stays loaded.
     ///
     /// # Errors
     /// As [`Launch::launch`].

@@ -27,6 +27,11 @@ pub(super) fn run(
     if let LaunchBody::Gpu(gpu) = &plan.body {
         let now = device.counters().launches.load(Ordering::Relaxed);
         gpu.kernels().for_each(|launch| launch.kernel.touch(now));
+        if let Some(stream) = stream.filter(|stream| stream.is_foreign())
+            && stream.is_recording()?
+        {
+            gpu.kernels().for_each(|launch| device.plans().keep_recorded(&launch.kernel));
+        }
     }
     match (&plan.body, device.backend()) {
         (LaunchBody::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),

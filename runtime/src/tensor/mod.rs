@@ -7,12 +7,14 @@
 //! | `element` | the Rust type of each element type |
 //! | `storage` | the memory behind tensors |
 //! | `foreign` | tensors in memory of other libraries |
+//! | `together` | tensors in one allocation, in the order of a stream |
 //! | `timing` | a copy by the driver, as a reference for benchmarks |
 
 mod element;
 mod foreign;
 mod storage;
 pub mod timing;
+mod together;
 
 pub use element::Element;
 pub(crate) use element::bytes_of;
@@ -97,13 +99,7 @@ impl Tensor {
     /// [`TensorError::TooLarge`], [`TensorError::NoHostType`] for bool, out of memory; driver errors.
     pub fn empty(device: &Device, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Tensor> {
         let shape = shape.as_ref();
-        if dtype == DType::Bool {
-            return Err(TensorError::NoHostType { dtype }.into());
-        }
-        let bytes = element_count(shape)
-            .and_then(|n| n.checked_mul(u64::from(dtype.bytes())))
-            .filter(|&b| b <= i64::MAX as u64)
-            .ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() })?;
+        let bytes = byte_count(dtype, shape)?;
         let memory = TensorMemory::Shared(Arc::new(Storage::empty(device, bytes)?));
         Ok(Tensor { memory, dtype, shape: shape.into(), strides: contiguous_strides(shape), offset: 0 })
     }
@@ -493,6 +489,15 @@ fn host_values<T: Element>(len: usize) -> Result<Vec<T>> {
     let mut values = host_room(len)?;
     values.resize(len, T::default());
     Ok(values)
+}
+
+/// The bytes of a contiguous tensor.
+fn byte_count(dtype: DType, shape: &[usize]) -> Result<u64> {
+    if dtype == DType::Bool {
+        return Err(TensorError::NoHostType { dtype }.into());
+    }
+    let bytes = element_count(shape).and_then(|n| n.checked_mul(u64::from(dtype.bytes())));
+    bytes.filter(|&b| b <= i64::MAX as u64).ok_or_else(|| TensorError::TooLarge { shape: shape.to_vec() }.into())
 }
 
 /// The product of a shape; `None` above 2^63.

@@ -1,8 +1,9 @@
 //! The memory behind tensors: bytes on the host, on a GPU, or on a virtual GPU.
 
-use crate::device::{Backend, Device, DeviceId};
+use crate::device::{Backend, Device, DeviceId, Stream};
 use crate::error::{Result, TensorError};
 use std::any::Any;
+use std::ffi::c_void;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -29,8 +30,20 @@ enum StorageMemory {
 enum Owner {
     /// The storage, on drop.
     Storage,
+    /// The storage, on drop, in the order of this stream.
+    OnStream(Stream),
     /// Another library: at the latest when this value is dropped, or later if there is none.
     Foreign { _owner: Option<Box<dyn Any + Send + Sync>> },
+}
+
+impl Owner {
+    /// The stream in whose order the memory is allocated and freed.
+    fn stream(&self) -> *mut c_void {
+        match self {
+            Owner::OnStream(stream) => stream.as_raw(),
+            Owner::Storage | Owner::Foreign { .. } => std::ptr::null_mut(),
+        }
+    }
 }
 
 /// Bytes of host memory.
@@ -95,6 +108,19 @@ impl Storage {
     /// Allocates. The content is zero on the host, arbitrary on a GPU and uninitialised on a virtual GPU. The
     /// allocation is never empty, so addresses differ.
     pub(crate) fn empty(device: &Device, bytes: u64) -> Result<Storage> {
+        Storage::allocate(device, bytes, Owner::Storage)
+    }
+
+    /// Allocates in the order of a stream, and frees in its order.
+    ///
+    /// # Safety
+    /// What uses it is ordered with the stream, and it is dropped before the stream ends.
+    pub(super) unsafe fn empty_on(stream: &Stream, bytes: u64) -> Result<Storage> {
+        Storage::allocate(stream.device(), bytes, Owner::OnStream(stream.clone()))
+    }
+
+    fn allocate(device: &Device, bytes: u64, owner: Owner) -> Result<Storage> {
+        let stream = owner.stream();
         let room = bytes.max(16);
         let out_of_memory = || TensorError::OutOfMemory { bytes, device: device.to_string() };
         let (memory, address) = match device.backend() {
@@ -104,7 +130,7 @@ impl Storage {
                 let address = data.as_ptr() as u64;
                 (StorageMemory::Host(RwLock::new(HostBytes::Owned(data))), address)
             }
-            Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room, std::ptr::null_mut())?),
+            Backend::Cuda(context) => (StorageMemory::Device, context.alloc(room, stream)?),
             // Exactly as long as requested, so that a byte past the end is out of bounds. The virtual GPU stores its
             // marks elsewhere.
             Backend::Virtual(gpu) => {
@@ -115,7 +141,7 @@ impl Storage {
         let counters = device.counters();
         let now = counters.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         counters.most_bytes.fetch_max(now, Ordering::Relaxed);
-        Ok(Storage { device: device.clone(), memory, address, bytes, owner: Owner::Storage })
+        Ok(Storage { device: device.clone(), memory, address, bytes, owner })
     }
 
     /// Memory of another library: on the host if its bytes are given.
@@ -266,13 +292,13 @@ fn room_on_host(room: u64) -> Option<Vec<u8>> {
 impl Drop for Storage {
     fn drop(&mut self) {
         match &self.owner {
-            Owner::Storage => {}
+            Owner::Storage | Owner::OnStream(_) => {}
             Owner::Foreign { .. } => return,
         }
         self.device.counters().bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         match self.device.backend() {
             Backend::Cpu => {}
-            Backend::Cuda(context) => context.free(self.address, std::ptr::null_mut()),
+            Backend::Cuda(context) => context.free(self.address, self.owner.stream()),
             Backend::Virtual(gpu) => gpu.free(self.address),
         }
     }

@@ -1,0 +1,129 @@
+"""The few operations on arrays that functions need, for NumPy and for PyTorch."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Sequence
+
+import tvm_ffi
+
+Array = Any
+
+
+class NumPy:
+    """Arrays of NumPy. They are on the CPU."""
+
+    @staticmethod
+    def call(name: str, args: Sequence[Any]) -> None:
+        import numpy as np
+
+        from ._library import function
+
+        # DLPack has no array that may not be written, and such views repeat their elements.
+        def tensor(x: Any) -> Any:
+            if not isinstance(x, np.ndarray):
+                return x
+            return tvm_ffi.from_dlpack(x if x.flags.writeable else x.copy())
+
+        function(name)(*map(tensor, args))
+
+    @staticmethod
+    def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
+        import numpy as np
+
+        return np.empty(shape, like.dtype if dtype is None else dtype)
+
+    @staticmethod
+    def full(like: Array, shape: Sequence[int], value: float, dtype: str | None = None) -> Array:
+        import numpy as np
+
+        return np.full(shape, value, like.dtype if dtype is None else dtype)
+
+    @staticmethod
+    def expand(x: Array, shape: Sequence[int]) -> Array:
+        import numpy as np
+
+        return np.broadcast_to(x, shape)
+
+    @staticmethod
+    def copy(x: Array) -> Array:
+        return x.copy()
+
+    @staticmethod
+    def dtype_name(x: Array) -> str:
+        return str(x.dtype)
+
+
+class PyTorch:
+    """Tensors of PyTorch, on any device."""
+
+    # Whether PyTorch hands tensors to tvm-ffi itself, those that require gradients too.
+    _hands_over: bool | None = None
+
+    @staticmethod
+    def call(name: str, args: Sequence[Any]) -> None:
+        from ._library import function
+
+        if PyTorch._hands_over is None:
+            import torch
+
+            PyTorch._hands_over = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        if not PyTorch._hands_over:
+            args = [a.detach() if is_torch(a) else a for a in args]
+        function(name)(*args)
+
+    @staticmethod
+    def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
+        import torch
+
+        return like.new_empty(shape, dtype=None if dtype is None else getattr(torch, dtype))
+
+    @staticmethod
+    def full(like: Array, shape: Sequence[int], value: float, dtype: str | None = None) -> Array:
+        import torch
+
+        # One element, which all places share.
+        return like.new_full((1,) * len(shape), value, dtype=None if dtype is None else getattr(torch, dtype)).expand(shape)
+
+    @staticmethod
+    def expand(x: Array, shape: Sequence[int]) -> Array:
+        return x.expand(shape)
+
+    @staticmethod
+    def copy(x: Array) -> Array:
+        import torch
+
+        return x.clone(memory_format=torch.contiguous_format)
+
+    @staticmethod
+    def dtype_name(x: Array) -> str:
+        return str(x.dtype).removeprefix("torch.")
+
+
+def is_torch(x: Any) -> bool:
+    """Whether it is a tensor of PyTorch, without importing that."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def of(name: str, *arrays: Any) -> type[NumPy] | type[PyTorch]:
+    """The library of the arrays of a call, which is one. None stands for an array that is left out."""
+    given = [x for x in arrays if x is not None]
+    if given and all(is_torch(x) for x in given):
+        return PyTorch
+    numpy = sys.modules.get("numpy")
+    if given and numpy is not None and all(isinstance(x, numpy.ndarray) for x in given):
+        return NumPy
+    kinds = sorted({type(x).__name__ for x in given})
+    wanted = "tensors of PyTorch or arrays of NumPy, all of one library"
+    raise TypeError(f"error[ATL657]: `{name}` takes {wanted}, and is given {', '.join(kinds)}")
+
+
+def rows(x: Array) -> Array:
+    """An array as rows, `[N, D]`. One of two axes stays as it lies."""
+    if x.ndim == 2:
+        return x
+    if x.ndim == 0:
+        raise ValueError("error[ATL603]: an array of no axes has no rows; give it one")
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -1,0 +1,183 @@
+"""The functions that users call: they find out whose arrays they are given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+from . import _launch
+from ._arrays import Array, PyTorch, of
+
+CLASSIC = (3.4445, -4.7750, 2.0315)
+_LOSSES = {"square": 2.0, "half_square": 1.0, "dot": 1.0}
+
+
+def _torch() -> Any:
+    from . import torch_ops
+
+    return torch_ops.ops
+
+
+def softmax(x: Array) -> Array:
+    """The softmax along the last axis, in f32 whatever the element type."""
+    kind = of("softmax", x)
+    return _torch().softmax(x) if kind is PyTorch else _launch.softmax(kind, x)
+
+
+def log_sum_exp(x: Array) -> Array:
+    """The logarithm of the sum of exponentials along the last axis."""
+    kind = of("log_sum_exp", x)
+    return _torch().log_sum_exp(x) if kind is PyTorch else _launch.log_sum_exp(kind, x)
+
+
+def rms_norm(x: Array, weight: Array, eps: float = 1e-6) -> Array:
+    """`x / sqrt(mean(x^2) + eps) * weight` along the last axis; `weight` has the element type of `x`."""
+    kind = of("rms_norm", x, weight)
+    return _torch().rms_norm(x, weight, eps) if kind is PyTorch else _launch.rms_norm(kind, x, weight, eps)
+
+
+def rotary(x: Array, cos: Array, sin: Array, *, interleaved: bool = False) -> Array:
+    """Turns the pairs of each head, `x` `[.., N, H, 2 D]`, by angles whose cosines and sines are broadcast to `[.., N, D]`. A pair is
+    elements `d` and `D + d`, or `2 d` and `2 d + 1` if interleaved. No gradient goes to `cos` and `sin`."""
+    kind = of("rotary", x, cos, sin)
+    if kind is PyTorch:
+        return _torch().rotary(x, cos, sin, interleaved)
+    return _launch.rotary(kind, x, cos, sin, interleaved)
+
+
+def poly_features(x: Array, coefficients: Sequence[float]) -> Array:
+    """`a1 x + a2 x^2 + ..`, element by element, for one to four coefficients."""
+    kind = of("poly_features", x)
+    if kind is PyTorch:
+        return _torch().poly_features(x, list(coefficients))
+    return _launch.poly_features(kind, x, coefficients)
+
+
+def taylor2_features(x: Array) -> Array:
+    """`(1, x_i, x_i x_j / sqrt 2)` of each row: the inner product of two such rows is the second Taylor polynomial of exp of theirs."""
+    kind = of("taylor2_features", x)
+    return _torch().taylor2_features(x) if kind is PyTorch else _launch.taylor2_features(kind, x)
+
+
+def windowed_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    window: int,
+    *,
+    scale: float | None = None,
+    prefix: tuple[Array, Array] | None = None,
+    first: Array | None = None,
+) -> tuple[Array, Array]:
+    """Causal attention over the last `window` keys, the query's own among them: `q` `[B, M, H, D]`, `k` and `v` `[B, N, J, D]`, where
+    `J` divides `H`. The last query stands at the last key. Every query sees the keys and values of `prefix`, `[J, S, D]`. `first`,
+    `[B, M]` in int32, is the first key that a query may see. Returns the result and its log-sum-exp, `[B, H, M]`, through which no
+    gradient goes."""
+    kind = of("windowed_attention", q, k, v, first, *(prefix or ()))
+    _launch.attention_sizes(q, k)
+    none = kind.empty(k, (k.shape[2], 0, k.shape[3]))
+    pk, pv = prefix or (none, none)
+    if first is None:
+        first = kind.full(q, q.shape[:2], 0, "int32")
+    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    if kind is PyTorch:
+        return _torch().windowed_attention(q, k, v, pk, pv, first, window, scale)
+    return _launch.windowed_attention(kind, q, k, v, pk, pv, first, window, scale)
+
+
+def attention_decode(
+    q: Array, k: Array, v: Array, tokens: Array, *, scale: float | None = None, parts: int = 8
+) -> tuple[Array, Array]:
+    """Attention of one token over a ring of keys: `q` `[S, J, R, D]`, `k` and `v` `[S, W, J, D]`, of which `min(tokens, W)` slots are
+    filled; `tokens` is `[S]` in int32. The keys are cut into `parts`, which run side by side. Returns the result and its
+    log-sum-exp, `[S, J, R]`. There is no gradient."""
+    kind = of("attention_decode", q, k, v, tokens)
+    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    if kind is PyTorch:
+        return _torch().attention_decode(q, k, v, tokens, scale, parts)
+    return _launch.attention_decode(kind, q, k, v, tokens, scale, parts)
+
+
+def memory_read(x: Array, w2: Array, w1: Array, r: Array) -> Array:
+    """`r + W1 gelu(W2 x)` of `G` memories: `x` and `r` `[G, N, D]`, `w2` `[G, H, D]`, `w1` `[G, D, H]`."""
+    kind = of("memory_read", x, w2, w1, r)
+    return _torch().memory_read(x, w2, w1, r) if kind is PyTorch else _launch.memory_read(kind, x, w2, w1, r)
+
+
+def newton_schulz(
+    g: Array,
+    *,
+    steps: int = 5,
+    coefficients: Sequence[float] | Sequence[Sequence[float]] = CLASSIC,
+    dtype: str | None = None,
+    stretch: float = 1.0,
+    eps: float = 1e-7,
+    eps_is_least: bool = True,
+    restart: int = 0,
+) -> Array:
+    """Steps `X <- (a + b X X^T + c (X X^T)^2) X` from `g / max(stretch |g|, eps)`, or from `g / (stretch |g| + eps)` unless
+    `eps_is_least`. `g` is a matrix or a stack of them, `[.., M, N]`. `coefficients` are `(a, b, c)`, or those of each step. The
+    iteration has the element type `dtype`, such as `"bfloat16"`, else that of `g`. With `restart`, it goes on with `X X^T` and
+    starts again after so many steps, which is faster for long matrices. There is no gradient."""
+    kind = of("newton_schulz", g)
+    if g.ndim < 2:
+        raise ValueError(f"error[ATL603]: `g` of `newton_schulz` has dims [.., M, N], but one of shape {tuple(g.shape)} is given")
+    listed: list[Any] = [*coefficients]
+    each: list[list[Any]] = [listed] * steps if listed and isinstance(listed[0], (int, float)) else [list(step) for step in listed]
+    if any(len(step) != 3 for step in each):
+        raise ValueError(f"error[ATL601]: each step of `newton_schulz` has three coefficients, and {listed} are given")
+    flat = [float(x) for step in each for x in step]
+    dtype = dtype or kind.dtype_name(g)
+    stack = g.reshape(math.prod(g.shape[:-2]), *g.shape[-2:])
+    if kind is PyTorch:
+        out = _torch().newton_schulz(stack, dtype, flat, stretch, eps, eps_is_least, restart)
+    else:
+        out = _launch.newton_schulz(kind, stack, dtype, flat, stretch, eps, eps_is_least, restart)
+    return out.reshape(g.shape)
+
+
+def omega(
+    q: Array,
+    k: Array,
+    v: Array,
+    alpha: Array,
+    theta: Array,
+    eta: Array,
+    gamma: Array,
+    weights: Sequence[Array],
+    momenta: Sequence[Array],
+    *,
+    memory: str = "mlp",
+    step: str = "descent",
+    chunk: int = 64,
+    loss: str | float = "square",
+    before: bool = False,
+    residual_q: Array | None = None,
+    residual_k: Array | None = None,
+    norm: Array | None = None,
+    eps: float = 1e-6,
+) -> tuple[Array, list[Array], list[Array]]:
+    """The Omega rule: a memory that learns while it reads. `q` and `k` are `[B, N, H, D]`, `v` and residuals `[B, N, H, E]`; the gates
+    `alpha`, `theta` and `eta` `[B, N, H]`, and `gamma` `[B, N, H, W]`, the oldest token of a window first, are float32.
+
+    `memory` is `linear`, `mlp`, `gated` or `normed`; its `weights` are float32: `[B, H, E, D]`, or `[B, H, E, M]` and one or two of
+    `[B, H, M, D]`. `momenta` have the same shapes. `step` is `descent`, `muon_by_token` or `muon_by_chunk`. `loss` is `square`,
+    `half_square`, `mean_square`, `dot`, or the factor of an error. With `before`, a token reads the memory before its own step.
+    Residuals are zeros if they are left out. Returns what tokens read, and the weights and momenta behind the last one; those that are
+    given stay as they are. There is no gradient."""
+    kind = of("omega", q, k, v, alpha, theta, eta, gamma, *weights, *momenta, residual_q, residual_k, norm)
+    zeros = kind.full(v, (*q.shape[:-1], v.shape[-1]), 0.0)
+    rq, rk = (zeros if r is None else r for r in (residual_q, residual_k))
+    if loss == "mean_square":
+        scale = 2.0 / max(v.shape[-1], 1)
+    elif isinstance(loss, str):
+        if loss not in _LOSSES:
+            raise ValueError(f"error[ATL656]: there is no loss `{loss}`; the losses are {', '.join(_LOSSES)}, mean_square, and a factor")
+        scale = _LOSSES[loss]
+    else:
+        scale = float(loss)
+    arrays = (q, k, v, rq, rk, alpha, theta, eta, gamma, list(weights), list(momenta), norm)
+    rule = (memory, step, chunk, before, scale, loss != "dot", eps)
+    if kind is PyTorch:
+        return _torch().omega(*arrays, *rule)
+    return _launch.omega(kind, *arrays, *rule)
