@@ -32,7 +32,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`prelude`] | what most programs need: `use atlas::prelude::*;` |
-//! | [`kernel`] | kernels as values: configs, launches, chains |
+//! | [`kernel`] | kernels as values: configs, launches, chains, graphs |
 //! | [`device`] | devices, their memory, streams and events |
 //! | [`error`] | errors, by kind |
 //! | [`shipping`] | bundles of compiled kernels, tuning records, and the sizes that a program launches |
@@ -132,4 +132,6 @@ mod documents {
     struct Language;
     #[doc = include_str!("../docs/src/lessons.md")]
     struct Lessons;
+    #[doc = include_str!("../docs/src/graphs.md")]
+    struct Graphs;
 }

@@ -214,7 +214,9 @@ fn measure(bench: &Bench, device: &Device, args: &BenchArgs) -> Result<Vec<Value
         row["tflops"] = json!((p.op.flops)(p) / t.median_ms / 1e9);
         row["launch_us"] = json!(host.transpose()?);
         if let Some(launches) = args.graph {
-            let graph = launch.repeated(launches, prepared.args());
+            let graph = device
+                .default_stream()
+                .capture(|recording| (0..launches).try_for_each(|_| launch.launch_on(recording, prepared.args())));
             let mut graph = graph.with_context(|| format!("cannot record `{}` in a CUDA graph", bench.name))?;
             row["graph"] = graph_json(launches, sample::of_graph(device, &mut graph, args.samples)?);
         }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use atlas_dsl::DType;
 use atlas_ops::log_sum_exp::log_sum_exp;
-use atlas_runtime::{Device, DeviceMemory, Event, Launch, LaunchGraph, Tensor, args};
+use atlas_runtime::{Device, DeviceMemory, Event, Graph, Launch, Tensor, args};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -83,20 +83,21 @@ fn behind(
 }
 
 /// Times all launches of a graph, `count` times. Nothing is flushed: each run finds what the one before left in the L2 cache.
-pub(super) fn of_graph(device: &Device, graph: &mut LaunchGraph<'_>, count: usize) -> Result<Timing> {
+pub(super) fn of_graph(device: &Device, graph: &mut Graph, count: usize) -> Result<Timing> {
+    let stream = device.default_stream();
     for _ in 0..WARM_UP {
-        graph.launch()?;
+        graph.launch(&stream)?;
     }
-    graph.stream().synchronize()?;
+    stream.synchronize()?;
     let mut events = Vec::new();
     for _ in 0..count {
         let (start, end) = (Event::new(device)?, Event::new(device)?);
-        start.record(graph.stream())?;
-        graph.launch()?;
-        end.record(graph.stream())?;
+        start.record(&stream)?;
+        graph.launch(&stream)?;
+        end.record(&stream)?;
         events.push((start, end));
     }
-    graph.stream().synchronize()?;
+    stream.synchronize()?;
     let times = events.iter().map(|(start, end)| start.elapsed_ms(end)).collect::<Result<Vec<f64>, _>>()?;
     let (median_ms, min_ms) = median(times);
     Ok(Timing { median_ms, min_ms })

@@ -13,6 +13,7 @@ mod choices;
 mod controls;
 mod domains;
 mod gated_delta_rule;
+mod graphs;
 mod layer;
 mod layer_context;
 mod layer_shapes;

@@ -21,24 +21,37 @@ fn noise(i: usize) -> f32 {
     ((x ^ (x >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
-/// Tensors of a sequence by name: tokens, and gates about their usual values.
-fn sequence(device: &Device, window: usize) -> BTreeMap<&'static str, Tensor> {
+/// Tensors of a sequence by name.
+pub(crate) type Sequence = BTreeMap<&'static str, Tensor>;
+
+/// The sizes of the sequences of these tests, in pieces of all tokens.
+pub(crate) fn sizes() -> StreamSizes {
+    StreamSizes { sequences: B, heads: H, key: D, value: E, piece: T, dtype: DType::F32 }
+}
+
+/// Tokens, and gates about their usual values.
+fn sequence(device: &Device, window: usize) -> Sequence {
+    sequence_of(device, window, T, 0)
+}
+
+/// So many of other tokens for each number.
+pub(crate) fn sequence_of(device: &Device, window: usize, tokens: usize, other: usize) -> Sequence {
     let make = |(name, shape, middle, width): (&'static str, Vec<usize>, f32, f32)| {
         let len: usize = shape.iter().product();
-        let salt = 100_000 * name.len() + name.as_bytes()[0] as usize * 1000;
+        let salt = 100_000 * name.len() + name.as_bytes()[0] as usize * 1000 + other;
         let values: Vec<f32> = (0..len).map(|i| middle + width * noise(i + salt)).collect();
         (name, device.tensor_from(&values, shape).unwrap())
     };
     [
-        ("q", vec![B, T, H, D], 0.0, 0.5),
-        ("k", vec![B, T, H, D], 0.0, 0.5),
-        ("v", vec![B, T, H, E], 0.0, 0.5),
-        ("rq", vec![B, T, H, E], 0.0, 0.5),
-        ("rk", vec![B, T, H, E], 0.0, 0.5),
-        ("alpha", vec![B, T, H], 0.95, 0.05),
-        ("theta", vec![B, T, H], 0.5, 0.3),
-        ("eta", vec![B, T, H], 0.05, 0.03),
-        ("gamma", vec![B, T, H, window], 0.3, 0.2),
+        ("q", vec![B, tokens, H, D], 0.0, 0.5),
+        ("k", vec![B, tokens, H, D], 0.0, 0.5),
+        ("v", vec![B, tokens, H, E], 0.0, 0.5),
+        ("rq", vec![B, tokens, H, E], 0.0, 0.5),
+        ("rk", vec![B, tokens, H, E], 0.0, 0.5),
+        ("alpha", vec![B, tokens, H], 0.95, 0.05),
+        ("theta", vec![B, tokens, H], 0.5, 0.3),
+        ("eta", vec![B, tokens, H], 0.05, 0.03),
+        ("gamma", vec![B, tokens, H, window], 0.3, 0.2),
     ]
     .into_iter()
     .map(make)
@@ -46,7 +59,7 @@ fn sequence(device: &Device, window: usize) -> BTreeMap<&'static str, Tensor> {
 }
 
 /// Weights and momenta of a chain, in the order of its parameters.
-fn memory(device: &Device, chain: &Chain) -> Vec<Tensor> {
+pub(crate) fn memory(device: &Device, chain: &Chain) -> Vec<Tensor> {
     let sized = |dim: &str| match dim {
         "B" => B,
         "H" => H,

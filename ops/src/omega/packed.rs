@@ -181,7 +181,7 @@ impl OmegaPacked {
     ///
     /// A document may be empty. Tokens before the first document and behind the last one are in none: they train no memory, and what
     /// is read at them is 0. A start below 0 counts as 0, and one behind the last token as the end. Queues launches alone, but for
-    /// what the first one allocates ([`OmegaPacked::new`]): a graph captures them.
+    /// what the first one allocates ([`OmegaPacked::new`]), so a graph records all of it ([`Stream::capture`]).
     ///
     /// # Errors
     /// As [`OmegaStream::push`](super::OmegaStream::push); memory and `y` are as they were then. A document of more tokens than

@@ -2,7 +2,8 @@
 
 use super::{Backend, Device};
 use crate::error::Result;
-use crate::gpu::{Context, Handle, Scratch, ScratchAddresses, ScratchBytes, StreamScratch, with_own_scratch};
+use crate::gpu::{Context, Handle, ScratchAddresses, ScratchBytes, StreamScratch};
+use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ enum StreamKind {
     Owned(Arc<OwnedStream>),
     /// The caller's.
     Raw(Arc<RawStream>),
-    /// Made by this crate to record a graph, whose scratch memory belongs to the graph.
-    Recording(Arc<GraphScratch>),
+    /// Its launches are recorded and not run.
+    Recording(Arc<RecordingStream>),
 }
 
 /// A driver handle that threads may share.
@@ -70,18 +71,12 @@ impl Drop for RawStream {
     }
 }
 
-/// The scratch memory of a graph, and the stream on which it runs.
-struct GraphScratch {
-    stream: Arc<OwnedStream>,
-    scratch: Scratch,
-}
-
-impl Drop for GraphScratch {
-    fn drop(&mut self) {
-        if let Backend::Cuda(context) = self.stream.device.backend() {
-            self.scratch.free(context, self.stream.handle.0);
-        }
-    }
+/// A stream that records.
+struct RecordingStream {
+    /// Where everything goes that is no launch.
+    on: Stream,
+    /// What takes the launches down. This room knows no launches.
+    recorder: Box<dyn Any + Send + Sync>,
 }
 
 impl Device {
@@ -120,19 +115,45 @@ impl Stream {
     /// The handle is a live stream of this device's primary context, and stays live as long as this value and its
     /// clones. If it does not block on the default stream, the caller orders the two. Tensors are made and freed on the
     /// default stream. So they are made, and [`Device::synchronize`] has returned, before the first launch on this
-    /// stream, and they are dropped after the last launch has run.
+    /// stream, and they are dropped after the last launch has run. (A [`Graph`](crate::Graph) that ran on this stream waits for the
+    /// device before it drops its own.)
     pub unsafe fn from_raw(device: &Device, handle: *mut c_void) -> Stream {
         let raw = RawStream { device: device.clone(), handle: RawHandle(handle), scratch: StreamScratch::default() };
         Stream { device: device.clone(), kind: StreamKind::Raw(Arc::new(raw)) }
     }
 
-    /// This stream with scratch memory for launches that a graph records, which must not use that of other launches. The graph has
-    /// to run on this stream, and the result to live as long as the graph.
-    pub(crate) fn to_record(&self, context: &Context, need: Option<ScratchBytes>) -> Result<Stream> {
-        let (StreamKind::Owned(stream), Some(need)) = (&self.kind, need) else { return Ok(self.clone()) };
-        let scratch = Scratch::alloc(context, stream.handle.0, need)?;
-        let kind = StreamKind::Recording(Arc::new(GraphScratch { stream: stream.clone(), scratch }));
-        Ok(Stream { device: self.device.clone(), kind })
+    /// This stream, with its launches recorded instead of run.
+    pub(crate) fn recording_into(&self, recorder: impl Any + Send + Sync) -> Stream {
+        let recording = RecordingStream { on: self.clone(), recorder: Box::new(recorder) };
+        Stream { device: self.device.clone(), kind: StreamKind::Recording(Arc::new(recording)) }
+    }
+
+    /// What takes the launches down, if this stream records.
+    pub(crate) fn recorder(&self) -> Option<&(dyn Any + Send + Sync)> {
+        match &self.kind {
+            StreamKind::Recording(recording) => Some(&*recording.recorder),
+            StreamKind::Default | StreamKind::Owned(_) | StreamKind::Raw(_) => None,
+        }
+    }
+
+    /// Whether this is the default stream of its device.
+    pub(crate) fn is_default(&self) -> bool {
+        matches!(self.kind, StreamKind::Default)
+    }
+
+    /// Whether this is a stream of the caller, which may be ordered with no other.
+    pub(crate) fn is_raw(&self) -> bool {
+        matches!(self.kind, StreamKind::Raw(_))
+    }
+
+    /// Whether the driver records what is queued on this stream, as somebody else asked it to.
+    pub(crate) fn is_recorded_by_driver(&self) -> Result<bool> {
+        // The default stream records nothing, and may not even be asked while another one does.
+        const LEGACY: usize = 1;
+        match self.device.backend() {
+            Backend::Cuda(context) if self.as_raw().addr() > LEGACY => context.is_recording(self.as_raw()),
+            _ => Ok(false),
+        }
     }
 
     /// Calls `launch`, which queues one launch on this stream, with scratch memory for it.
@@ -146,13 +167,7 @@ impl Stream {
             StreamKind::Default => self.device.default_scratch(),
             StreamKind::Owned(stream) => &stream.scratch,
             StreamKind::Raw(stream) => &stream.scratch,
-            // Another config than the recorded one, because the driver refused that, may need more.
-            StreamKind::Recording(graph) => {
-                return match graph.scratch.addresses(need) {
-                    Some(addresses) => launch(addresses),
-                    None => with_own_scratch(context, self.as_raw(), need, launch),
-                };
-            }
+            StreamKind::Recording(recording) => return recording.on.with_scratch(context, need, launch),
         };
         kept.with(context, self.as_raw(), need, launch)
     }
@@ -163,7 +178,7 @@ impl Stream {
             StreamKind::Default => std::ptr::null_mut(),
             StreamKind::Owned(s) => s.handle.0,
             StreamKind::Raw(s) => s.handle.0,
-            StreamKind::Recording(graph) => graph.stream.handle.0,
+            StreamKind::Recording(recording) => recording.on.as_raw(),
         }
     }
 

@@ -43,11 +43,6 @@ errors! {
         } = 624, "no GPU to simulate: {reason}";
         /// The process was forked after CUDA had started, and CUDA does not work after a fork.
         Forked {} = 649, "this process was forked from one that had started CUDA, and CUDA does not follow a fork: start the new process with exec (Python: the start method `spawn`), fork before the first GPU is used, or use Device::cpu() here";
-        /// A CUDA graph was asked of another device than a GPU.
-        NoGraphs {
-            /// The device.
-            device: String,
-        } = 628, "{device} has no CUDA graphs; name a GPU, such as cuda:0";
         /// PTX was given to the CPU.
         NotAGpu {} = 628, "a CPU runs no PTX; name a GPU, such as cuda:0";
     }

@@ -400,6 +400,28 @@ errors! {
             /// What to choose instead.
             mend: &'static str,
         } = 651, "`{op}`: {found}; {mend}";
+        /// A stream that records is given a launch that nothing has prepared.
+        RecordedUnprepared {
+            /// The kernel.
+            kernel: &'static str,
+        } = 656, "`{kernel}` was not prepared for these sizes, types and layouts, and a stream that records compiles and loads nothing; call `prepare` with these arguments before, or launch it once";
+        /// A launch beside the recording, of the thread that records.
+        NotRecorded {
+            /// The kernel.
+            kernel: &'static str,
+        } = 657, "`{kernel}` is launched on another stream while this thread records a graph, so the graph would lack it; launch it on the stream that the closure is given, or outside of the closure";
+        /// A launch on a stream that recorded a graph.
+        RecordingEnded {
+            /// The kernel.
+            kernel: &'static str,
+        } = 658, "`{kernel}` is launched on the stream of a recording that has ended; launch it on the stream that was captured";
+        /// A size for which there is no bucket.
+        NoBucket {
+            /// The size.
+            size: usize,
+            /// The sizes of the buckets.
+            sizes: Vec<usize>,
+        } = 659, "no bucket holds size {size}: there are {sizes:?}; add a larger one, or launch this size without a graph";
         /// A compiled kernel's parameters do not fit its signature.
         WrongAbi {
             /// The kernel.

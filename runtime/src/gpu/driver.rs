@@ -47,6 +47,10 @@ pub(crate) type TensorMapEncode = unsafe extern "C" fn(
     c_uint,
 ) -> c_uint;
 
+/// The type of `cuGraphExecUpdate`: the executable graph, the graph that it becomes, the node that stands in the way, and the
+/// reason.
+pub(crate) type GraphUpdate = unsafe extern "C" fn(Handle, Handle, *mut Handle, *mut c_uint) -> c_uint;
+
 /// Declares the table of driver functions. Statuses are plain numbers, because a driver may return codes that no enum
 /// lists.
 macro_rules! api {
@@ -56,6 +60,8 @@ macro_rules! api {
             $(pub(crate) $name: unsafe extern "C" fn($($ty),*) -> c_uint,)+
             /// `cuTensorMapEncodeTiled`, of drivers for CUDA 12.0 and later.
             pub(crate) tensor_map_encode: Option<TensorMapEncode>,
+            /// `cuGraphExecUpdate` in its first form, which later drivers keep for programs of CUDA 11.
+            pub(crate) graph_update: Option<GraphUpdate>,
         }
 
         impl Api {
@@ -73,6 +79,8 @@ macro_rules! api {
                 )+
                     // SAFETY: as above.
                     tensor_map_encode: unsafe { library.get::<TensorMapEncode>(b"cuTensorMapEncodeTiled") }.ok().map(|f| *f),
+                    // SAFETY: as above.
+                    graph_update: unsafe { library.get::<GraphUpdate>(b"cuGraphExecUpdate") }.ok().map(|f| *f),
                 })
             }
         }

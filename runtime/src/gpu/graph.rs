@@ -9,29 +9,88 @@ use std::sync::Arc;
 /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: while one thread records, the others may do what they want.
 const THREAD_LOCAL: c_uint = 1;
 
-/// A recorded piece of work that is ready to run.
-pub(crate) struct ExecutableGraph {
+/// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`: the graph differs from the executable one in more than an update may change.
+const UPDATE_FAILURE: c_uint = 910;
+
+/// A recorded piece of work.
+pub(crate) struct RecordedGraph {
     context: Arc<Context>,
+    /// Null if the driver gave none.
     handle: Handle,
 }
 
-// SAFETY: the handle of an executable graph may be used from any thread, by one at a time. `launch` takes `&mut self`.
-unsafe impl Send for ExecutableGraph {}
-
-impl ExecutableGraph {
+impl RecordedGraph {
     /// Records what `work` queues on a stream of the context that this crate made. If `work` fails, the stream records no more,
     /// and the error is that of `work`.
     pub(crate) fn record(
         context: &Arc<Context>,
         stream: Handle,
         work: impl FnOnce() -> Result<()>,
-    ) -> Result<ExecutableGraph> {
+    ) -> Result<RecordedGraph> {
         let api = context.enter()?;
         // SAFETY: a live stream of this context.
         context.check("cuStreamBeginCapture", unsafe { (api.capture_begin)(stream, THREAD_LOCAL) })?;
-        let mut recording = Recording { context, stream, is_open: true };
+        let mut capture = Capture { context, stream, is_open: true };
         work()?;
-        let recorded = recording.end()?;
+        capture.end()
+    }
+}
+
+impl Drop for RecordedGraph {
+    fn drop(&mut self) {
+        if let Ok(api) = self.context.enter()
+            && !self.handle.is_null()
+        {
+            // SAFETY: the handle came from `cuStreamEndCapture` and is destroyed once. What was made of it does not need it.
+            unsafe { (api.graph_destroy)(self.handle) };
+        }
+    }
+}
+
+/// A stream that records. It stops when this is dropped.
+struct Capture<'c> {
+    context: &'c Arc<Context>,
+    stream: Handle,
+    is_open: bool,
+}
+
+impl Capture<'_> {
+    /// Stops recording.
+    fn end(&mut self) -> Result<RecordedGraph> {
+        self.is_open = false;
+        let api = self.context.enter()?;
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the stream is live and records; an out-pointer to a live handle.
+        let status = unsafe { (api.capture_end)(self.stream, &mut handle) };
+        let recorded = RecordedGraph { context: self.context.clone(), handle };
+        self.context.check("cuStreamEndCapture", status)?;
+        Ok(recorded)
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            // What was recorded is dropped; the error that led here is reported.
+            let _ = self.end();
+        }
+    }
+}
+
+/// A recorded piece of work that is ready to run.
+pub(crate) struct ExecutableGraph {
+    context: Arc<Context>,
+    handle: Handle,
+}
+
+// SAFETY: the handle of an executable graph may be used from any thread, by one at a time. What uses it takes `&mut self`.
+unsafe impl Send for ExecutableGraph {}
+
+impl ExecutableGraph {
+    /// Makes a recorded piece of work ready to run.
+    pub(crate) fn new(recorded: &RecordedGraph) -> Result<ExecutableGraph> {
+        let context = &recorded.context;
+        let api = context.enter()?;
         let mut handle = std::ptr::null_mut();
         // SAFETY: out-pointer to a live handle; a live graph; no flags.
         let status = unsafe { (api.graph_instantiate)(&mut handle, recorded.handle, 0) };
@@ -39,7 +98,26 @@ impl ExecutableGraph {
         Ok(ExecutableGraph { context: context.clone(), handle })
     }
 
-    /// Queues the work on a stream of the context.
+    /// Makes it run other work from now on. In place if the driver can do that, which it can for the same kernels with other
+    /// arguments and other grids.
+    pub(crate) fn update(&mut self, recorded: &RecordedGraph) -> Result<()> {
+        let api = self.context.enter()?;
+        let Some(update) = api.graph_update else {
+            *self = ExecutableGraph::new(recorded)?;
+            return Ok(());
+        };
+        let (mut node, mut reason) = (std::ptr::null_mut(), 0);
+        // SAFETY: a live executable graph, a live graph of the same context, and out-pointers to live values.
+        match unsafe { update(self.handle, recorded.handle, &mut node, &mut reason) } {
+            UPDATE_FAILURE => {
+                *self = ExecutableGraph::new(recorded)?;
+                Ok(())
+            }
+            status => self.context.check("cuGraphExecUpdate", status),
+        }
+    }
+
+    /// Queues the work on a stream of the context, behind its own earlier runs.
     ///
     /// # Safety
     /// The stream is live. The kernels of the graph are loaded, and the memory that they access is allocated, until the work has
@@ -54,56 +132,8 @@ impl ExecutableGraph {
 impl Drop for ExecutableGraph {
     fn drop(&mut self) {
         if let Ok(api) = self.context.enter() {
-            // SAFETY: the handle came from `cuGraphInstantiateWithFlags` and is destroyed once. The owner has waited for it.
+            // SAFETY: the handle came from `cuGraphInstantiateWithFlags` and is destroyed once. The driver ends a run first.
             unsafe { (api.graph_executable_destroy)(self.handle) };
-        }
-    }
-}
-
-/// A stream that records. It stops when this is dropped.
-struct Recording<'c> {
-    context: &'c Context,
-    stream: Handle,
-    is_open: bool,
-}
-
-impl<'c> Recording<'c> {
-    /// Stops recording.
-    fn end(&mut self) -> Result<RecordedGraph<'c>> {
-        self.is_open = false;
-        let api = self.context.enter()?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the stream is live and records; an out-pointer to a live handle.
-        let status = unsafe { (api.capture_end)(self.stream, &mut handle) };
-        let recorded = RecordedGraph { context: self.context, handle };
-        self.context.check("cuStreamEndCapture", status)?;
-        Ok(recorded)
-    }
-}
-
-impl Drop for Recording<'_> {
-    fn drop(&mut self) {
-        if self.is_open {
-            // What was recorded is dropped; the error that led here is reported.
-            let _ = self.end();
-        }
-    }
-}
-
-/// A recorded piece of work.
-struct RecordedGraph<'c> {
-    context: &'c Context,
-    /// Null if the driver gave none.
-    handle: Handle,
-}
-
-impl Drop for RecordedGraph<'_> {
-    fn drop(&mut self) {
-        if let Ok(api) = self.context.enter()
-            && !self.handle.is_null()
-        {
-            // SAFETY: the handle came from `cuStreamEndCapture` and is destroyed once. What was made of it does not need it.
-            unsafe { (api.graph_destroy)(self.handle) };
         }
     }
 }

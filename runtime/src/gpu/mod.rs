@@ -32,12 +32,12 @@ mod virtual_gpu;
 pub(crate) use context::Context;
 pub(crate) use current::Handle;
 pub(crate) use driver::driver;
-pub(crate) use graph::ExecutableGraph;
+pub(crate) use graph::{ExecutableGraph, RecordedGraph};
 pub use loaded_kernel::LaunchFacts;
 pub(crate) use loaded_kernel::{DriverModule, LoadedCode, LoadedKernel, does_not_fit};
 pub use memory::DeviceMemory;
 pub(crate) use memory::MemoryAt;
-pub(crate) use scratch::{SCRATCH_ALIGN, Scratch, StreamScratch, with_own_scratch};
+pub(crate) use scratch::{SCRATCH_ALIGN, Scratch, StreamScratch};
 pub use scratch::{ScratchAddresses, ScratchBytes};
 #[cfg(feature = "sim")]
 pub(crate) use simulator::Simulator;

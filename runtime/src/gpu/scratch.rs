@@ -86,6 +86,15 @@ impl ScratchBytes {
         ScratchAddresses { arrivals: address, partials, workspaces: address.saturating_add(self.workspaces_at()) }
     }
 
+    /// What serves both.
+    pub(crate) fn most(self, other: ScratchBytes) -> ScratchBytes {
+        ScratchBytes {
+            arrivals: self.arrivals.max(other.arrivals),
+            partials: self.partials.max(other.partials),
+            workspaces: self.workspaces.max(other.workspaces),
+        }
+    }
+
     fn holds(self, other: ScratchBytes) -> bool {
         self.arrivals >= other.arrivals && self.partials >= other.partials && self.workspaces >= other.workspaces
     }
@@ -184,7 +193,7 @@ impl StreamScratch {
 
 /// The same with memory for this launch only, in stream order. A stream that records makes nodes of the graph of all of it, so each run
 /// of the graph allocates and frees the memory.
-pub(crate) fn with_own_scratch(
+fn with_own_scratch(
     context: &Context,
     stream: Handle,
     need: ScratchBytes,

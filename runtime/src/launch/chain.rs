@@ -176,7 +176,7 @@ impl Chain {
     ) -> Result<()> {
         let mut plans: Vec<PlanFound> = Vec::with_capacity(self.kernels.len());
         self.each(Times::Once, args, workspace, |_, def, args| {
-            plans.push(LaunchRequest { def, device, config: None, args: &args }.plan()?);
+            plans.push(LaunchRequest { def, device, config: None, args: &args }.plan(stream)?);
             Ok(())
         })?;
         self.each(Times::All, args, workspace, |i, def, args| {
@@ -184,8 +184,8 @@ impl Chain {
         })
     }
 
-    /// Compiles the kernels, and keeps everything that launches of this problem need. A CUDA graph can record these
-    /// launches. Keep the result for as long as the graph is launched.
+    /// Compiles the kernels, and keeps everything that launches of this problem need. After this,
+    /// [`Stream::capture`] can record launches of this problem.
     ///
     /// # Errors
     /// As [`Chain::launch`].

@@ -1,69 +1,222 @@
-//! A launch that a CUDA graph repeats: recorded once, run as one piece of work.
+//! Graphs: launches that are recorded once, and run again as one.
 
-use super::args::Arg;
-use super::prepared::PreparedLaunch;
-use crate::device::{Backend, Stream};
-use crate::error::{DeviceError, Result};
-use crate::gpu::ExecutableGraph;
-use std::marker::PhantomData;
+use super::cuda_graph::CudaGraph;
+use super::recording::{RecordedLaunch, record, recording_of};
+use super::replay::run_recorded;
+use crate::device::{Device, Stream};
+use crate::error::{LaunchError, Result};
+use crate::tensor::Tensor;
+use std::fmt;
+use std::sync::atomic::Ordering;
 
-/// Several launches of one kernel with the same arguments in a CUDA graph.
+/// Launches that were recorded by [`Stream::capture`] and run again as one, in their order.
 ///
-/// It keeps the kernel loaded and borrows the arguments, so both are there whenever it runs. Scratch memory, for split programs or
-/// packed operands, is its own.
-pub struct LaunchGraph<'a> {
-    graph: ExecutableGraph,
-    stream: Stream,
-    /// Keeps the scratch memory of the launches.
-    _recording: Stream,
-    /// Keeps the kernel loaded.
-    _launch: PreparedLaunch,
-    _args: PhantomData<Arg<'a>>,
+/// On a GPU it is a CUDA graph: the host queues all launches by one call of the driver. Elsewhere, and on a GPU where the CPU runs one of
+/// the launches ([`Device::set_cpu_fallback`]), it launches them one by one.
+///
+/// # What it owns
+/// The loaded kernels, the scratch memory of the launches, and a clone of each tensor, which shares the memory of the caller's. So it
+/// can be launched after everything else is dropped, the device included, and after the device has evicted the kernels. Tensors of
+/// [`Tensor::from_foreign`] keep their owners. For those of
+/// [`Tensor::from_raw_parts`] the caller's promise includes the graph.
+///
+/// # What it reads and writes
+/// Each launch of the graph reads and writes the memory of the recorded tensors, as any launch on that stream would, although it
+/// borrows none of them. So write new inputs to these tensors before, and read results from them afterwards. Other work on the same
+/// memory is ordered by streams: work on the same stream and on the default stream is, and so is what waits for the device, such as
+/// [`Tensor::to_vec`] and [`Tensor::copy_from`]. On the CPU each launch locks its
+/// tensors while it runs. Two runs of one graph never overlap; two graphs that share tensors or a workspace race on two streams, as
+/// two launches would.
+///
+/// Numbers are recorded as they were. [`Graph::update`] replaces tensors and numbers.
+pub struct Graph {
+    device: Device,
+    /// `None` if the launches run one by one. It goes before what its launches need.
+    cuda: Option<CudaGraph>,
+    launches: Vec<RecordedLaunch>,
+    /// Whether it has run, since the device was last waited for, on a stream of the caller, with which nothing is ordered.
+    ran_on_raw: bool,
 }
 
-impl PreparedLaunch {
-    /// Records `count` launches with these arguments in a CUDA graph. Nothing runs.
+impl Stream {
+    /// Records what a closure launches on the stream that it is given, and runs none of it. The result can be launched on any
+    /// stream of the device.
+    ///
+    /// ```text
+    /// step.prepare(&device, args!(x, &mut y))?;
+    /// let mut graph = stream.capture(|recording| step.launch_on(recording, args!(x, &mut y)))?;
+    /// graph.launch(&stream)?;
+    /// ```
+    ///
+    /// - Launches of kernels, of [`Chain`](crate::Chain)s, of ops and of other graphs are recorded. What else the closure does is done at
+    ///   once: it may allocate, prepare, and write tensors. Reading a tensor gives what stood there before.
+    /// - Launches on the default stream of the device are recorded too, since those are ordered with the launches of every stream. So are
+    ///   those of ops that take no stream.
+    /// - State of an op that lives on the host, such as the place of a stream of tokens, moves while the closure runs, and not when the
+    ///   graph does.
+    /// - Work that other libraries queue on the raw handle of the stream is not recorded.
     ///
     /// # Errors
-    /// As [`PreparedLaunch::launch`]; [`DeviceError::NoGraphs`] on a device other than a GPU; driver errors, such as one for
-    /// another stream of this thread that records.
-    pub fn repeated<'a>(&self, count: u32, args: impl AsRef<[Arg<'a>]>) -> Result<LaunchGraph<'a>> {
-        let args = args.as_ref();
-        self.check(args)?;
-        let device = self.device();
-        let Backend::Cuda(context) = device.backend() else {
-            return Err(DeviceError::NoGraphs { device: device.to_string() }.into());
+    /// Those of the closure, and of its launches:
+    /// - [`LaunchError::RecordedUnprepared`] for a launch that was not prepared: nothing is compiled for it. Call its `prepare` before,
+    ///   or launch it once.
+    /// - [`LaunchError::NotRecorded`] for a launch of this thread on another stream of the device.
+    ///
+    /// Driver errors. Nothing is left recording after an error or a panic.
+    pub fn capture(&self, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
+        let mut launches = record(self, closure)?;
+        let device = self.device().clone();
+        let cuda = CudaGraph::new(&device, &mut launches)?;
+        Ok(Graph { device, cuda, launches, ran_on_raw: false })
+    }
+}
+
+impl Graph {
+    /// Queues all launches on a stream, behind the earlier runs of this graph. On a stream that records, they become launches of the
+    /// graph that it records.
+    ///
+    /// # Errors
+    /// [`LaunchError::WrongStream`] for a stream of another device; driver errors. If launches run one by one, also those of each
+    /// launch; earlier ones have run then.
+    pub fn launch(&mut self, stream: &Stream) -> Result<()> {
+        if *stream.device() != self.device {
+            let (found, wanted) = stream.device().beside(&self.device);
+            return Err(LaunchError::WrongStream { found, wanted }.into());
+        }
+        let Some(first) = self.launches.first() else { return Ok(()) };
+        if let Some(recording) = recording_of(first.def.name, &self.device, Some(stream))? {
+            return self.launches.iter().try_for_each(|launch| recording.push(launch.clone()));
+        }
+        self.ran_on_raw |= stream.is_raw();
+        let Some(cuda) = &mut self.cuda else {
+            return self.launches.iter().try_for_each(|launch| run_recorded(launch, stream));
         };
-        // The default stream cannot record.
-        let stream = Stream::new(device)?;
-        // Its launches follow each other, so they share scratch memory. It is allocated now, because the graph must not do it.
-        let recording = stream.to_record(context, self.scratch())?;
-        let launch = || (0..count).try_for_each(|_| self.queue_checked(Some(&recording), args));
-        let graph = ExecutableGraph::record(context, stream.as_raw(), launch)?;
-        Ok(LaunchGraph { graph, stream, _recording: recording, _launch: self.clone(), _args: PhantomData })
-    }
-}
-
-impl LaunchGraph<'_> {
-    /// The stream on which the graph runs. It is ordered with the default stream.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
+        let (counters, count) = (self.device.counters(), self.launches.len() as u64);
+        counters.launches.fetch_add(count, Ordering::Relaxed);
+        counters.warm.fetch_add(count, Ordering::Relaxed);
+        self.launches.iter().for_each(|launch| launch.note(&self.device));
+        // SAFETY: `launches` are those of `cuda` and have its kernels and tensors. They are dropped after it, and only when a stream
+        // that is ordered with no other has been waited for; kernels wait for the device before they are unloaded.
+        unsafe { cuda.launch(stream) }
     }
 
-    /// Queues all launches of the graph on its stream.
+    /// Records other launches, which take the place of these: the same with other tensors or numbers, or different ones.
+    ///
+    /// It is made for the same launches on tensors of the same shapes. Then the driver updates the graph in place, which takes a few
+    /// microseconds a launch. Otherwise the driver makes a new graph. Runs that are queued already are not affected.
     ///
     /// # Errors
-    /// Driver errors.
-    pub fn launch(&mut self) -> Result<()> {
-        // SAFETY: the stream lives in this value, as do the kernel and its scratch memory. The arguments are borrowed as long as this value lives, and it
-        // waits for its stream before it goes.
-        unsafe { self.graph.launch(self.stream.as_raw()) }
+    /// As [`Stream::capture`]. The graph is as it was then.
+    pub fn update(&mut self, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
+        let mut launches = record(&self.device.default_stream(), closure)?;
+        self.wait_for_raw()?;
+        // If this fails, the launches that stay run one by one.
+        self.cuda = match self.cuda.take() {
+            Some(cuda) => cuda.updated(&self.device, &mut launches)?,
+            None => CudaGraph::new(&self.device, &mut launches)?,
+        };
+        self.launches = launches;
+        Ok(())
+    }
+
+    /// Waits until what is dropped next is in use on no stream of the caller. Memory is freed in the order of the default stream, with
+    /// which the streams of this crate are ordered.
+    fn wait_for_raw(&mut self) -> Result<()> {
+        if self.ran_on_raw {
+            self.device.synchronize()?;
+        }
+        self.ran_on_raw = false;
+        Ok(())
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The number of launches.
+    pub fn len(&self) -> usize {
+        self.launches.len()
+    }
+
+    /// The tensors of its launches, in the order of the launches and of their arguments. One that several launches have comes several
+    /// times.
+    pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.launches.iter().flat_map(RecordedLaunch::tensors)
+    }
+
+    /// Whether nothing was launched while it was recorded.
+    pub fn is_empty(&self) -> bool {
+        self.launches.is_empty()
     }
 }
 
-impl Drop for LaunchGraph<'_> {
+impl Drop for Graph {
     fn drop(&mut self) {
         // A fault of a launch is reported by the next call that waits for the device.
-        let _ = self.stream.synchronize();
+        let _ = self.wait_for_raw();
+    }
+}
+
+impl fmt::Debug for Graph {
+    /// `Graph(12 launches on cpu)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Graph({} launches on {})", self.launches.len(), self.device.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::KernelKey;
+    use crate::device::{GpuLaunch, KernelLaunch, LaunchBody, LaunchPlan};
+    use crate::gpu::LoadedKernel;
+    use crate::launch::Launch;
+    use crate::launch::problem_words::ProblemWords;
+    use crate::select::ConfigSource;
+    use atlas_dsl::{Config, Diagnostics, KernelDef};
+    use std::sync::{Arc, Weak};
+
+    static NOTHING: KernelDef = KernelDef {
+        name: "nothing",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[],
+        params: &[],
+        tune: &[],
+        grid: &[],
+        requires: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    };
+
+    /// A device that has a plan for `nothing`, and the kernel of that plan, which only the device holds.
+    fn prepared() -> (Device, Weak<LoadedKernel>) {
+        let device = Device::absent(0);
+        let kernel = device.plans().keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([1; 32]))), 0);
+        let (seen, body) = (Arc::downgrade(&kernel), LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel))));
+        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
+        let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
+        let plans = device.plans();
+        plans.keep(ProblemWords::new(&NOTHING, None, &[]).as_slice(), &Arc::new(plan), plans.generation());
+        (device, seen)
+    }
+
+    #[test]
+    fn the_graph_is_what_keeps_an_evicted_kernel() {
+        for has_graph in [false, true] {
+            let (device, kernel) = prepared();
+            let stream = device.default_stream();
+            let graph = has_graph.then(|| stream.capture(|recording| NOTHING.launch_on(recording, [])).unwrap());
+            device.plans().refuse(&KernelKey([1; 32]), "as if it had been evicted");
+            assert_eq!(kernel.upgrade().is_some(), has_graph);
+            if let Some(mut graph) = graph {
+                graph.launch(&stream).unwrap();
+                assert_eq!(kernel.upgrade().map(|kernel| kernel.launched()), Some(1));
+                graph.update(|_| Ok(())).unwrap();
+                assert!(kernel.upgrade().is_none());
+            }
+        }
     }
 }

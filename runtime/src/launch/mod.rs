@@ -23,15 +23,19 @@
 //! | `resolve` | from a problem to a loaded kernel |
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
 //! | `workspace` | what the launches of a chain pass to each other |
-//! | `graph` | a launch that a CUDA graph repeats |
+//! | `recording`, `replay` | launches that are taken down, and run later one by one |
+//! | `graph`, `cuda_graph` | recorded launches as one, on every device; as a graph of the driver |
+//! | `buckets` | what is made once for each of a few sizes |
 //! | `parameters`, `queue` | the parameters of a compiled kernel; the only driver calls that launch |
 //! | `interpreter` | launches in the interpreter: natively, on copies of a GPU's tensors, and in f64 |
 //! | `raw` | PTX of any origin on plain bytes, for tools |
 
 mod args;
 mod bind;
+mod buckets;
 mod chain;
 mod choose;
+mod cuda_graph;
 mod graph;
 mod interpreter;
 mod parameters;
@@ -40,15 +44,18 @@ mod problem;
 mod problem_words;
 mod queue;
 mod raw;
+mod recording;
+mod replay;
 mod request;
 mod resolve;
 mod workspace;
 
 pub use args::{Arg, IntoArg};
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
+pub use buckets::Buckets;
 pub use chain::{Chain, PreparedChain, Repeated};
 pub use choose::{choose, choose_given, refusal};
-pub use graph::LaunchGraph;
+pub use graph::Graph;
 pub use interpreter::{OracleOutput, run_f64};
 pub use parameters::check_grid;
 pub use prepared::PreparedLaunch;
@@ -76,9 +83,10 @@ pub trait Launch {
     /// `RuntimeError::Compile` if no config can be built for this problem; driver errors.
     fn launch<'a>(&'static self, device: &Device, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Runs the kernel on a stream. A CUDA graph that records this launch does not own the kernel, and the device
-    /// unloads the kernel after many launches of other kernels. To record a launch, prepare it and keep the
-    /// [`PreparedLaunch`]. On a stream of another library ([`Stream::from_raw`]), a kernel that is recorded stays loaded.
+    /// Runs the kernel on a stream. [`Stream::capture`] records it in a [`Graph`], which owns the kernel and the tensors. A CUDA graph
+    /// that another library records does not: the device unloads the kernel after many launches of other kernels, so prepare the
+    /// launch and keep the [`PreparedLaunch`]. On a stream of another library
+    /// ([`Stream::from_raw`]), a kernel that is recorded stays loaded.
     ///
     /// # Errors
     /// As [`Launch::launch`].
@@ -90,8 +98,8 @@ pub trait Launch {
     /// As [`Launch::launch`]. A config that does not fit is an error, and no other one is tried.
     fn launch_with<'a>(&'static self, device: &Device, config: &Config, args: impl AsRef<[Arg<'a>]>) -> Result<()>;
 
-    /// Does everything except the launch, so that later launches of this problem only queue. A CUDA graph needs this,
-    /// and the [`PreparedLaunch`] has to live as long as the graph.
+    /// Does everything except the launch, so that later launches of this problem only queue. [`Stream::capture`] records only launches
+    /// that were prepared or that have run once.
     ///
     /// # Errors
     /// As [`Launch::launch`].

@@ -4,7 +4,7 @@ use super::args::Arg;
 use super::request::{LaunchRequest, PlanFound};
 use crate::device::{Device, LaunchBody, LaunchPlan, Stream};
 use crate::error::{LaunchError, Result};
-use crate::gpu::{LaunchFacts, LoadedCode, LoadedKernel, ScratchBytes};
+use crate::gpu::{LaunchFacts, LoadedCode, LoadedKernel};
 use crate::select::ConfigSource;
 use atlas_codegen::KernelImage;
 use atlas_dsl::{Config, KernelDef};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// A resolved launch of one exact problem: shapes, strides, types, alignments and config are fixed, while addresses and
 /// numbers are given at each launch.
 ///
-/// It keeps its kernel loaded. A CUDA graph that recorded its launches does not, so keep this value for as long as the
-/// graph is launched. [`LaunchGraph`](super::LaunchGraph) does so.
+/// It keeps its kernel loaded, as does a [`Graph`](super::Graph) that recorded its launches ([`Stream::capture`]). A CUDA graph that
+/// another library records on a stream of [`Stream::from_raw`] does not, so keep this value for as long as that graph is launched.
 #[derive(Clone)]
 pub struct PreparedLaunch {
     def: &'static KernelDef,
@@ -28,7 +28,7 @@ impl PreparedLaunch {
     /// Resolves a launch.
     pub(super) fn new(request: LaunchRequest<'_>) -> Result<PreparedLaunch> {
         let words = request.words();
-        let plan = request.plan_of(words.as_slice())?.plan;
+        let plan = request.plan_ahead(words.as_slice())?.plan;
         let LaunchRequest { def, device, config, .. } = request;
         Ok(PreparedLaunch {
             def,
@@ -122,14 +122,6 @@ impl PreparedLaunch {
     /// The compiled kernel; `None` on the CPU and for an empty launch.
     pub fn image(&self) -> Option<&KernelImage> {
         self.loaded().map(|k| &*k.image)
-    }
-
-    /// The scratch memory that a launch needs, if any.
-    pub(super) fn scratch(&self) -> Option<ScratchBytes> {
-        match &self.plan.body {
-            LaunchBody::Gpu(gpu) => gpu.scratch,
-            LaunchBody::Cpu { .. } | LaunchBody::Empty => None,
-        }
     }
 
     fn loaded(&self) -> Option<&LoadedKernel> {

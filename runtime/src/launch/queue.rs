@@ -7,7 +7,7 @@ use super::interpreter::{run_native, run_on_host};
 use super::parameters::param_bits;
 use crate::device::{Backend, Device, GpuLaunch, KernelLaunch, LaunchBody, LaunchParam, LaunchPlan, Stream};
 use crate::error::{DeviceError, Result};
-use crate::gpu::{Context, DriverModule, EncodedMap, LoadedCode, LoadedKernel, ScratchAddresses, VirtualGpu};
+use crate::gpu::{Context, DriverModule, EncodedMap, Handle, LoadedCode, LoadedKernel, ScratchAddresses, VirtualGpu};
 use atlas_dsl::KernelDef;
 use std::ffi::c_void;
 use std::ops::Range;
@@ -21,32 +21,19 @@ pub(super) fn run(
     plan: &LaunchPlan,
     args: &[Arg<'_>],
 ) -> Result<()> {
-    if let Some(tally) = &plan.tally {
-        tally.add();
-    }
-    if let LaunchBody::Gpu(gpu) = &plan.body {
-        let now = device.counters().launches.load(Ordering::Relaxed);
-        gpu.kernels().for_each(|launch| launch.kernel.touch(now));
-        if let Some(stream) = stream.filter(|stream| stream.is_foreign())
-            && stream.is_recording()?
-        {
-            gpu.kernels().for_each(|launch| device.plans().keep_recorded(&launch.kernel));
-        }
+    note(device, plan);
+    if let LaunchBody::Gpu(gpu) = &plan.body
+        && let Some(stream) = stream.filter(|stream| stream.is_foreign())
+        && stream.is_recording()?
+    {
+        gpu.kernels().for_each(|launch| device.plans().keep_recorded(&launch.kernel));
     }
     match (&plan.body, device.backend()) {
         (LaunchBody::Cpu { kernel, dims }, Backend::Cpu) => run_native(def, kernel, dims, args),
         (LaunchBody::Cpu { kernel, dims }, _) => run_on_host(def, device, kernel, dims, args),
         (LaunchBody::Gpu(gpu), Backend::Cuda(context)) => {
             let handle = stream.map_or(std::ptr::null_mut(), Stream::as_raw);
-            // They follow each other on the stream.
-            let queue = |scratch: ScratchAddresses| {
-                gpu.kernels().try_for_each(|launch| match &launch.kernel.code {
-                    LoadedCode::Driver(module) => {
-                        CudaLaunch { def, context, module, launch, args, stream: handle }.queue(scratch)
-                    }
-                    LoadedCode::Virtual(_) => Ok(()),
-                })
-            };
+            let queue = |scratch: ScratchAddresses| queue_kernels((def, args), gpu, context, handle, scratch);
             match (gpu.scratch, stream) {
                 (None, _) => queue(ScratchAddresses::default()),
                 (Some(need), Some(stream)) => stream.with_scratch(context, need, queue),
@@ -56,6 +43,31 @@ pub(super) fn run(
         (LaunchBody::Gpu(launch), Backend::Virtual(gpu)) => run_virtual(def, gpu.as_ref(), launch, args),
         (LaunchBody::Gpu(_) | LaunchBody::Empty, _) => Ok(()),
     }
+}
+
+/// Notes that a plan is launched now.
+pub(super) fn note(device: &Device, plan: &LaunchPlan) {
+    if let Some(tally) = &plan.tally {
+        tally.add();
+    }
+    if let LaunchBody::Gpu(gpu) = &plan.body {
+        let now = device.counters().launches.load(Ordering::Relaxed);
+        gpu.kernels().for_each(|launch| launch.kernel.touch(now));
+    }
+}
+
+/// Queues the kernels of a launch on a stream of the driver. They follow each other there.
+pub(super) fn queue_kernels(
+    (def, args): (&'static KernelDef, &[Arg<'_>]),
+    gpu: &GpuLaunch,
+    context: &Context,
+    stream: Handle,
+    scratch: ScratchAddresses,
+) -> Result<()> {
+    gpu.kernels().try_for_each(|launch| match &launch.kernel.code {
+        LoadedCode::Driver(module) => CudaLaunch { def, context, module, launch, args, stream }.queue(scratch),
+        LoadedCode::Virtual(_) => Ok(()),
+    })
 }
 
 /// Runs the kernels of a launch on a virtual GPU, which allocates what split programs share itself.
@@ -143,7 +155,7 @@ impl CudaLaunch<'_> {
         // parameter list: each is one 64-bit little-endian value, of which the driver reads as many bytes as the parameter
         // has, or a tensor map of 128 bytes. Tensors are bound: their dims, strides and alignments are those that the kernel was compiled for, they are
         // on this device, and written tensors overlap nothing else. Their memory is freed in stream order (see
-        // `Stream::from_raw` for the caller's streams), and so is scratch memory.
+        // `Stream::from_raw` for the caller's streams), and so is scratch memory. If the stream records, `Graph` keeps all of it.
         let status = unsafe {
             (api.launch)(
                 self.module.function,

@@ -5,6 +5,7 @@ use super::bind::{BoundArg, BoundLaunch, check_aliasing, scalar_bits};
 use super::problem::Problem;
 use super::problem_words::ProblemWords;
 use super::queue::run;
+use super::recording::{RecordedLaunch, recording_of};
 use super::resolve::{Resolved, resolve};
 use crate::device::{Device, LaunchPlan, Stream};
 use crate::error::{LaunchError, Result};
@@ -33,7 +34,7 @@ pub(super) struct PlanFound {
 impl LaunchRequest<'_> {
     /// Runs the kernel on a stream, or on the device's default one.
     pub(super) fn launch(self, stream: Option<&Stream>) -> Result<()> {
-        self.queue(stream, &self.plan()?)
+        self.queue(stream, &self.plan(stream)?)
     }
 
     /// The words of the problem, the key of the plan.
@@ -41,18 +42,33 @@ impl LaunchRequest<'_> {
         ProblemWords::new(self.def, self.config, self.args)
     }
 
-    /// Checks the arguments, and finds or makes the plan.
-    pub(super) fn plan(&self) -> Result<PlanFound> {
-        self.plan_of(self.words().as_slice())
+    /// Checks the arguments, and finds or makes the plan of a launch on a stream. For a stream that records, none is made.
+    pub(super) fn plan(&self, stream: Option<&Stream>) -> Result<PlanFound> {
+        let words = self.words();
+        if let Some(found) = self.find(words.as_slice())? {
+            return Ok(found);
+        }
+        if self.is_recorded(stream)? {
+            BoundLaunch::new(self.def, self.device, self.args)?;
+            return Err(LaunchError::RecordedUnprepared { kernel: self.def.name }.into());
+        }
+        self.make(words.as_slice())
     }
 
-    /// The same for words that the caller has computed.
-    pub(super) fn plan_of(&self, words: &[u64]) -> Result<PlanFound> {
+    /// Checks the arguments, and finds or makes the plan of launches to come, for words that the caller has computed.
+    pub(super) fn plan_ahead(&self, words: &[u64]) -> Result<PlanFound> {
+        self.find(words)?.map_or_else(|| self.make(words), Ok)
+    }
+
+    /// The plan, if the device has it, for arguments that pass the checks.
+    fn find(&self, words: &[u64]) -> Result<Option<PlanFound>> {
+        let Some(plan) = self.device.plans().find(words) else { return Ok(None) };
+        self.check_again(&plan)?;
+        Ok(Some(PlanFound { plan, was_kept: true }))
+    }
+
+    fn make(&self, words: &[u64]) -> Result<PlanFound> {
         let plans = self.device.plans();
-        if let Some(plan) = plans.find(words) {
-            self.check_again(&plan)?;
-            return Ok(PlanFound { plan, was_kept: true });
-        }
         let bound = BoundLaunch::new(self.def, self.device, self.args)?;
         let problem = Problem::new(&bound);
         let begun = plans.generation();
@@ -90,9 +106,23 @@ impl LaunchRequest<'_> {
         Ok(check_aliasing(def, self.args)?)
     }
 
+    /// Whether a launch on this stream would be recorded, here or by the driver.
+    fn is_recorded(&self, stream: Option<&Stream>) -> Result<bool> {
+        Ok(recording_of(self.def.name, self.device, stream)?.is_some()
+            || stream.is_some_and(|stream| matches!(stream.is_recorded_by_driver(), Ok(true))))
+    }
+
+    /// Runs a plan, or has it recorded.
+    pub(super) fn queue(&self, stream: Option<&Stream>, found: &PlanFound) -> Result<()> {
+        match recording_of(self.def.name, self.device, stream)? {
+            Some(recording) => recording.push(RecordedLaunch::new(self.def, self.config, &found.plan, self.args)),
+            None => self.queue_now(stream, found),
+        }
+    }
+
     /// Counts the launch and runs its plan. If the driver refuses the kernel at launch time, it tries the next best
     /// config. Each refusal is remembered, so this ends.
-    pub(super) fn queue(&self, stream: Option<&Stream>, found: &PlanFound) -> Result<()> {
+    pub(super) fn queue_now(&self, stream: Option<&Stream>, found: &PlanFound) -> Result<()> {
         let counters = self.device.counters();
         counters.launches.fetch_add(1, Ordering::Relaxed);
         counters.warm.fetch_add(u64::from(found.was_kept), Ordering::Relaxed);
@@ -103,7 +133,7 @@ impl LaunchRequest<'_> {
                 Err(e) => plan.refused_by(&e).ok_or(e)?,
             };
             self.device.plans().refuse(&key, &reason);
-            plan = self.plan()?.plan;
+            plan = self.plan(stream)?.plan;
         }
     }
 }

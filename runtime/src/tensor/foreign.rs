@@ -56,7 +56,7 @@ impl Tensor {
     ///
     /// # Safety
     /// As [`Tensor::from_foreign`]: the bytes are there as long as the tensor, its clones and its views, and until all launches with
-    /// them have run.
+    /// them have run. A [`Graph`](crate::Graph) that recorded the tensor has a clone of it.
     pub unsafe fn from_raw_parts(
         device: &Device,
         dtype: DType,

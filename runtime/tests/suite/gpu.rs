@@ -10,7 +10,11 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 /// The first GPU, with a kernel for the problem of these tensors in its store.
-fn device_with(folder: &TempDir, image: impl Fn(&Device) -> KernelImage, x: impl Fn(&Device) -> Tensor) -> Device {
+pub(crate) fn device_with(
+    folder: &TempDir,
+    image: impl Fn(&Device) -> KernelImage,
+    x: impl Fn(&Device) -> Tensor,
+) -> Device {
     let cache = CacheDir::At(folder.path().to_owned());
     with_kernel(Device::open(DeviceId::Cuda(0), cache.clone()).unwrap(), cache, image, x)
 }
@@ -41,24 +45,6 @@ fn a_kernel_runs_on_every_stream() {
     assert!(facts.registers > 0);
     prepared.launch(args!(x, x, 5.0, &mut y)).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), want(5.0));
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn a_graph_repeats_a_launch() {
-    let folder = TempDir::new().unwrap();
-    let device = device_with(&folder, |d| image(d, PTX, 0), |d| counted(d, 37));
-    let (x, mut y) = (counted(&device, 37), Tensor::zeros(&device, DType::F32, [37, 8]).unwrap());
-    let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
-    let mut graph = prepared.repeated(40, args!(x, x, 2.0, &mut y)).unwrap();
-    drop(prepared);
-    for _ in 0..3 {
-        graph.launch().unwrap();
-    }
-    graph.stream().synchronize().unwrap();
-    drop(graph);
-    let want: Vec<f32> = (0..37 * 8).map(|i| i as f32 * 3.0).collect();
-    assert_eq!(y.to_vec::<f32>().unwrap(), want);
 }
 
 #[test]

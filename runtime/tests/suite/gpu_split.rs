@@ -102,16 +102,16 @@ fn a_graph_has_scratch_memory_of_its_own() {
     let device = device(&folder);
     let (x, mut y) = (counted(&device, MANY), Tensor::zeros(&device, DType::F32, [MANY, 8]).unwrap());
     let prepared = SCALE.prepare(&device, args!(x, x, 2.0, &mut y)).unwrap();
-    let mut graph = prepared.repeated(40, args!(x, x, 2.0, &mut y)).unwrap();
-    let stream = graph.stream().clone();
+    let stream = Stream::new(&device).unwrap();
+    let repeat = |recording: &Stream| (0..40).try_for_each(|_| prepared.launch_on(recording, args!(x, x, 2.0, &mut y)));
+    let mut graph = stream.capture(repeat).unwrap();
     for round in 0..3 {
-        graph.launch().unwrap();
+        graph.launch(&stream).unwrap();
         // The stream of the graph also runs other launches, for which its own scratch memory grows.
         check(&device, Some(&stream), (2 * round + 3) * MANY, 5.0);
         check(&device, None, MANY, 4.0);
-        graph.launch().unwrap();
+        graph.launch(&stream).unwrap();
     }
-    graph.stream().synchronize().unwrap();
     drop((graph, prepared, stream));
     assert_eq!(y.to_vec::<f32>().unwrap(), scaled(MANY, 2.0));
     drop((x, y));

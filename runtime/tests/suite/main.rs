@@ -7,7 +7,9 @@ mod foreign;
 #[cfg(unix)]
 mod forked;
 mod gpu;
+mod gpu_graphs;
 mod gpu_split;
+mod graphs;
 mod kernels;
 mod keys;
 mod launching;

@@ -229,7 +229,8 @@ impl OmegaTraining {
     }
 
     /// Reads and trains the memory on all tokens, writes what is read to `y` `[B, T, H, E]`, and keeps in `kept` what
-    /// [`OmegaTraining::backward`] needs. `memory` are weights, then momenta, f32. Queues launches alone: a graph captures them.
+    /// [`OmegaTraining::backward`] needs. `memory` are weights, then momenta, f32. Queues launches alone, so a graph
+    /// records all of it ([`Stream::capture`]).
     ///
     /// All launches are made ready before the first one runs.
     ///
@@ -277,7 +278,7 @@ impl OmegaTraining {
 
     /// From the gradients `dy` of what was read, `[B, T, H, E]` in the element type of tokens, and `final_memory` by the memory
     /// after the last token, f32 (none: zeros), to the gradients by everything that [`OmegaTraining::forward`] took. `tokens` are
-    /// those of that pass. Queues launches alone: a graph captures them.
+    /// those of that pass. Queues launches alone, so a graph records all of it ([`Stream::capture`]).
     ///
     /// A token that no window of a chunk weighs has no part in that chunk, and neither it nor those weights of 0 have a gradient.
     ///

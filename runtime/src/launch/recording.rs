@@ -1,0 +1,199 @@
+//! Recording: launches are taken down with all that they need, and run later.
+//!
+//! The driver does not record while the caller's closure runs: launches are lists here, of which the driver makes a graph afterwards.
+//! So whatever the closure does, no stream of the driver is left recording, and the closure may allocate and compile.
+
+use super::args::Arg;
+use super::queue::{note, queue_kernels};
+use crate::device::{Device, LaunchBody, LaunchPlan, Stream};
+use crate::error::{LaunchError, Result};
+use crate::gpu::{Context, Handle, Scratch, ScratchBytes};
+use crate::tensor::Tensor;
+use atlas_dsl::{Config, KernelDef};
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A launch that runs later. It owns its plan, and so the loaded kernels, and shares the memory of its tensors.
+#[derive(Clone)]
+pub(super) struct RecordedLaunch {
+    pub(super) def: &'static KernelDef,
+    pub(super) config: Option<Config>,
+    pub(super) plan: Arc<LaunchPlan>,
+    args: Box<[RecordedArg]>,
+}
+
+/// An argument that needs nobody else to live.
+#[derive(Clone)]
+enum RecordedArg {
+    Tensor(Tensor),
+    F32(f32),
+    F64(f64),
+    I32(i32),
+    I64(i64),
+}
+
+impl RecordedArg {
+    fn new(arg: &Arg<'_>) -> RecordedArg {
+        match arg {
+            Arg::In(t) => RecordedArg::Tensor((*t).clone()),
+            Arg::Out(t) => RecordedArg::Tensor((**t).clone()),
+            Arg::Lent(t) => RecordedArg::Tensor((**t).clone()),
+            Arg::F32(x) => RecordedArg::F32(*x),
+            Arg::F64(x) => RecordedArg::F64(*x),
+            Arg::I32(x) => RecordedArg::I32(*x),
+            Arg::I64(x) => RecordedArg::I64(*x),
+        }
+    }
+
+    /// The same as an argument of a launch.
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            RecordedArg::Tensor(t) => Arg::In(t),
+            RecordedArg::F32(x) => Arg::F32(*x),
+            RecordedArg::F64(x) => Arg::F64(*x),
+            RecordedArg::I32(x) => Arg::I32(*x),
+            RecordedArg::I64(x) => Arg::I64(*x),
+        }
+    }
+}
+
+impl RecordedLaunch {
+    /// A launch whose arguments have been checked, with the caller's config, if there is one.
+    pub(super) fn new(
+        def: &'static KernelDef,
+        config: Option<&Config>,
+        plan: &Arc<LaunchPlan>,
+        args: &[Arg<'_>],
+    ) -> RecordedLaunch {
+        let args = args.iter().map(RecordedArg::new).collect();
+        RecordedLaunch { def, config: config.cloned(), plan: plan.clone(), args }
+    }
+
+    /// Its tensors, in the order of its arguments.
+    pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.args.iter().filter_map(|arg| match arg {
+            RecordedArg::Tensor(tensor) => Some(tensor),
+            _ => None,
+        })
+    }
+
+    /// Its arguments. The signature of the kernel says which tensors are written.
+    pub(super) fn args(&self) -> Vec<Arg<'_>> {
+        self.args.iter().map(RecordedArg::arg).collect()
+    }
+
+    /// Whether the driver can record it: not if the CPU runs it, and only a GPU has such a plan otherwise.
+    pub(super) fn is_for_driver(&self) -> bool {
+        matches!(self.plan.body, LaunchBody::Gpu(_) | LaunchBody::Empty)
+    }
+
+    /// The scratch memory that it needs.
+    pub(super) fn scratch(&self) -> ScratchBytes {
+        match &self.plan.body {
+            LaunchBody::Gpu(gpu) => gpu.scratch.unwrap_or_default(),
+            LaunchBody::Cpu { .. } | LaunchBody::Empty => ScratchBytes::default(),
+        }
+    }
+
+    /// Queues it on a stream of the driver that records, with scratch memory that lives as long as the graph.
+    pub(super) fn queue(&self, context: &Context, stream: Handle, scratch: &Scratch) -> Result<()> {
+        let LaunchBody::Gpu(gpu) = &self.plan.body else { return Ok(()) };
+        let addresses = scratch.addresses(self.scratch()).unwrap_or_default();
+        queue_kernels((self.def, &self.args()), gpu, context, stream, addresses)
+    }
+
+    /// Notes that it is launched now, as a part of a graph.
+    pub(super) fn note(&self, device: &Device) {
+        note(device, &self.plan);
+    }
+}
+
+/// What a stream that records has taken down; `None` once the recording has ended.
+struct LaunchRecorder(Mutex<Option<Vec<RecordedLaunch>>>);
+
+impl LaunchRecorder {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<RecordedLaunch>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stream that records.
+#[derive(Clone)]
+pub(super) struct Recording(Stream);
+
+impl Recording {
+    /// The recording of a stream, if that records.
+    fn of(stream: &Stream) -> Option<Recording> {
+        Recording::recorder(stream).map(|_| Recording(stream.clone()))
+    }
+
+    fn recorder(stream: &Stream) -> Option<&LaunchRecorder> {
+        stream.recorder()?.downcast_ref()
+    }
+
+    /// Takes a launch down.
+    pub(super) fn push(&self, launch: RecordedLaunch) -> Result<()> {
+        let mut taken = Recording::recorder(&self.0).map(LaunchRecorder::lock);
+        let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) else {
+            return Err(LaunchError::RecordingEnded { kernel: launch.def.name }.into());
+        };
+        taken.push(launch);
+        Ok(())
+    }
+}
+
+thread_local! {
+    /// The recordings whose closures run on this thread now, the innermost last.
+    static OPEN: RefCell<Vec<Recording>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The recording that takes a launch down, if one does.
+///
+/// # Errors
+/// [`LaunchError::NotRecorded`] if this thread records a graph of the device, but the launch is for another stream.
+pub(super) fn recording_of(
+    kernel: &'static str,
+    device: &Device,
+    stream: Option<&Stream>,
+) -> Result<Option<Recording>> {
+    if let Some(recording) = stream.and_then(Recording::of) {
+        return Ok(Some(recording));
+    }
+    // A thread that ends records nothing any more.
+    let find = |open: &RefCell<Vec<Recording>>| open.borrow().iter().rev().find(|r| r.0.device() == device).cloned();
+    match OPEN.try_with(find).ok().flatten() {
+        Some(_) if stream.is_some_and(|stream| !stream.is_default()) => Err(LaunchError::NotRecorded { kernel }.into()),
+        open => Ok(open),
+    }
+}
+
+/// A recording while its closure runs. It ends when this is dropped, also by a panic.
+struct OpenRecording(Recording);
+
+impl OpenRecording {
+    fn begin(on: &Stream) -> OpenRecording {
+        let recording = Recording(on.recording_into(LaunchRecorder(Mutex::new(Some(Vec::new())))));
+        OPEN.with_borrow_mut(|open| open.push(recording.clone()));
+        OpenRecording(recording)
+    }
+
+    /// Ends it.
+    fn end(&self) -> Vec<RecordedLaunch> {
+        Recording::recorder(&self.0.0).and_then(|recorder| recorder.lock().take()).unwrap_or_default()
+    }
+}
+
+impl Drop for OpenRecording {
+    fn drop(&mut self) {
+        self.end();
+        // Closures end in the opposite order of their beginnings.
+        OPEN.with_borrow_mut(|open| open.pop());
+    }
+}
+
+/// What a closure launches on the stream that it is given.
+pub(super) fn record(on: &Stream, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<Vec<RecordedLaunch>> {
+    let open = OpenRecording::begin(on);
+    closure(&open.0.0)?;
+    Ok(open.end())
+}
