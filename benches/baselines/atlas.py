@@ -16,6 +16,8 @@ class Atlas:
     def bench(self, name):
         """The results and the record of one run, or a text that says what went wrong."""
         command = [*self.command, "bench", "--json", "--only", name]
+        if name.endswith("_plan") or "_plan_" in name:
+            command.append("--graph")
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=self.timeout, check=False)
         except subprocess.TimeoutExpired:

@@ -42,7 +42,8 @@ pub(super) struct BenchArgs {
     #[arg(long, default_value_t = 50)]
     samples: usize,
     /// Also record this many launches of each kernel in one CUDA graph (40 unless given), run that, and report the time of one
-    /// launch: with a warm L2 cache, and without the host's part of a launch.
+    /// launch: with a warm L2 cache, and without the host's part of a launch. Of a plan of several launches, record all of them and
+    /// report the time of all, with the L2 cache overwritten before each run.
     #[arg(long, value_name = "LAUNCHES", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     graph: Option<u32>,
     /// Compare with the JSON of an earlier run; a kernel slower by more than 5 % is an error.
@@ -75,12 +76,6 @@ pub(super) fn run(args: &BenchArgs) -> Result<bool> {
             names.join(", ")
         );
     }
-    if args.graph.is_some() && benches.is_empty() {
-        bail!(
-            "--graph measures single kernels, and `{}` is a plan of several launches",
-            args.only.as_deref().unwrap_or("")
-        );
-    }
     let problems = problems(args);
     let sized = |(b, p): (&Bench, &input::ProblemArgs)| resized(b, p);
     let each = benches.iter().flat_map(|b| problems.iter().map(move |p| (b, p)));
@@ -101,7 +96,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<bool> {
     }
     for plan in &plans {
         progress.step(&format!("{} {}", plan.name, plan.shape()));
-        results.push(bench_plans::measure(plan, &device, args.samples)?);
+        results.push(bench_plans::measure(plan, &device, args.samples, args.graph.is_some())?);
     }
     drop(progress);
     let slower = before.as_ref().map(|b| compare(b, &mut results)).unwrap_or_default();
@@ -326,7 +321,9 @@ fn print(results: &[Value], against: bool) {
             r["refused"].as_str().map_or_else(|| text(&r["config"]), |e| format!("{}: {e}", text(&r["config"]))),
         ];
         if graphs {
-            cells.insert(9, with(&r["graph"]["median_us"], &|x| format!("{x:.2} us")));
+            let of_plan = with(&r["graph"]["median_ms"], &show::time);
+            let of_launch = r["graph"]["median_us"].as_f64().map(|x| format!("{x:.2} us"));
+            cells.insert(9, of_launch.unwrap_or(of_plan));
         }
         if against {
             cells.push(with(&r["against"], &|x| format!("{x:.3}")));

@@ -11,8 +11,8 @@ pub(super) fn chosen(only: Option<&str>) -> Vec<Plan> {
     plans().into_iter().filter(|p| only.is_none_or(|o| o == p.name)).collect()
 }
 
-/// Checks a plan on a small problem, then measures it.
-pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Value> {
+/// Checks a plan on a small problem, then measures it, if that is wanted also in a CUDA graph.
+pub(super) fn measure(plan: &Plan, device: &Device, samples: usize, in_graph: bool) -> Result<Value> {
     let c = plan.check(device).with_context(|| format!("cannot check `{}`", plan.name))?;
     let memory = Memory::before(device)?;
     let mut work = plan.start(device)?;
@@ -23,6 +23,13 @@ pub(super) fn measure(plan: &Plan, device: &Device, samples: usize) -> Result<Va
     let t = sample::on_device(device, samples, || Ok(work()?))?;
     let clean = sample::behind_reads(device, samples, || Ok(work()?))?;
     let host = sample::on_host(device, || Ok(work()?))?;
+    if in_graph {
+        let stream = device.default_stream();
+        let graph = stream.capture(|_| work());
+        let mut graph = graph.with_context(|| format!("cannot record `{}` in a CUDA graph", plan.name))?;
+        let t = sample::on_device(device, samples, || Ok(graph.launch(&stream)?))?;
+        row["graph"] = json!({ "launches": graph.len(), "median_ms": t.median_ms, "min_ms": t.min_ms });
+    }
     row["config"] = json!("chosen for each launch");
     row["median_ms"] = json!(t.median_ms);
     row["min_ms"] = json!(t.min_ms);

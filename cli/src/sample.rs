@@ -17,6 +17,9 @@ const WARM_UP: usize = 5;
 const LAUNCHES: usize = 200;
 const LAUNCHES_AT_LEAST: usize = 5;
 const LAUNCHES_TAKE: Duration = Duration::from_secs(2);
+/// Runs of work that takes longer than this altogether are fewer, but so many.
+const RUNS_TAKE: Duration = Duration::from_secs(10);
+const RUNS_AT_LEAST: usize = 5;
 
 /// Times of one piece of work.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +58,7 @@ pub(super) fn behind_reads(device: &Device, count: usize, work: impl FnMut() -> 
     behind(device, count, &mut read, work).map(Some)
 }
 
-/// Times `work` behind other work, which is not timed.
+/// Times `work` behind other work, which is not timed: `count` times, or fewer if that takes long.
 fn behind(
     device: &Device,
     count: usize,
@@ -63,7 +66,14 @@ fn behind(
     mut work: impl FnMut() -> Result<()>,
 ) -> Result<Timing> {
     let stream = device.default_stream();
-    for _ in 0..WARM_UP {
+    work()?;
+    device.synchronize()?;
+    let begin = Instant::now();
+    work()?;
+    device.synchronize()?;
+    let fit = RUNS_TAKE.as_secs_f64() / begin.elapsed().as_secs_f64().max(1e-9);
+    let count = count.min((fit as usize).max(RUNS_AT_LEAST));
+    for _ in 2..WARM_UP.min(count) {
         work()?;
     }
     device.synchronize()?;
