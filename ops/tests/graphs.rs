@@ -73,7 +73,8 @@ fn every_plan_is_recorded() {
         let mut graph = stream.capture(|_| work()).unwrap();
         assert!(graph.len() > 1, "{}: {graph:?}", plan.name);
         let before = all(&graph);
-        work().unwrap();
+        // A layer keeps its place on the host: after the recording, its own launches are those of the next tokens.
+        if plan.name.starts_with("layer_") { graph.launch(&stream) } else { work() }.unwrap();
         let wanted = all(&graph);
         assert!(before != wanted, "{}: nothing was written", plan.name);
         for _ in 0..2 {
