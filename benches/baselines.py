@@ -43,6 +43,7 @@ def arguments():
     parser.add_argument("--compile-budget", type=float, default=200, metavar="S", help="seconds to compile in all")
     parser.add_argument("--atlas-limit", type=float, default=120, metavar="S", help="seconds for one call of atlas")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--skip", metavar="TEXT", action="append", default=[], help="leave out baselines with this in their name")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if not options.out and not options.self_test:
@@ -79,6 +80,8 @@ class Run:
         """A row for the baseline and, if it works, its callable."""
         row = {"name": baseline.name}
         limit = self.options.baseline_limit
+        if any(text in baseline.name for text in self.options.skip):
+            return {**row, "error": "left out by --skip"}, None
         if baseline.compiles:
             if self.options.no_compile:
                 return {**row, "error": "left out by --no-compile"}, None
