@@ -11,7 +11,9 @@ pub(crate) const OMEGA_SPLIT: Op = Op {
     fill: |p, name| match name {
         // Of chunk 1 of every sequence and head, the first key is another token, of some none.
         "oldest" => Fill::Every(3, 0),
-        "errors" | "inner" | "hidden" | "slopes" | "act" => Fill::Normal(0.5),
+        "errors" | "inner" | "hidden" | "by_w" | "by_s" | "slopes" | "act" => Fill::Normal(0.5),
+        // In f16 nothing that is kept is so small that it loses digits.
+        "old" => Fill::Normal(0.05),
         "mixed" => Fill::Normal(0.3 / p.dim("K") as f64),
         name => super::problem::fill(p, name),
     },
@@ -216,7 +218,12 @@ fn inner(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
     let [w, s] = trained(x, place, ["w2", "s2"], [m, d], |row, col, weights| {
         (0..k).map(|j| weights[j] * change[j][row] * keys[j][col]).sum()
     });
-    vec![w, s, read]
+    let weighed = |name: &str| {
+        let of = x.row(name, place, l);
+        read.iter().enumerate().map(|(i, v)| v * of[i / m]).collect::<Vec<f64>>()
+    };
+    let (by_w, by_s) = (weighed("lam"), weighed("old"));
+    vec![w, s, read, by_w, by_s]
 }
 
 /// A matrix and its momentum after a chunk, of what the weighed keys add to a place.
@@ -244,15 +251,14 @@ fn outer(x: &Read<'_>, at: usize) -> Vec<Vec<f64>> {
     for (b, h) in (0..x.dim("B")).flat_map(|b| (0..heads).map(move |h| (b, h))) {
         let place = [b, h, at];
         let (error, act) = (x.matrix("errors", place, [k, e]), x.matrix("act", place, [k, m]));
-        let hidden = x.matrix("hidden", place, [l, m]);
+        let [hidden, by_w, by_s] = ["hidden", "by_w", "by_s"].map(|name| x.matrix(name, place, [l, m]));
         let [w1, s1] = ["w1", "s1"].map(|name| x.matrix(name, place, [e, m]));
-        let [lam, old] = ["lam", "old"].map(|name| x.row(name, place, l));
         let psi = x.row("psi", place, l * k);
         let residuals = x.tokens("rq", place, (at * l) as i64, l);
         for i in (0..l).filter(|i| at * l + i < n) {
             let met: Vec<f64> = (0..k).map(|j| -psi[i * k + j] * dot(&hidden[i], &act[j])).collect();
             for j in 0..e {
-                let own = lam[i] * dot(&hidden[i], &w1[j]) - old[i] * dot(&hidden[i], &s1[j]);
+                let own = dot(&by_w[i], &w1[j]) - dot(&by_s[i], &s1[j]);
                 let found = residuals[i][j] + own + dot(&met, &column(&error, j));
                 out[2][((b * n + at * l + i) * heads + h) * e + j] = found;
             }
