@@ -10,7 +10,6 @@ mod same_ptx;
 mod setup;
 mod test;
 mod tidy;
-mod timed;
 mod validate;
 mod wheel;
 
@@ -45,8 +44,8 @@ enum Verb {
     /// Render the book with mdbook.
     Book,
     /// Start a test binary and ask it for the time of each test: how `test` has cargo start them.
-    #[command(name = timed::VERB, hide = true)]
-    StartTest(timed::TimedArgs),
+    #[command(name = test::timed::VERB, hide = true)]
+    StartTest(test::timed::TimedArgs),
 }
 
 fn main() -> ExitCode {
@@ -63,7 +62,7 @@ fn main() -> ExitCode {
         Verb::Wheel(args) => wheel::run(&root, &args),
         Verb::Diagnostics => tidy::diagnostics::run(&root),
         Verb::Book => book::run(&root),
-        Verb::StartTest(args) => timed::start(&args),
+        Verb::StartTest(args) => test::timed::start(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,93 +1,26 @@
 //! The chains of the library, by name.
 
-use crate::arguments::{Callee, Param, takes_floats};
+use crate::calls::NamedChain;
 use crate::shipped::shipped_chains;
 use crate::status::{AtlasStatus, Failure, Result, status, text};
 use atlas::kernel::Chain;
 use std::collections::HashMap;
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::sync::OnceLock;
 
-/// A chain, and what its callers have to know, which is found once.
-pub struct NamedChain {
-    chain: &'static Chain,
-    facts: OnceLock<Facts>,
-}
-
-struct Facts {
-    params: Vec<Param>,
-    open: Vec<&'static str>,
-    name: CString,
-    signature: CString,
-}
-
-impl NamedChain {
-    /// It of a chain.
-    pub const fn new(chain: &'static Chain) -> NamedChain {
-        NamedChain { chain, facts: OnceLock::new() }
-    }
-
-    /// The chain.
-    pub(crate) fn chain(&self) -> &'static Chain {
-        self.chain
-    }
-
-    /// The dims whose sizes a caller gives beside the arguments.
-    pub(crate) fn open(&self) -> &[&'static str] {
-        &self.facts().open
-    }
-
-    /// How many arguments it takes.
-    pub(crate) fn count(&self) -> usize {
-        self.facts().params.len()
-    }
-
-    fn facts(&self) -> &Facts {
-        self.facts.get_or_init(|| {
-            let kernels = || self.chain.kernels.iter().map(|k| k.declared());
-            let param = |param: &&'static _| {
-                let kernel = kernels().find(|k| k.params.iter().any(|p| std::ptr::eq(p, *param)));
-                let is_float = kernel.is_some_and(|kernel| takes_floats(kernel, param));
-                Param { name: param.name(), is_float }
-            };
-            let c = |text: String| CString::new(text).unwrap_or_default();
-            Facts {
-                params: self.chain.params().iter().map(param).collect(),
-                open: self.chain.open_dims(),
-                name: c(self.chain.name.to_owned()),
-                signature: c(self.chain.signature()),
-            }
-        })
-    }
-}
-
-impl Callee for NamedChain {
-    fn name(&self) -> &'static str {
-        self.chain.name
-    }
-
-    fn param(&self, number: usize) -> Option<Param> {
-        self.facts().params.get(number).copied()
-    }
-
-    fn signature(&self) -> String {
-        self.chain.signature()
-    }
-}
-
 /// The chains in the order of their names.
-struct Library {
+struct Chains {
     all: Vec<&'static NamedChain>,
     by_name: HashMap<&'static str, &'static NamedChain>,
 }
 
-fn library() -> &'static Library {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
+fn library() -> &'static Chains {
+    static LIBRARY: OnceLock<Chains> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let mut all = shipped_chains();
-        all.sort_by_key(|of| of.chain.name);
-        let by_name = all.iter().map(|of| (of.chain.name, *of)).collect();
-        Library { all, by_name }
+        all.sort_by_key(|of| of.chain().name);
+        let by_name = all.iter().map(|of| (of.chain().name, *of)).collect();
+        Chains { all, by_name }
     })
 }
 
@@ -109,7 +42,7 @@ pub(crate) unsafe fn find(name: *const c_char) -> Result<&'static NamedChain> {
 
 /// The name of a chain of the library, as it stays valid.
 pub(crate) fn kept_name(chain: &Chain) -> Option<*const c_char> {
-    library().by_name.get(chain.name).map(|of| of.facts().name.as_ptr())
+    library().by_name.get(chain.name).map(|of| of.c_name().as_ptr())
 }
 
 /// The number of chains in the library: kernels that run one after the other, and pass tensors to each other in a workspace.
@@ -123,7 +56,7 @@ pub extern "C" fn atlas_chain_count() -> usize {
 // SAFETY: no other symbol of a program begins with `atlas_`.
 #[unsafe(no_mangle)]
 pub extern "C" fn atlas_chain_name(number: usize) -> *const c_char {
-    library().all.get(number).map_or(std::ptr::null(), |of| of.facts().name.as_ptr())
+    library().all.get(number).map_or(std::ptr::null(), |of| of.c_name().as_ptr())
 }
 
 /// Gives the signature of a chain, in the order of the arguments of a launch and, behind a semicolon, the dims whose sizes
@@ -140,7 +73,7 @@ pub unsafe extern "C" fn atlas_chain_signature(name: *const c_char, signature: *
             return Err(Failure::misuse("the place for the signature is null"));
         }
         // SAFETY: as above.
-        unsafe { signature.write(chain.facts().signature.as_ptr()) };
+        unsafe { signature.write(chain.c_signature().as_ptr()) };
         Ok(())
     })
 }

@@ -34,20 +34,19 @@
 //! |---|---|
 //! | `status` | the result of a call, and the last error of a thread |
 //! | `dlpack` | tensors of DLPack |
+//! | `calls` | calls by name: their arguments, and what is known of what is called |
 //! | `kernels`, `chains` | the kernels and chains of the library, by name |
 //! | `device` | devices and streams |
-//! | `arguments` | the arguments of launches |
-//! | `launch`, `chain_launch` | launches of kernels, and of chains with their workspaces |
+//! | `launch` | launches of kernels, and of chains with their workspaces |
 //! | `omega`, `newton_schulz` | which chain computes an Omega rule; the iteration of Muon |
-//! | `tvm_ffi`, `tvm_functions` | the calling convention of tvm-ffi; kernels and chains as functions in it |
+//! | `tvm_ffi` | kernels and chains as functions of tvm-ffi |
 //! | `shipped` | the kernels and chains that ship with Atlas, as such functions |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 
-mod arguments;
-mod chain_launch;
 #[doc(hidden)]
-pub mod chains;
+pub mod calls;
+mod chains;
 mod device;
 mod dlpack;
 mod kernels;
@@ -58,17 +57,9 @@ mod shipped;
 mod status;
 #[doc(hidden)]
 pub mod tvm_ffi;
-#[doc(hidden)]
-pub mod tvm_functions;
 
-pub use chain_launch::{
-    AtlasPreparedChain, AtlasSize, AtlasWorkspace, atlas_chain_launch, atlas_chain_prepare, atlas_chain_workspace,
-    atlas_prepared_chain_close, atlas_prepared_chain_launch, atlas_workspace_bytes, atlas_workspace_close,
-};
+pub use calls::{ATLAS_ARG_FLOAT, ATLAS_ARG_INT, ATLAS_ARG_TENSOR, AtlasArg, AtlasValue};
 pub use chains::{atlas_chain_count, atlas_chain_name, atlas_chain_signature};
-pub use newton_schulz::{AtlasIteration, AtlasIterationStep, atlas_newton_schulz};
-pub use omega::{AtlasOmega, atlas_omega_chain};
-
 pub use device::{
     AtlasDevice, AtlasStream, atlas_device_add_bundle, atlas_device_close, atlas_device_open, atlas_device_synchronize,
     atlas_stream_close, atlas_stream_open,
@@ -76,9 +67,12 @@ pub use device::{
 pub use dlpack::{DLDataType, DLDevice, DLTensor};
 pub use kernels::{atlas_kernel_count, atlas_kernel_name, atlas_kernel_signature};
 pub use launch::{
-    ATLAS_ARG_FLOAT, ATLAS_ARG_INT, ATLAS_ARG_TENSOR, AtlasArg, AtlasPrepared, AtlasValue, atlas_launch, atlas_prepare,
-    atlas_prepared_close, atlas_prepared_launch,
+    AtlasPrepared, AtlasPreparedChain, AtlasSize, AtlasWorkspace, atlas_chain_launch, atlas_chain_prepare,
+    atlas_chain_workspace, atlas_launch, atlas_prepare, atlas_prepared_chain_close, atlas_prepared_chain_launch,
+    atlas_prepared_close, atlas_prepared_launch, atlas_workspace_bytes, atlas_workspace_close,
 };
+pub use newton_schulz::{AtlasIteration, AtlasIterationStep, atlas_newton_schulz};
+pub use omega::{AtlasOmega, atlas_omega_chain};
 pub use status::{
     ATLAS_ABI_VERSION, AtlasStatus, atlas_abi_version, atlas_last_error, atlas_last_error_code, atlas_version,
 };

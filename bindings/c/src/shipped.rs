@@ -1,7 +1,7 @@
 //! The kernels and chains that ship with Atlas. Naming them here links them, in a static library too, whose linker takes what is named
 //! alone.
 
-use crate::chains::NamedChain;
+use crate::calls::NamedChain;
 use atlas::kernel::KernelDef;
 
 macro_rules! shipped {

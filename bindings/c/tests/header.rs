@@ -9,8 +9,18 @@ const UPDATE: &str = "ATLAS_UPDATE_HEADER";
 fn the_header_is_that_of_the_crate() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    let sources =
-        ["status", "dlpack", "kernels", "device", "launch", "chains", "chain_launch", "omega", "newton_schulz"];
+    let sources = [
+        "status",
+        "dlpack",
+        "kernels",
+        "device",
+        "calls/arguments",
+        "launch/kernel",
+        "chains",
+        "launch/chain",
+        "omega",
+        "newton_schulz",
+    ];
     let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), |builder, source| {
         builder.with_src(folder.join(format!("src/{source}.rs")))
     });

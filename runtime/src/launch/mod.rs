@@ -22,7 +22,7 @@
 //! | `choose` | which config runs a launch on its device |
 //! | `resolve` | from a problem to a loaded kernel |
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
-//! | `workspace` | what the launches of a chain pass to each other |
+//! | `workspace`, `chain_workspace` | what the launches of a chain pass to each other, and how it is made |
 //! | `recording`, `replay` | launches that are taken down, and run later one by one |
 //! | `graph`, `cuda_graph` | recorded launches as one, on every device; as a graph of the driver |
 //! | `buckets` | what is made once for each of a few sizes |
@@ -34,6 +34,7 @@ mod args;
 mod bind;
 mod buckets;
 mod chain;
+mod chain_workspace;
 mod choose;
 mod cuda_graph;
 mod graph;

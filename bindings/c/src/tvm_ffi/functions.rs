@@ -1,10 +1,9 @@
 //! Kernels, chains and the Newton-Schulz iteration as functions of tvm-ffi.
 
-use crate::arguments::{Arguments, Callee, Given, Param};
-use crate::chains::NamedChain;
+use super::convention::{TvmFfiAny, answer, place, values};
+use crate::calls::{Arguments, Callee, Given, NamedChain, Param};
 use crate::newton_schulz::{AtlasIterationStep, iteration_of, run};
 use crate::status::{Failure, Result};
-use crate::tvm_ffi::{TvmFfiAny, answer, place, values};
 use atlas::kernel::{KernelDef, Launch};
 use atlas::ops::muon::NormEps;
 use std::ffi::{c_int, c_void};
@@ -177,7 +176,7 @@ macro_rules! export {
                 result: *mut $crate::tvm_ffi::TvmFfiAny,
             ) -> ::std::ffi::c_int {
                 // SAFETY: tvm-ffi calls it with values of its own.
-                unsafe { $crate::tvm_functions::call_kernel(&$($path)* $name, args, count, result) }
+                unsafe { $crate::tvm_ffi::call_kernel(&$($path)* $name, args, count, result) }
             }
         };
     };
@@ -190,7 +189,7 @@ macro_rules! export {
 macro_rules! export_chains {
     (@one [$($path:tt)*] $name:ident) => {
         const _: () = {
-            // SAFETY: no other function has this name, because the names of the chains of a program differ, and those of kernels are in lower case.
+            // SAFETY: no other function has this name: the names of the chains of a program differ, and kernels have lower case.
             #[unsafe(export_name = concat!("__tvm_ffi_", stringify!($name)))]
             unsafe extern "C" fn call(
                 _library: *mut ::std::ffi::c_void,
@@ -198,9 +197,9 @@ macro_rules! export_chains {
                 count: i32,
                 result: *mut $crate::tvm_ffi::TvmFfiAny,
             ) -> ::std::ffi::c_int {
-                static CHAIN: $crate::chains::NamedChain = $crate::chains::NamedChain::new(&$($path)* $name);
+                static CHAIN: $crate::calls::NamedChain = $crate::calls::NamedChain::new(&$($path)* $name);
                 // SAFETY: tvm-ffi calls it with values of its own.
-                unsafe { $crate::tvm_functions::call_chain(&CHAIN, args, count, result) }
+                unsafe { $crate::tvm_ffi::call_chain(&CHAIN, args, count, result) }
             }
         };
     };

@@ -1,44 +1,42 @@
 //! Arguments of launches, as C and tvm-ffi give them.
 
+use super::callee::Callee;
 use crate::dlpack::{self, DLTensor};
-use crate::launch::{ATLAS_ARG_FLOAT, ATLAS_ARG_INT, ATLAS_ARG_TENSOR, AtlasArg};
 use crate::status::{Failure, Result};
-use atlas::kernel::{Arg, KernelDef};
+use atlas::kernel::Arg;
 use atlas::{Device, Tensor};
-use atlas_dsl::def::{DTypeRef, ParamDef};
 use smallvec::SmallVec;
 
-/// What is called by name with arguments: a kernel or a chain.
-pub(crate) trait Callee {
-    /// Its name.
-    fn name(&self) -> &'static str;
-    /// A parameter by its number; `None` beyond the last one.
-    fn param(&self, number: usize) -> Option<Param>;
-    /// Its signature, for messages.
-    fn signature(&self) -> String;
-}
+/// `AtlasArg::kind` of a tensor. Whether a kernel reads or writes it is up to the kernel.
+pub const ATLAS_ARG_TENSOR: u32 = 0;
+/// `AtlasArg::kind` of a number, for parameters of floats. It is rounded to the parameter's type, and refused if that has no
+/// number near it.
+pub const ATLAS_ARG_FLOAT: u32 = 1;
+/// `AtlasArg::kind` of a whole number, for parameters of integers, and for those of floats if f64 has it.
+pub const ATLAS_ARG_INT: u32 = 2;
 
-/// What a caller has to know of a parameter.
+/// The value of an argument.
+#[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Param {
-    pub(crate) name: &'static str,
-    /// Whether it is a number that is a float.
-    pub(crate) is_float: bool,
+pub union AtlasValue {
+    /// For `ATLAS_ARG_TENSOR`.
+    pub tensor: *const DLTensor,
+    /// For `ATLAS_ARG_FLOAT`.
+    pub real: f64,
+    /// For `ATLAS_ARG_INT`.
+    pub whole: i64,
 }
 
-impl Callee for KernelDef {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn param(&self, number: usize) -> Option<Param> {
-        let param = self.params.get(number)?;
-        Some(Param { name: param.name(), is_float: takes_floats(self, param) })
-    }
-
-    fn signature(&self) -> String {
-        KernelDef::signature(self)
-    }
+/// One argument of a launch.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct AtlasArg {
+    /// One of `ATLAS_ARG_TENSOR`, `ATLAS_ARG_FLOAT` and `ATLAS_ARG_INT`.
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Its value.
+    pub value: AtlasValue,
 }
 
 /// An argument of a launch, taken apart.
@@ -96,15 +94,6 @@ impl Arguments {
             (None, _) => Arg::I64(0),
         })
         .collect()
-    }
-}
-
-/// Whether a parameter is a number that is a float, whatever the types of the launch.
-pub(crate) fn takes_floats(kernel: &KernelDef, param: &ParamDef) -> bool {
-    match *param {
-        ParamDef::Scalar { dtype: DTypeRef::Fixed(dtype), .. } => dtype.is_float(),
-        ParamDef::Scalar { dtype: DTypeRef::Generic(i), .. } => kernel.types[i].allowed.iter().all(|d| d.is_float()),
-        ParamDef::Tensor { .. } => false,
     }
 }
 

@@ -1,44 +1,11 @@
 //! Launches of kernels, by name or prepared.
 
-use crate::arguments::arguments;
+use crate::calls::{AtlasArg, arguments};
 use crate::device::{AtlasDevice, AtlasStream};
-use crate::dlpack::DLTensor;
 use crate::kernels::find;
 use crate::status::{AtlasStatus, Failure, give, handle, status};
 use atlas::kernel::{Launch, PreparedLaunch};
 use std::ffi::c_char;
-
-/// `AtlasArg::kind` of a tensor. Whether a kernel reads or writes it is up to the kernel.
-pub const ATLAS_ARG_TENSOR: u32 = 0;
-/// `AtlasArg::kind` of a number, for parameters of floats. It is rounded to the parameter's type, and refused if that has no
-/// number near it.
-pub const ATLAS_ARG_FLOAT: u32 = 1;
-/// `AtlasArg::kind` of a whole number, for parameters of integers, and for those of floats if f64 has it.
-pub const ATLAS_ARG_INT: u32 = 2;
-
-/// The value of an argument.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub union AtlasValue {
-    /// For `ATLAS_ARG_TENSOR`.
-    pub tensor: *const DLTensor,
-    /// For `ATLAS_ARG_FLOAT`.
-    pub real: f64,
-    /// For `ATLAS_ARG_INT`.
-    pub whole: i64,
-}
-
-/// One argument of a launch.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct AtlasArg {
-    /// One of `ATLAS_ARG_TENSOR`, `ATLAS_ARG_FLOAT` and `ATLAS_ARG_INT`.
-    pub kind: u32,
-    /// 0.
-    pub reserved: u32,
-    /// Its value.
-    pub value: AtlasValue,
-}
 
 /// A kernel that is ready for one problem: sizes, strides, types and alignments of its arguments.
 pub struct AtlasPrepared(PreparedLaunch);

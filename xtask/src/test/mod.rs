@@ -1,7 +1,9 @@
 //! `cargo xtask test`: runs every check that needs no GPU, and times each.
 
+pub(crate) mod timed;
+
+use self::timed::Timed;
 use crate::command::WITH_LLVM;
-use crate::timed::{self, Timed};
 use crate::{command, setup, tidy, validate, wheel};
 use anyhow::{Context, Result, bail};
 use std::fmt;

@@ -1,15 +1,6 @@
-//! The calling convention of [tvm-ffi](https://tvm.apache.org/ffi/), which is that of FlashInfer, TileLang and CuTe DSL: Python calls kernels and
-//! chains with tensors of PyTorch, JAX, CuPy and NumPy.
-//!
-//! A function takes the arguments of its kernel in the signature's order and gives nothing back. A chain takes the sizes of its open
-//! dims behind them. A function runs on the device of its
-//! first tensor and on tvm-ffi's current stream of that device, which Python sets from PyTorch's. A mistake becomes an
-//! exception: `TypeError` for an argument of the wrong kind, `ValueError` for the rest of what the caller can mend,
-//! `RuntimeError` for all else.
-//!
-//! The library needs no tvm-ffi. Where it is loaded, its functions are looked up in it.
+//! The calling convention: values, the library of tvm-ffi, and exceptions.
 
-use crate::arguments::{Callee, Given};
+use crate::calls::{Callee, Given};
 use crate::device::stream_of;
 use crate::dlpack::{DLDevice, DLTensor};
 use crate::status::{Failure, Result, guarded};

@@ -1,9 +1,8 @@
 //! Launches of chains: their workspaces, and chains by workspace or prepared.
 
-use crate::arguments::{Arguments, arguments};
-use crate::chains::{NamedChain, find};
+use crate::calls::{Arguments, AtlasArg, NamedChain, arguments};
+use crate::chains::find;
 use crate::device::{AtlasDevice, AtlasStream};
-use crate::launch::AtlasArg;
 use crate::status::{AtlasStatus, Failure, Result, give, handle, status, text};
 use atlas::Device;
 use atlas::device::Stream;
