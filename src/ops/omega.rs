@@ -132,7 +132,7 @@
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, errors, act, slopes, inner, hidden, by_w, by_s
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, errors, act, slopes, inner, hidden
 //! OMEGA_LINEAR_WIDE
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>

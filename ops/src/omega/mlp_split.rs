@@ -103,7 +103,7 @@ atlas_kernel! {
             let first = load(oldest[b, h, at]);
             let alive = load(live[b, h, at, ..]).t() > 0.0;
             let mut read = select(alive, load(rk[b, span(first, K), h, e]).or(0.0), 0.0).cast::<f32>();
-            for m in pipeline(tiles(M, BM)) {
+            for m in tiles(M, BM) {
                 read += dot(load(act[b, h, .., m]), load(w1[b, h, e, m]).cast::<T>().t());
             }
             let wanted = select(alive, load(v[b, span(first, K), h, e]).or(0.0), 0.0);
@@ -119,8 +119,6 @@ atlas_kernel! {
         psi_end: &Tensor<f32, [B, H, C, K]>,
         phi_end: &Tensor<f32, [B, H, C, K]>,
         live: &Tensor<f32, [B, H, C, K]>,
-        lam: &Tensor<f32, [B, H, C, L]>,
-        old: &Tensor<f32, [B, H, C, L]>,
         lam_end: &Tensor<f32, [B, H, C]>,
         old_end: &Tensor<f32, [B, H, C]>,
         beta_end: &Tensor<f32, [B, H, C]>,
@@ -131,9 +129,7 @@ atlas_kernel! {
         inner: &Tensor<f32, [B, H, L, M]>,
         w2: &mut Tensor<f32, [B, H, M, D]>,
         s2: &mut Tensor<f32, [B, H, M, D]>,
-        hidden: &mut Tensor<T, [B, H, L, M]>,
-        by_w: &mut Tensor<T, [B, H, L, M]>,
-        by_s: &mut Tensor<T, [B, H, L, M]>,
+        hidden: &mut Tensor<f32, [B, H, L, M]>,
         at: i32,
     )
     tune { BM: [32, 16, 64], BD: [64, 32], BE: [64, 32], warps: [4, 8] }
@@ -147,10 +143,7 @@ atlas_kernel! {
             }
             let change = load(slopes[b, h, .., m]) * back;
             let by_keys = dot(load(mixed[b, h, at, .., ..]), change.cast::<T>());
-            let row = gelu(load(inner[b, h, .., m]) + by_keys);
-            store(hidden[b, h, .., m], row.cast::<T>());
-            store(by_w[b, h, .., m], (row * load(lam[b, h, at, ..]).t()).cast::<T>());
-            store(by_s[b, h, .., m], (row * load(old[b, h, at, ..]).t()).cast::<T>());
+            store(hidden[b, h, .., m], gelu(load(inner[b, h, .., m]) + by_keys));
             // What is taken off is made negative, so that products add to what they meet in place.
             let change_w = (change * -load(psi_end[b, h, at, ..]).t()).cast::<T>();
             let change_s = (change * load(phi_end[b, h, at, ..]).t()).cast::<T>();
@@ -167,11 +160,12 @@ atlas_kernel! {
         }
     }
 
-    /// What the tokens of chunk `at` read, and the matrices of the second layer after it, by tiles of values. `hidden` are hidden rows of
-    /// queries, `by_w` and `by_s` the same times what each token has of `W1` and of `S1`.
+    /// What the tokens of chunk `at` read, and the matrices of the second layer after it, by tiles of values.
     pub kernel omega_mlp_split_outer<T: Float>(
         rq: &Tensor<T, [B, N, H, E]>,
         psi: &Tensor<f32, [B, H, C, L, K]>,
+        lam: &Tensor<f32, [B, H, C, L]>,
+        old: &Tensor<f32, [B, H, C, L]>,
         psi_end: &Tensor<f32, [B, H, C, K]>,
         phi_end: &Tensor<f32, [B, H, C, K]>,
         lam_end: &Tensor<f32, [B, H, C]>,
@@ -179,43 +173,40 @@ atlas_kernel! {
         beta_end: &Tensor<f32, [B, H, C]>,
         errors: &Tensor<f32, [B, H, K, E]>,
         act: &Tensor<T, [B, H, K, M]>,
-        hidden: &Tensor<T, [B, H, L, M]>,
-        by_w: &Tensor<T, [B, H, L, M]>,
-        by_s: &Tensor<T, [B, H, L, M]>,
+        hidden: &Tensor<f32, [B, H, L, M]>,
         w1: &mut Tensor<f32, [B, H, E, M]>,
         s1: &mut Tensor<f32, [B, H, E, M]>,
         y: &mut Tensor<T, [B, N, H, E]>,
         at: i32,
     )
-    tune { BE: [16, 32, 64], BM: [64, 32], stages: [2, 3], warps: [4, 8] }
+    tune { BE: [16, 32, 64], BM: [64, 32], warps: [4, 8] }
     require { C * L >= N, K >= L }
     {
         for (b, h, e) in grid(B, H, tiles(E, BE)) {
             let first = at * size(L);
-            let mut out = load(rq[b, span(first, L), h, e]).or(0.0).cast::<f32>();
-            let mut met = zeros::<f32>([L, K]);
-            for m in pipeline(tiles(M, BM)) {
-                met += dot(load(hidden[b, h, .., m]), load(act[b, h, .., m]).t());
-                out += dot(load(by_w[b, h, .., m]), load(w1[b, h, e, m]).cast::<T>().t());
-                out -= dot(load(by_s[b, h, .., m]), load(s1[b, h, e, m]).cast::<T>().t());
-            }
-            let weighed = (-met * load(psi[b, h, at, .., ..])).cast::<T>();
             let error = load(errors[b, h, .., e]);
-            out += dot(weighed, error.cast::<T>());
-            store(y[b, span(first, L), h, e], out.cast::<T>());
-            // What is taken off is made negative, so that products add to what they meet in place.
             let error_w = (error * -load(psi_end[b, h, at, ..]).t()).cast::<T>();
             let error_s = (error * load(phi_end[b, h, at, ..]).t()).cast::<T>();
+            let mut out = load(rq[b, span(first, L), h, e]).or(0.0).cast::<f32>();
+            let mut met = zeros::<f32>([L, K]);
             for m in tiles(M, BM) {
+                let hq = load(hidden[b, h, .., m]);
                 let a = load(act[b, h, .., m]);
+                let w1m = load(w1[b, h, e, m]);
                 let s1m = load(s1[b, h, e, m]);
-                let mut w1n = load(lam_end[b, h, at]) * load(w1[b, h, e, m]) - load(old_end[b, h, at]) * s1m;
+                met += dot(hq.cast::<T>(), a.t());
+                out += dot((hq * load(lam[b, h, at, ..]).t()).cast::<T>(), w1m.cast::<T>().t());
+                out -= dot((hq * load(old[b, h, at, ..]).t()).cast::<T>(), s1m.cast::<T>().t());
+                let mut w1n = load(lam_end[b, h, at]) * w1m - load(old_end[b, h, at]) * s1m;
                 w1n += dot(error_w.t(), a);
                 store(w1[b, h, e, m], w1n);
                 let mut s1n = load(beta_end[b, h, at]) * s1m;
                 s1n += dot(error_s.t(), a);
                 store(s1[b, h, e, m], s1n);
             }
+            let weighed = (-met * load(psi[b, h, at, .., ..])).cast::<T>();
+            out += dot(weighed, error.cast::<T>());
+            store(y[b, span(first, L), h, e], out.cast::<T>());
         }
     }
 }

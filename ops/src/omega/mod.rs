@@ -132,7 +132,7 @@ pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
         &omega_mlp_split_inner,
         &omega_mlp_split_outer,
     ],
-    workspace!(mixed "mixed" "oldest" "errors" "act" "slopes" "inner" "hidden" "by_w" "by_s"),
+    workspace!(mixed "mixed" "oldest" "errors" "act" "slopes" "inner" "hidden"),
 )
 .repeated(2, "C", "at")
 .ordered(&[

@@ -11,9 +11,7 @@ pub(crate) const OMEGA_SPLIT: Op = Op {
     fill: |p, name| match name {
         // Of chunk 1 of every sequence and head, the first key is another token, of some none.
         "oldest" => Fill::Every(3, 0),
-        "errors" | "inner" | "hidden" | "by_w" | "by_s" | "slopes" | "act" => Fill::Normal(0.5),
-        // In f16 nothing that is kept is so small that it loses digits.
-        "old" => Fill::Normal(0.05),
+        "errors" | "inner" | "hidden" | "slopes" | "act" => Fill::Normal(0.5),
         "mixed" => Fill::Normal(0.3 / p.dim("K") as f64),
         name => super::problem::fill(p, name),
     },
@@ -77,24 +75,24 @@ fn problems(op: &'static Op, dtype: DType, of: &[(Sizes, &'static str)]) -> Vec<
 }
 
 /// The inputs of a problem, and its sizes by name.
-struct Read<'p> {
+struct Given<'p> {
     problem: &'p Problem,
     inputs: &'p Inputs,
 }
 
 /// A sequence, a head and a chunk.
-type Place = [usize; 3];
+type ChunkPlace = [usize; 3];
 
-/// Rows.
-type Matrix = Vec<Vec<f64>>;
+/// One row for each key or token.
+type RowsOfChunk = Vec<Vec<f64>>;
 
-impl Read<'_> {
+impl Given<'_> {
     fn dim(&self, name: &str) -> usize {
         self.problem.dim(name)
     }
 
     /// Rows of tokens `[B, tokens, H, width]` from one on; zeros where there is no token.
-    fn tokens(&self, name: &str, [b, h, _]: Place, first: i64, rows: usize) -> Matrix {
+    fn tokens(&self, name: &str, [b, h, _]: ChunkPlace, first: i64, rows: usize) -> RowsOfChunk {
         let x = self.inputs.get(name);
         let heads = self.dim("H");
         let tokens = self.dim(if ["q", "rq"].contains(&name) { "N" } else { "P" });
@@ -107,19 +105,19 @@ impl Read<'_> {
     }
 
     /// A row `[B, H, C, len]`, of one number if the tensor has no such axis.
-    fn row(&self, name: &str, [b, h, c]: Place, len: usize) -> Vec<f64> {
+    fn row(&self, name: &str, [b, h, c]: ChunkPlace, len: usize) -> Vec<f64> {
         let at = (b * self.dim("H") + h) * self.dim("C") + c;
         self.inputs.get(name)[at * len..][..len].to_vec()
     }
 
     /// A matrix `[B, H, rows, width]`.
-    fn matrix(&self, name: &str, [b, h, _]: Place, [rows, width]: [usize; 2]) -> Matrix {
+    fn matrix(&self, name: &str, [b, h, _]: ChunkPlace, [rows, width]: [usize; 2]) -> RowsOfChunk {
         let at = (b * self.dim("H") + h) * rows * width;
         self.inputs.get(name)[at..][..rows * width].chunks(width).map(<[f64]>::to_vec).collect()
     }
 
     /// The keys of a chunk that some token weighs, or their values; zeros for the others.
-    fn alive(&self, name: &str, place: Place, first: i64) -> Matrix {
+    fn alive(&self, name: &str, place: ChunkPlace, first: i64) -> RowsOfChunk {
         let k = self.dim("K");
         let live = self.row("live", place, k);
         let mut rows = self.tokens(name, place, first, k);
@@ -128,7 +126,7 @@ impl Read<'_> {
     }
 
     /// The first key of a chunk.
-    fn oldest(&self, place: Place) -> i64 {
+    fn oldest(&self, place: ChunkPlace) -> i64 {
         match self.problem.kernel.name {
             "omega_mlp_split_errors" | "omega_mlp_split_inner" => self.row("oldest", place, 1)[0] as i64,
             _ => {
@@ -143,12 +141,12 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-fn column(m: &Matrix, i: usize) -> Vec<f64> {
+fn column(m: &RowsOfChunk, i: usize) -> Vec<f64> {
     m.iter().map(|row| row[i]).collect()
 }
 
 fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
-    let read = Read { problem: p, inputs };
+    let read = Given { problem: p, inputs };
     let (at, name) = (p.scalar("at") as usize, p.kernel.name);
     let of = match name {
         "omega_split_mixed" => mixed,
@@ -169,7 +167,7 @@ fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
     out
 }
 
-fn mixed(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
+fn mixed(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
     let [l, k] = ["L", "K"].map(|dim| x.dim(dim));
     let first = x.oldest(place);
     let keys = x.alive("k", place, first);
@@ -179,7 +177,7 @@ fn mixed(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
     vec![(0..l * k).map(of).collect(), vec![first as f64]]
 }
 
-fn hidden(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
+fn hidden(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
     let [l, d, m] = ["L", "D", "M"].map(|dim| x.dim(dim));
     let keys = x.alive("k", place, x.oldest(place));
     let queries = x.tokens("q", place, (place[2] * l) as i64, l);
@@ -191,7 +189,7 @@ fn hidden(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
     vec![act, slopes, (0..l * m).map(of).collect()]
 }
 
-fn errors(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
+fn errors(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
     let [k, e, m] = ["K", "E", "M"].map(|dim| x.dim(dim));
     let first = x.oldest(place);
     let (values, residuals) = (x.alive("v", place, first), x.alive("rk", place, first));
@@ -204,32 +202,27 @@ fn errors(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
     vec![(0..k * e).map(of).collect()]
 }
 
-fn inner(x: &Read<'_>, place: Place) -> Vec<Vec<f64>> {
+fn inner(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
     let [l, k, d, e, m] = ["L", "K", "D", "E", "M"].map(|dim| x.dim(dim));
     let keys = x.alive("k", place, x.oldest(place));
     let (error, slopes) = (x.matrix("errors", place, [k, e]), x.matrix("slopes", place, [k, m]));
     let (w1, queries) = (x.matrix("w1", place, [e, m]), x.matrix("inner", place, [l, m]));
     let change = |i: usize| slopes[i / m][i % m] * dot(&error[i / m], &column(&w1, i % m));
     let change: Vec<f64> = (0..k * m).map(change).collect();
-    let change: Matrix = change.chunks(m).map(<[f64]>::to_vec).collect();
+    let change: RowsOfChunk = change.chunks(m).map(<[f64]>::to_vec).collect();
     let mixed = x.row("mixed", place, l * k);
     let of = |i: usize| gelu(queries[i / m][i % m] + dot(&mixed[i / m * k..][..k], &column(&change, i % m)));
     let read: Vec<f64> = (0..l * m).map(of).collect();
     let [w, s] = trained(x, place, ["w2", "s2"], [m, d], |row, col, weights| {
         (0..k).map(|j| weights[j] * change[j][row] * keys[j][col]).sum()
     });
-    let weighed = |name: &str| {
-        let of = x.row(name, place, l);
-        read.iter().enumerate().map(|(i, v)| v * of[i / m]).collect::<Vec<f64>>()
-    };
-    let (by_w, by_s) = (weighed("lam"), weighed("old"));
-    vec![w, s, read, by_w, by_s]
+    vec![w, s, read]
 }
 
 /// A matrix and its momentum after a chunk, of what the weighed keys add to a place.
 fn trained(
-    x: &Read<'_>,
-    place: Place,
+    x: &Given<'_>,
+    place: ChunkPlace,
     names: [&str; 2],
     shape: [usize; 2],
     added: impl Fn(usize, usize, &[f64]) -> f64,
@@ -245,20 +238,21 @@ fn trained(
 }
 
 /// Tokens outside the chunk are not written.
-fn outer(x: &Read<'_>, at: usize) -> Vec<Vec<f64>> {
+fn outer(x: &Given<'_>, at: usize) -> Vec<Vec<f64>> {
     let [n, heads, l, k, e, m] = ["N", "H", "L", "K", "E", "M"].map(|dim| x.dim(dim));
     let mut out = vec![vec![], vec![], vec![f64::NAN; x.dim("B") * n * heads * e]];
     for (b, h) in (0..x.dim("B")).flat_map(|b| (0..heads).map(move |h| (b, h))) {
         let place = [b, h, at];
         let (error, act) = (x.matrix("errors", place, [k, e]), x.matrix("act", place, [k, m]));
-        let [hidden, by_w, by_s] = ["hidden", "by_w", "by_s"].map(|name| x.matrix(name, place, [l, m]));
+        let hidden = x.matrix("hidden", place, [l, m]);
         let [w1, s1] = ["w1", "s1"].map(|name| x.matrix(name, place, [e, m]));
+        let [lam, old] = ["lam", "old"].map(|name| x.row(name, place, l));
         let psi = x.row("psi", place, l * k);
         let residuals = x.tokens("rq", place, (at * l) as i64, l);
         for i in (0..l).filter(|i| at * l + i < n) {
             let met: Vec<f64> = (0..k).map(|j| -psi[i * k + j] * dot(&hidden[i], &act[j])).collect();
             for j in 0..e {
-                let own = dot(&by_w[i], &w1[j]) - dot(&by_s[i], &s1[j]);
+                let own = lam[i] * dot(&hidden[i], &w1[j]) - old[i] * dot(&hidden[i], &s1[j]);
                 let found = residuals[i][j] + own + dot(&met, &column(&error, j));
                 out[2][((b * n + at * l + i) * heads + h) * e + j] = found;
             }
