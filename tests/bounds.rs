@@ -7,6 +7,7 @@ use atlas_codegen::gpu::analysis::tile_registers;
 use atlas_codegen::pipeline;
 use atlas_dsl::{Config, DType, Kernel, Schedule, Verified, parse_kernel, verify};
 use atlas_ops::cases;
+use std::collections::HashSet;
 
 /// How many bounds were compared, and how often a bound was exact.
 #[derive(Default)]
@@ -101,8 +102,12 @@ grid (%m) = (tiles(M, 64)) {
 
 #[test]
 fn no_bound_is_above_what_the_passes_find() {
-    let mut tally = BoundTally::default();
+    let (mut tally, mut seen) = (BoundTally::default(), HashSet::new());
     for p in cases::verification().iter().filter(|p| !p.dims.contains(&0)) {
+        // Sizes of one specialization have one kernel.
+        if !seen.insert((p.kernel.name, p.kernel.specialization(p.dtype, &p.dims))) {
+            continue;
+        }
         for config in p.kernel.configs().iter().step_by(7) {
             if let Ok(kernel) = std::panic::catch_unwind(|| build(p, config)) {
                 compare(&p.to_string(), &kernel, &config.schedule, &mut tally);

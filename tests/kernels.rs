@@ -1,5 +1,7 @@
 //! Kernels for tests of the code generator: shipped ones at chosen sizes, and those of the case files.
 
+#[cfg(feature = "llvm")]
+use atlas_codegen::KernelImage;
 use atlas_codegen::Target;
 use atlas_dsl::op::Precision;
 use atlas_dsl::{Config, Diagnostics, Kernel, Op, Verified, parse_kernel, verify};
@@ -112,6 +114,35 @@ fn cases_folder() -> PathBuf {
 /// A target by name.
 pub(crate) fn target(name: &str) -> Target {
     name.parse().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Bytes of shared memory that a CTA has on each target.
+#[cfg(feature = "llvm")]
+const SHARED_EVERYWHERE: u32 = 99 << 10;
+
+/// Kernels that the simulator has executed on the same arguments. A target decides which code a kernel has, and what reads the code
+/// refuses what the target does not have. It is then executed in the same way for each target, so once is enough.
+#[cfg(feature = "llvm")]
+#[derive(Default)]
+pub(crate) struct Executed<S>(Vec<(S, KernelImage)>);
+
+#[cfg(feature = "llvm")]
+impl<S: PartialEq> Executed<S> {
+    /// Whether equal code was executed under a schedule of the simulator. From now on it was.
+    pub(crate) fn has(&mut self, schedule: S, image: &KernelImage) -> bool {
+        if image.shared_bytes > SHARED_EVERYWHERE {
+            return false;
+        }
+        let names_target = |line: &&str| line.starts_with(".target") || line.starts_with(".version");
+        let ptx = image.ptx.lines().filter(|line| !names_target(line)).flat_map(|line| [line, "\n"]).collect();
+        let target = Target { sm: 0, specific: false };
+        let launch = (schedule, KernelImage { ptx, ptx_version: (0, 0), target, ..image.clone() });
+        let was_executed = self.0.contains(&launch);
+        if !was_executed {
+            self.0.push(launch);
+        }
+        was_executed
+    }
 }
 
 /// Pseudo-random bits, the same in every run.

@@ -5,17 +5,30 @@ use crate::gpu_interp::kernels::disagreement;
 use crate::random::{COUNT, SEED};
 use atlas_codegen::mutation::{Mutation, with};
 
+/// Seeds that reveal mistakes, which are tried first. If one no longer does, another one must, as for the other mistakes.
+const REVEALED_BY: [(Mutation, &str); 5] = [
+    (Mutation::FillForgotten, "151"),
+    (Mutation::BroadcastOfOne, "5"),
+    (Mutation::FillThroughFunctions, "151"),
+    (Mutation::FillUnrounded, "54"),
+    (Mutation::LoopOfNone, "13"),
+];
+
 #[test]
 fn random_kernels_show_every_known_mistake() {
-    let shown = |m: &&Mutation| {
-        let args = ["fuzz", "--seed", SEED, "--count", COUNT, "--first", "--no-shrink", "--json", "--mutation"];
+    let shown = |m: &Mutation, seed: &str, count: &str| {
+        let args = ["fuzz", "--seed", seed, "--count", count, "--first", "--no-shrink", "--json", "--mutation"];
         let (passes, report) = json_of(&[&args[..], &[m.name()]].concat());
         !passes && report["failures"].as_array().is_some_and(|f| !f.is_empty())
     };
     // Random kernels have looser bounds than the effect of this mutation; agreement/magnified.rs reveals it.
     let all = Mutation::ALL.iter().filter(|m| **m != Mutation::RoundingsForgotten);
     // Each stops at the first kernel that reveals it.
-    let hidden: Vec<&Mutation> = all.filter(|m| !shown(m)).collect();
+    let is_shown = |m: &Mutation| {
+        let known = REVEALED_BY.iter().find(|(of, _)| of == m);
+        known.is_some_and(|(_, seed)| shown(m, seed, "1")) || shown(m, SEED, COUNT)
+    };
+    let hidden: Vec<&Mutation> = all.filter(|m| !is_shown(m)).collect();
     assert!(hidden.is_empty(), "no kernel shows {hidden:?}");
 }
 

@@ -48,9 +48,23 @@ impl Problem {
     /// Those of making tensors and of the launch.
     pub fn check(&self, device: &Device, config: Option<&Config>) -> Result<Comparison> {
         let inputs = self.inputs();
-        let mut prepared = self.prepare(device, &inputs)?;
+        self.check_on(device, config, &inputs, &self.expected(&inputs))
+    }
+
+    /// The same with inputs and expected results that are known, as where several configs or devices solve one problem.
+    ///
+    /// # Errors
+    /// As [`Problem::check`].
+    pub fn check_on(
+        &self,
+        device: &Device,
+        config: Option<&Config>,
+        inputs: &Inputs,
+        expected: &Expected,
+    ) -> Result<Comparison> {
+        let mut prepared = self.prepare(device, inputs)?;
         prepared.launch(config)?;
-        prepared.compare(&self.expected(&inputs))
+        prepared.compare(expected)
     }
 
     /// What the kernel should write.

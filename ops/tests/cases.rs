@@ -107,9 +107,10 @@ fn every_config_gives_a_good_result() {
         ("softmax", &[37, 40]),
     ] {
         let Some(p) = cases::problem(kernel, DType::Bf16, dims) else { panic!("no kernel {kernel}") };
-        let mut count = 0;
+        let (inputs, mut count) = (p.inputs(), 0);
+        let expected = p.expected(&inputs);
         for config in p.kernel.configs() {
-            let found = p.check(&device, Some(&config));
+            let found = p.check_on(&device, Some(&config), &inputs, &expected);
             let Some(c) = crate::unless_too_large(found, format_args!("{p} with {config}")) else { continue };
             assert!(c.passes(p.bound()), "{p} with {config}: {c:?}");
             count += 1;

@@ -47,11 +47,12 @@ mod turned;
 mod wrong_code;
 
 use crate::command::folder;
+use crate::kernels::Executed;
 use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::simulator::alu::Approximation;
 use atlas_runtime::simulator::launch::Policy;
-use atlas_runtime::{Arg, CacheDir, Device, Launch, RuntimeError, SimOptions, Target, Tensor};
+use atlas_runtime::{Arg, CacheDir, Device, KernelImage, Launch, RuntimeError, SimOptions, Target, Tensor};
 use tempfile::TempDir;
 
 /// The number of configs to try beside the chosen one.
@@ -219,6 +220,18 @@ fn run(
     config: Option<&Config>,
     given: &[Given],
 ) -> Result<Vec<Vec<f64>>, RuntimeError> {
+    let found = run_unless(kernel, device, config, given, |_| false)?;
+    Ok(found.unwrap_or_else(|| panic!("{}: the launch was left out", kernel.name)))
+}
+
+/// The same, or nothing where the compiled kernel says that the launch is to be left out.
+fn run_unless(
+    kernel: &'static KernelDef,
+    device: &Device,
+    config: Option<&Config>,
+    given: &[Given],
+    is_left_out: impl FnOnce(&KernelImage) -> bool,
+) -> Result<Option<Vec<Vec<f64>>>, RuntimeError> {
     let mut placed = Vec::new();
     for g in given {
         placed.push(match g {
@@ -237,12 +250,19 @@ fn run(
             (_, None) => panic!("a tensor was not placed"),
         })
         .collect();
+    let prepared = match config {
+        Some(config) => kernel.prepare_with(device, config, &args)?,
+        None => kernel.prepare(device, &args)?,
+    };
+    if prepared.image().is_some_and(is_left_out) {
+        return Ok(None);
+    }
     match config {
         Some(config) => kernel.launch_with(device, config, args)?,
         None => kernel.launch(device, args)?,
     }
     let outputs = given.iter().zip(&placed).filter(|(g, _)| matches!(g, Given::Out(_)));
-    outputs.filter_map(|(_, p)| p.as_ref()).map(|p| p.whole.to_f64_vec()).collect()
+    outputs.filter_map(|(_, p)| p.as_ref()).map(|p| p.whole.to_f64_vec()).collect::<Result<_, _>>().map(Some)
 }
 
 /// The targets of a schedule of the simulator: one schedule with the instructions of Hopper alone, the others with what later
@@ -263,36 +283,46 @@ thread_local! {
     static COMPILED: TempDir = folder();
 }
 
+/// The schedules of the simulator with their seeds, and the results that approximate instructions give.
+const SCHEDULES: [(Policy, u64, Approximation); 3] = [
+    (Policy::RoundRobin, 0, Approximation::Nearest),
+    (Policy::Adversarial, 1, Approximation::Up),
+    (Policy::Random, 2, Approximation::Random),
+];
+
 /// The devices that the CPU is compared with: the simulator under three schedules, and GPUs if the environment names some.
-pub(crate) fn devices() -> Vec<(String, Device)> {
-    devices_of(usual)
+///
+/// Each is for use before the next one is asked for. What the schedules have in common is one device for each target, which
+/// chooses configs and reads code once.
+pub(crate) fn devices() -> impl Iterator<Item = (String, Device)> {
+    devices_of(usual).map(|(name, device, _)| (name, device))
 }
 
-/// The same with the simulator's devices of these targets.
-fn devices_of(targets: fn(Policy) -> Vec<Target>) -> Vec<(String, Device)> {
-    let mut devices = Vec::new();
+/// The same with the simulator's devices of these targets, each with its schedule.
+fn devices_of(targets: fn(Policy) -> Vec<Target>) -> impl Iterator<Item = (String, Device, Option<Policy>)> {
     let compiled = CacheDir::At(COMPILED.with(|folder| folder.path().to_owned()));
-    if std::env::var_os("ATLAS_NO_SIM").is_none() {
-        for (policy, seed) in [(Policy::RoundRobin, 0), (Policy::Adversarial, 1), (Policy::Random, 2)] {
-            for target in targets(policy) {
-                let approximation = match policy {
-                    Policy::RoundRobin => Approximation::Nearest,
-                    Policy::Adversarial => Approximation::Up,
-                    Policy::Random => Approximation::Random,
-                };
-                let options = SimOptions { policy, seed, approximation, ..SimOptions::default() };
-                let device = Device::sim_with(target, options, compiled.clone());
-                devices.push((format!("sim:{target} {policy:?}"), device));
-            }
-        }
-    }
-    for name in std::env::var("ATLAS_DEVICES").unwrap_or_default().split(',').filter(|n| !n.is_empty()) {
+    let schedules = if std::env::var_os("ATLAS_NO_SIM").is_none() { &SCHEDULES[..] } else { &[] };
+    let mut opened: Vec<(Target, Device)> = Vec::new();
+    let runs = schedules.iter().flat_map(move |schedule| targets(schedule.0).into_iter().map(move |t| (schedule, t)));
+    let simulated = runs.map(move |(&(policy, seed, approximation), target)| {
+        let options = SimOptions { policy, seed, approximation, ..SimOptions::default() };
+        let known = opened.iter().find(|(of, _)| *of == target).map(|(_, device)| device.clone());
+        let device = known.unwrap_or_else(|| {
+            let device = Device::sim_with(target, options, compiled.clone());
+            opened.push((target, device.clone()));
+            device
+        });
+        device.set_sim_options(options);
+        (format!("sim:{target} {policy:?}"), device, Some(policy))
+    });
+    let named = std::env::var("ATLAS_DEVICES").unwrap_or_default();
+    let names: Vec<String> = named.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    simulated.chain(names.into_iter().map(|name| {
         let number = name.strip_prefix("cuda:").and_then(|n| n.parse().ok());
         let device = Device::cuda(number.unwrap_or_else(|| panic!("ATLAS_DEVICES: `{name}` is no `cuda:N`")));
         let device = device.unwrap_or_else(|e| panic!("{name}: {e}"));
-        devices.push((name.to_owned(), device));
-    }
-    devices
+        (name, device, None)
+    }))
 }
 
 /// The largest difference of two results, relative to the largest magnitude. Infinite if only one of two elements is
@@ -344,17 +374,19 @@ fn disagreements_on(
     let wanted = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));
     let configs = kernel.configs();
     let picked: Vec<Option<&Config>> = std::iter::once(None).chain(spread(&configs).map(Some)).collect();
-    let mut wrong = Vec::new();
-    for (name, device) in devices_of(targets) {
+    let (mut wrong, mut executed) = (Vec::new(), Executed::default());
+    for (name, device, policy) in devices_of(targets) {
         for &config in &picked {
             let at = format!("{} on {name}, config {}", kernel.name, config.map_or("chosen".into(), Config::to_string));
-            match run(kernel, &device, config, given) {
+            let was_executed = |image: &KernelImage| policy.is_some_and(|policy| executed.has(policy, image));
+            match run_unless(kernel, &device, config, given, was_executed) {
+                Ok(None) => {}
                 // A config of the space that this GPU cannot run is not a failure. A failure to choose any config is
                 // one, and so is a defect of the compiler.
                 Err(RuntimeError::Compile(e))
                     if config.is_some() && !e.refused.is_empty() && !is_defect(&e.refused) => {}
                 Err(e) => wrong.push(format!("{at}: {e}")),
-                Ok(found) => {
+                Ok(Some(found)) => {
                     for (k, (f, w)) in found.iter().zip(&wanted).enumerate() {
                         let (d, i) = difference(f, w);
                         if d > bound {

@@ -208,7 +208,7 @@ fn split_products_are_as_exact_as_they_promise() {
 fn exceeding(kernel: &'static KernelDef, given: &[Given], k: usize, bound: f64) -> Vec<String> {
     let [a, b] = elements(given);
     let wanted = plain(&a, &b, k);
-    let devices = super::devices().into_iter().chain([("cpu".to_owned(), Device::cpu())]);
+    let devices = super::devices().chain([("cpu".to_owned(), Device::cpu())]);
     let is_far = |device: &Device| {
         let found = super::run(kernel, device, None, given).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
         super::difference(&found[0], &wanted).0 > bound

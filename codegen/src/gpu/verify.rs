@@ -46,7 +46,7 @@ use crate::layout::Fragment;
 use atlas_dsl::ir::{Loc, ParamKind};
 use atlas_dsl::verify::Invariants;
 use atlas_dsl::{Diagnostic, Diagnostics};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::{EntityList, EntitySet, ListPool, SecondaryMap};
 use std::collections::BTreeSet;
 
 /// Registers per thread that a layout may ask for, and elements that a coordinate may reach.
@@ -63,12 +63,13 @@ impl Invariants for Kernel {
         let mut v = Verifier {
             kernel: self,
             errors: Vec::new(),
-            place: SecondaryMap::new(),
-            owner: SecondaryMap::new(),
-            uses: SecondaryMap::new(),
-            sound: EntitySet::new(),
+            place: SecondaryMap::with_capacity(self.insts.len()),
+            owner: SecondaryMap::with_capacity(self.blocks.len()),
+            uses: SecondaryMap::with_capacity(self.values.len()),
+            insts: ListPool::with_capacity(4 * self.values.len()),
+            sound: EntitySet::with_capacity(self.values.len()),
             role: None,
-            visible: EntitySet::new(),
+            visible: EntitySet::with_capacity(self.values.len()),
         };
         v.ids();
         // The other rules read through ids, compute with layouts and recurse into bodies.
@@ -104,7 +105,9 @@ pub(super) struct Verifier<'k> {
     /// The operation that each block is the body of.
     pub(super) owner: SecondaryMap<Block, Option<Inst>>,
     /// The instructions that use each value, one entry per operand.
-    pub(super) uses: SecondaryMap<Value, Vec<Inst>>,
+    uses: SecondaryMap<Value, EntityList<Inst>>,
+    /// The members of all lists of `uses`: kernels are verified after each pass, and most values have uses.
+    insts: ListPool<Inst>,
     /// Values that exist, of types that can be computed with.
     sound: EntitySet<Value>,
     /// The role that is being checked.
@@ -115,6 +118,11 @@ pub(super) struct Verifier<'k> {
 impl<'k> Verifier<'k> {
     pub(super) fn error(&mut self, code: u16, loc: Loc, message: impl Into<String>) {
         self.errors.push(Diagnostic::new(code, loc, message));
+    }
+
+    /// The instructions that use a value, one entry per operand.
+    pub(super) fn uses(&self, v: Value) -> &[Inst] {
+        self.uses[v].as_slice(&self.insts)
     }
 
     /// Number of threads that run the role being checked.
@@ -173,7 +181,7 @@ impl<'k> Verifier<'k> {
             op.mentions(&mut |mention| {
                 self.exists(mention, loc);
                 if let Mention::Value(v) = mention {
-                    self.uses[v].push(inst);
+                    self.uses[v].push(inst, &mut self.insts);
                 }
             });
             k.results[inst].iter().for_each(|&v| self.value_exists(v, loc));

@@ -166,7 +166,7 @@ impl<'k> Verifier<'k> {
     fn only_multiplied(&mut self, operand: Option<Value>, loc: Loc) {
         let multiplies =
             |&i: &Inst| matches!(self.kernel.insts[i], Op::Mma { .. } | Op::Yield(_) | Op::Loop { .. } | Op::If(..));
-        if operand.is_some_and(|v| !self.uses[v].iter().all(multiplies)) {
+        if operand.is_some_and(|v| !self.uses(v).iter().all(multiplies)) {
             self.error(442, loc, "what `load.matrix` reads is an operand of products alone");
         }
     }
@@ -233,7 +233,7 @@ impl<'k> Verifier<'k> {
             }
             let Some((block, _)) = self.start(v) else { continue };
             let loc = self.loc_of(v);
-            let uses = self.uses[v].clone();
+            let uses = self.uses(v).to_vec();
             for &inst in &uses {
                 if !matches!(k.insts[inst], Op::WaitMma(..) | Op::Yield(_) | Op::Loop { .. }) {
                     self.error(440, k.locs[inst], format!("{v} is in flight; `wait.mma` gives what can be used"));
@@ -293,7 +293,7 @@ impl<'k> Verifier<'k> {
             return;
         }
         let Some((block, from)) = self.start(v) else { return };
-        let end = self.uses[v].iter().find_map(|&i| self.place[i].filter(|(b, _)| *b == block).map(|(_, at)| (i, at)));
+        let end = self.uses(v).iter().find_map(|&i| self.place[i].filter(|(b, _)| *b == block).map(|(_, at)| (i, at)));
         let Some((end, to)) = end else { return };
         for &inst in k.blocks[block].insts.get(from..to).unwrap_or_default() {
             self.touches(inst, &held);

@@ -24,13 +24,25 @@
 use super::verify::Verifier;
 use super::{Block, Buffer, Op, Role};
 use atlas_dsl::ir::Loc;
+use cranelift_entity::{EntityRef, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The buffers that share bytes with each one.
+type Neighbours = SecondaryMap<Buffer, Vec<Buffer>>;
+
+/// What a block does with buffers, in order. Kernels are verified after each pass, and most operations touch no buffer.
+enum OverlapStep {
+    /// An operation that reads and writes these.
+    Touch { reads: Vec<Buffer>, writes: Vec<Buffer>, loc: Loc },
+    /// A body that is walked so many times. That of a loop may run no iteration.
+    Body { steps: Vec<OverlapStep>, times: u32, may_be_skipped: bool },
+}
 
 /// What a walk knows.
 #[derive(Default)]
 struct OverlapState {
-    /// Ruined buffers, and which write did it.
-    ruined: BTreeMap<Buffer, Buffer>,
+    /// For each ruined buffer, which write did it.
+    ruined: Vec<Option<Buffer>>,
     /// Every buffer seen.
     seen: BTreeSet<Buffer>,
     /// Errors: reader's place, the buffer, the one written over it.
@@ -41,17 +53,18 @@ impl Verifier<'_> {
     /// 413.
     pub(super) fn overlaps(&mut self) {
         let k = self.kernel;
+        let Some(near) = self.neighbours() else { return };
         let mut users: BTreeMap<Buffer, Role> = BTreeMap::new();
         for (role, data) in &k.roles {
-            let mut walk = OverlapState::default();
-            self.overlap_block(data.body, &mut walk, 0);
+            let mut walk = OverlapState { ruined: vec![None; k.buffers.len()], ..OverlapState::default() };
+            walk.all(&self.overlap_steps(data.body, 0), &near);
             for (line, column, read, written) in walk.errors {
                 let (read, written) = (&k.buffers[read].name, &k.buffers[written].name);
                 let message = format!("reads the buffer `{read}` after a write to `{written}`, which overlaps it");
                 self.error(413, Loc { line, column }, message);
             }
             for &b in &walk.seen {
-                let other = users.iter().find(|&(&o, &r)| o != b && r != role && self.share_bytes(o, b));
+                let other = users.iter().find(|&(o, &r)| r != role && near[b].contains(o));
                 if let Some((&other, _)) = other {
                     let (b, other) = (&k.buffers[b].name, &k.buffers[other].name);
                     let message = format!("the buffers `{other}` and `{b}` of two roles overlap");
@@ -64,41 +77,69 @@ impl Verifier<'_> {
         }
     }
 
-    fn share_bytes(&self, a: Buffer, b: Buffer) -> bool {
-        let range = |x: Buffer| {
-            let data = &self.kernel.buffers[x];
-            data.offset.map(|o| (o, o.saturating_add(data.bytes())))
-        };
-        matches!((range(a), range(b)), (Some(x), Some(y)) if x.0 < y.1 && y.0 < x.1)
+    /// `None` if no buffers share bytes, as before they are given offsets.
+    fn neighbours(&self) -> Option<Neighbours> {
+        let ranges = self.kernel.buffers.iter().filter_map(|(b, data)| {
+            let from = data.offset?;
+            Some((b, from, from.saturating_add(data.bytes())))
+        });
+        let ranges: Vec<(Buffer, u32, u32)> = ranges.collect();
+        let (mut near, mut any) = (Neighbours::new(), false);
+        for &(b, from, to) in &ranges {
+            let meets = ranges.iter().filter(|other| other.0 != b && from < other.2 && other.1 < to);
+            near[b] = meets.map(|other| other.0).collect();
+            any |= !near[b].is_empty();
+        }
+        any.then_some(near)
     }
 
-    fn overlap_block(&self, block: Block, walk: &mut OverlapState, depth: u32) {
+    fn overlap_steps(&self, block: Block, depth: u32) -> Vec<OverlapStep> {
         let k = self.kernel;
+        let mut steps = Vec::new();
         for &inst in &k.blocks[block].insts {
             let op = &k.insts[inst];
             if let Some(body) = op.body() {
                 let times = if matches!(op, Op::If(..)) || depth >= 8 { 1 } else { 2 };
-                let before = walk.ruined.clone();
-                (0..times).for_each(|_| self.overlap_block(body, walk, depth + 1));
-                if matches!(op, Op::Loop { .. }) {
-                    // Of a loop of no iterations nothing is made whole.
-                    walk.ruined.extend(before);
+                let body = self.overlap_steps(body, depth + 1);
+                if !body.is_empty() {
+                    let may_be_skipped = matches!(op, Op::Loop { .. });
+                    steps.push(OverlapStep::Body { steps: body, times, may_be_skipped });
                 }
                 continue;
             }
             let (reads, writes) = op.buffers();
-            let loc = k.locs[inst];
-            for b in reads {
-                walk.seen.insert(b);
-                if let Some(&written) = walk.ruined.get(&b) {
-                    walk.errors.insert((loc.line, loc.column, b, written));
-                }
+            if !reads.is_empty() || !writes.is_empty() {
+                steps.push(OverlapStep::Touch { reads, writes, loc: k.locs[inst] });
             }
-            for b in writes {
-                walk.seen.insert(b);
-                walk.ruined.remove(&b);
-                for other in k.buffers.keys().filter(|&o| o != b && self.share_bytes(o, b)) {
-                    walk.ruined.insert(other, b);
+        }
+        steps
+    }
+}
+
+impl OverlapState {
+    fn all(&mut self, steps: &[OverlapStep], near: &Neighbours) {
+        for step in steps {
+            match step {
+                OverlapStep::Touch { reads, writes, loc } => {
+                    for &b in reads {
+                        self.seen.insert(b);
+                        if let Some(written) = self.ruined[b.index()] {
+                            self.errors.insert((loc.line, loc.column, b, written));
+                        }
+                    }
+                    for &b in writes {
+                        self.seen.insert(b);
+                        self.ruined[b.index()] = None;
+                        near[b].iter().for_each(|other| self.ruined[other.index()] = Some(b));
+                    }
+                }
+                OverlapStep::Body { steps, times, may_be_skipped } => {
+                    let before = may_be_skipped.then(|| self.ruined.clone());
+                    (0..*times).for_each(|_| self.all(steps, near));
+                    // Of a loop of no iterations nothing is made whole.
+                    for (ruined, before) in self.ruined.iter_mut().zip(before.into_iter().flatten()) {
+                        *ruined = before.or(*ruined);
+                    }
                 }
             }
         }

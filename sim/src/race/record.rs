@@ -4,6 +4,7 @@ use super::clocks::State;
 use super::vector::{Seat, Vector};
 use super::{AgentId, Clocks, Epoch, Reach, ThreadId};
 use crate::program::Scope;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// The effect of an access on memory, as far as conflicts go.
@@ -136,7 +137,7 @@ impl Info {
 }
 
 /// Accesses of some lanes of a warp at one time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     /// The agent of bit 0 of `lanes`.
     pub(super) owner: u32,
@@ -156,6 +157,8 @@ pub(super) struct Who<'a> {
     /// The thread's knowledge of its own CTA.
     near: &'a [u32],
     pub(super) record: Record,
+    /// The latest records that the access was found to follow. Neighbouring cells often have the same ones.
+    followed: Cell<[Record; 2]>,
 }
 
 /// Lanes of a warp that are about to make one access each, all of one kind. Their common data is found once.
@@ -170,6 +173,8 @@ pub(crate) struct Crew<'a> {
     states: &'a [State],
     /// The latest lane's knowledge, and the part of it about its own CTA.
     near: Option<(&'a Rc<Vector>, &'a [u32])>,
+    /// The latest records that the latest lane was found to follow.
+    followed: [Record; 2],
 }
 
 impl<'a> Crew<'a> {
@@ -177,7 +182,7 @@ impl<'a> Crew<'a> {
     pub(crate) fn new(entry: Entry, clocks: &'a Clocks) -> Crew<'a> {
         let Seat { block: cta, slot, .. } = clocks.seat(entry.thread.into());
         let (first, states) = (entry.thread.0 - slot, clocks.states_from(entry.thread));
-        Crew { entry, clocks, info: entry.info(), cta, first, states, near: None }
+        Crew { entry, clocks, info: entry.info(), cta, first, states, near: None, followed: [Record::default(); 2] }
     }
 
     /// One of the lanes.
@@ -189,7 +194,11 @@ impl<'a> Crew<'a> {
             Some(state) => {
                 let near = match self.near {
                     Some((base, near)) if Rc::ptr_eq(base, &state.base) => near,
-                    _ => state.base.block(self.cta),
+                    _ => {
+                        // What one lane knows, another may not know.
+                        self.followed = [Record::default(); 2];
+                        state.base.block(self.cta)
+                    }
                 };
                 self.near = Some((&state.base, near));
                 (state.now, near)
@@ -197,7 +206,24 @@ impl<'a> Crew<'a> {
         };
         let record = Record { owner, time, lanes: 1 << lane, info: self.info };
         let thread = ThreadId(owner + lane as u32);
-        Who { clocks: self.clocks, thread, cta: self.cta, first: self.first, near, record }
+        // Lanes that know the same of other warps do not know the same of their own one, or of what other proxies see.
+        let is_common = |old: &Record| old.owner != owner && self.entry.proxy.is_none();
+        let followed = self.followed.map(|old| if is_common(&old) { old } else { Record::default() });
+        Who {
+            clocks: self.clocks,
+            thread,
+            cta: self.cta,
+            first: self.first,
+            near,
+            record,
+            followed: Cell::new(followed),
+        }
+    }
+
+    /// Lets later lanes know what one of them followed.
+    #[inline]
+    pub(super) fn keep(&mut self, who: &Who<'_>) {
+        self.followed = who.followed.get();
     }
 }
 
@@ -209,7 +235,20 @@ impl<'a> Who<'a> {
         let (time, near) = clocks.state(thread).map_or((1, &[] as &[u32]), |s| (s.now, s.base.block(cta)));
         let lane = slot % 32;
         let record = Record { owner: thread.0 - lane, time, lanes: 1 << lane, info: entry.info() };
-        Who { clocks, thread, cta, first: thread.0 - slot, near, record }
+        Who { clocks, thread, cta, first: thread.0 - slot, near, record, followed: Cell::default() }
+    }
+
+    /// True if the access was found to follow an equal record.
+    #[inline]
+    pub(super) fn has_followed(&self, old: &Record) -> bool {
+        self.followed.get().contains(old)
+    }
+
+    /// Remembers that the access follows a record.
+    #[inline]
+    pub(super) fn follow(&self, old: &Record) {
+        let [latest, _] = self.followed.get();
+        self.followed.set([*old, latest]);
     }
 
     /// The first agent of a record whose access is not ordered before this thread.

@@ -95,7 +95,9 @@ impl Shadow {
         lane: usize,
     ) -> Result<(), Conflict> {
         let who = crew.who(lane);
-        self.enter(offset, len, &who, &crew.entry)
+        let entered = self.enter(offset, len, &who, &crew.entry);
+        crew.keep(&who);
+        entered
     }
 
     #[inline]
@@ -337,7 +339,7 @@ impl Cell {
 
 #[inline]
 fn against(old: &Record, who: &Who<'_>, entry: &Entry) -> Result<(), Conflict> {
-    if old.is_empty() || who.tolerates(old) {
+    if old.is_empty() || who.has_followed(old) || who.tolerates(old) {
         return Ok(());
     }
     if let Some(agent) = who.unordered(old) {
@@ -350,6 +352,7 @@ fn against(old: &Record, who: &Who<'_>, entry: &Entry) -> Result<(), Conflict> {
     {
         return Err(Conflict::Proxy(other(old, agent.0), memory, elsewhere));
     }
+    who.follow(old);
     Ok(())
 }
 

@@ -38,27 +38,28 @@ fn phase_wavefronts(lanes: &[Option<u32>], words: u32) -> u32 {
 
 /// The same, if some bank has more than one.
 fn conflicting(lanes: &[Option<u32>], words: u32) -> u32 {
-    let mut touched = [0u32; 64];
-    let mut count = 0;
+    // The distinct words so far, each with the one before it in the same bank; 0 for none, and else an index plus 1.
+    let mut met = [(0u32, 0u8); 64];
+    let (mut latest, mut counts) = ([0u8; BANKS as usize], [0u32; BANKS as usize]);
+    let mut count = 0u8;
     for &offset in lanes.iter().flatten() {
         for word in offset / 4..(offset / 4).saturating_add(words) {
-            if let Some(slot) = touched.get_mut(count) {
-                *slot = word;
+            let bank = (word % BANKS) as usize;
+            let mut at = latest[bank];
+            while let Some(&(other, before)) = usize::from(at).checked_sub(1).and_then(|at| met.get(at))
+                && other != word
+            {
+                at = before;
+            }
+            if at == 0
+                && let Some(slot) = met.get_mut(usize::from(count))
+            {
+                *slot = (word, latest[bank]);
                 count += 1;
+                latest[bank] = count;
+                counts[bank] += 1;
             }
         }
     }
-    let Some(touched) = touched.get_mut(..count) else { return 0 };
-    touched.sort_unstable();
-    let mut banks = [0u32; BANKS as usize];
-    let mut before = None;
-    for &word in touched.iter() {
-        if before != Some(word)
-            && let Some(bank) = banks.get_mut((word % BANKS) as usize)
-        {
-            *bank += 1;
-        }
-        before = Some(word);
-    }
-    banks.into_iter().max().unwrap_or(0)
+    counts.into_iter().max().unwrap_or(0)
 }

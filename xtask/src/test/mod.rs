@@ -188,7 +188,7 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
             continue;
         }
         println!("== {name}");
-        let begun = Instant::now();
+        let (begun, spent) = (Instant::now(), cpu_seconds());
         let mut run = Run { root, times: Vec::new(), output: Vec::new(), skipped: None };
         let outcome = match check(&mut run) {
             Ok(()) => run.skipped.map_or(Outcome::Ok, Outcome::Skipped),
@@ -197,7 +197,8 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
         if let Outcome::Failed(text) = &outcome {
             eprintln!("error: {text}");
         }
-        let row = StepResult { name, time: begun.elapsed(), outcome };
+        let cpu = cpu_seconds().zip(spent).map(|(now, before)| now - before);
+        let row = StepResult { name, time: begun.elapsed(), cpu, outcome };
         println!("== {row}\n");
         times.extend(run.times.into_iter().map(|t| (name, t)));
         output.extend(run.output);
@@ -221,6 +222,18 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
     Ok(())
 }
 
+/// Seconds of processors that the programs took which this one has started and seen end. Unlike the time, they do not depend on
+/// what else a machine does. Nothing where the system does not say.
+fn cpu_seconds() -> Option<f64> {
+    /// The ticks of a second in what Linux says of processes.
+    const TICKS: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program is in parentheses, and may have any character. The times of children are fields 16 and 17.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    let [user, system]: [f64; 2] = [fields.next()?.parse().ok()?, fields.next()?.parse().ok()?];
+    Some((user + system) / TICKS)
+}
+
 /// What a step came to.
 enum Outcome {
     Ok,
@@ -234,6 +247,8 @@ enum Outcome {
 struct StepResult {
     name: &'static str,
     time: Duration,
+    /// Seconds of processors.
+    cpu: Option<f64>,
     outcome: Outcome,
 }
 
@@ -246,6 +261,9 @@ impl StepResult {
 impl fmt::Display for StepResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<14} {:>8.1} s  ", self.name, self.time.as_secs_f64())?;
+        if let Some(cpu) = self.cpu {
+            write!(f, "{cpu:>8.1} s of CPU  ")?;
+        }
         match &self.outcome {
             Outcome::Ok => write!(f, "ok"),
             Outcome::Skipped(why) => write!(f, "skipped: {why}"),
@@ -256,15 +274,27 @@ impl fmt::Display for StepResult {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, STEPS, StepResult, WITHOUT_LLVM};
+    use super::{Outcome, STEPS, StepResult, WITHOUT_LLVM, cpu_seconds};
     use std::time::Duration;
 
     #[test]
     fn the_summary_names_each_step_and_its_first_line_of_failure() {
-        let row = |outcome| StepResult { name: "tidy", time: Duration::from_millis(1500), outcome }.to_string();
+        let of =
+            |cpu, outcome| StepResult { name: "tidy", time: Duration::from_millis(1500), cpu, outcome }.to_string();
+        let row = |outcome| of(None, outcome);
         assert_eq!(row(Outcome::Ok), "tidy                1.5 s  ok");
+        assert_eq!(of(Some(2.5), Outcome::Ok), "tidy                1.5 s       2.5 s of CPU  ok");
         assert_eq!(row(Outcome::Failed("a\nb".to_owned())), "tidy                1.5 s  FAILED: a");
         assert_eq!(row(Outcome::Skipped("no net".to_owned())), "tidy                1.5 s  skipped: no net");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_children_compute_counts() {
+        let before = cpu_seconds().unwrap();
+        let counts = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        assert!(std::process::Command::new("sh").args(["-c", counts]).status().unwrap().success());
+        assert!(cpu_seconds().unwrap() > before);
     }
 
     #[test]

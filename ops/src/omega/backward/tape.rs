@@ -31,6 +31,9 @@ impl Matrix {
 
     /// Element by element. An axis of one element is repeated.
     fn zip(&self, other: &Matrix, f: impl Fn(f64, f64) -> f64) -> Matrix {
+        if (self.rows, self.cols) == (other.rows, other.cols) {
+            return Matrix { values: self.values.iter().zip(&other.values).map(|(&x, &y)| f(x, y)).collect(), ..*self };
+        }
         let (rows, cols) = (self.rows.max(other.rows), self.cols.max(other.cols));
         let at = |m: &Matrix, i: usize, j: usize| m.values[i.min(m.rows - 1) * m.cols + j.min(m.cols - 1)];
         let row = |i: usize| (0..cols).map(move |j| (i, j));
@@ -42,7 +45,10 @@ impl Matrix {
     }
 
     /// The sums over the axes that were repeated to make this of a matrix like `other`.
-    fn summed_like(&self, other: &Matrix) -> Matrix {
+    fn summed_like(self, other: &Matrix) -> Matrix {
+        if (self.rows, self.cols) == (other.rows, other.cols) {
+            return self;
+        }
         let mut sums = other.zeros_like();
         for (at, x) in self.values.iter().enumerate() {
             let (i, j) = (at / self.cols, at % self.cols);
@@ -52,8 +58,8 @@ impl Matrix {
     }
 
     fn turned(&self) -> Matrix {
-        let at = |i: usize| self.values[i % self.rows * self.cols + i / self.rows];
-        Matrix { rows: self.cols, cols: self.rows, values: (0..self.values.len()).map(at).collect() }
+        let column = |j: usize| self.values.iter().skip(j).step_by(self.cols).copied();
+        Matrix { rows: self.cols, cols: self.rows, values: (0..self.cols).flat_map(column).collect() }
     }
 
     fn times(&self, other: &Matrix) -> Matrix {
@@ -201,12 +207,13 @@ impl Tape {
             add(&mut found, *result, weights.clone());
         }
         for at in (0..self.results.len()).rev() {
-            let Some(by) = found[at].clone() else { continue };
+            // What a result is made of comes before it.
+            let Some(by) = found[at].take() else { continue };
             match &self.results[at].1 {
                 Recorded::Given => {}
                 Recorded::Add(x, y) => {
                     add(&mut found, *x, by.clone());
-                    add(&mut found, *y, by);
+                    add(&mut found, *y, by.clone());
                 }
                 Recorded::Mul(x, y) => {
                     add(&mut found, *x, by.zip(self.value(*y), |by, y| by * y));
@@ -229,6 +236,7 @@ impl Tape {
                     add(&mut found, *x, to);
                 }
             }
+            found[at] = Some(by);
         }
         TapeGradients(found)
     }
