@@ -4,7 +4,7 @@ use super::{Backend, Device};
 use crate::error::Result;
 use crate::gpu::{Context, Handle, ScratchAddresses, ScratchBytes, StreamScratch};
 use std::any::Any;
-use std::ffi::c_void;
+use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
 
 /// A queue of launches that run in order. Cheap to clone.
@@ -71,6 +71,9 @@ impl Drop for RawStream {
     }
 }
 
+/// `CU_STREAM_NON_BLOCKING`; without flags, a stream is ordered with the default one.
+const NON_BLOCKING: c_uint = 1;
+
 /// A stream that records.
 struct RecordingStream {
     /// Where everything goes that is no launch.
@@ -97,11 +100,24 @@ impl Stream {
     /// # Errors
     /// `RuntimeError::Driver` if the driver cannot create one.
     pub fn new(device: &Device) -> Result<Stream> {
+        Stream::create(device, 0)
+    }
+
+    /// A stream on which the driver records, and on which nothing runs. It is not ordered with the default stream: while a stream that is
+    /// records, whatever other threads queue on the default stream would fail, because it would have to wait for what never runs.
+    ///
+    /// # Errors
+    /// As [`Stream::new`].
+    pub(crate) fn to_record_on(device: &Device) -> Result<Stream> {
+        Stream::create(device, NON_BLOCKING)
+    }
+
+    fn create(device: &Device, flags: c_uint) -> Result<Stream> {
         let Backend::Cuda(context) = device.backend() else { return Ok(Stream::default_of(device)) };
         let api = context.enter()?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: out-pointer to a live handle; flags 0 make a stream that is ordered with the default one.
-        context.check("cuStreamCreate", unsafe { (api.stream_create)(&mut handle, 0) })?;
+        // SAFETY: out-pointer to a live handle; flags that the driver knows.
+        context.check("cuStreamCreate", unsafe { (api.stream_create)(&mut handle, flags) })?;
         let owned =
             OwnedStream { device: device.clone(), handle: RawHandle(handle), scratch: StreamScratch::default() };
         Ok(Stream { device: device.clone(), kind: StreamKind::Owned(Arc::new(owned)) })

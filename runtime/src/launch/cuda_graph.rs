@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) struct CudaGraph {
     graph: ExecutableGraph,
     context: Arc<Context>,
-    /// The stream on which the driver records: the default stream cannot.
+    /// The stream on which the driver records.
     stream: Stream,
     /// Of all launches, which follow each other. The runs of one executable graph do, too, on whatever streams.
     scratch: GraphScratch,
@@ -51,7 +51,7 @@ impl CudaGraph {
         if launches.is_empty() {
             return Ok(None);
         }
-        let stream = Stream::new(device)?;
+        let stream = Stream::to_record_on(device)?;
         let mut scratch = GraphScratch { context: context.clone(), scratch: Scratch::default() };
         let Some(recorded) = record(device, context, &stream, &mut scratch, launches)? else { return Ok(None) };
         let graph = ExecutableGraph::new(&recorded)?;

@@ -270,3 +270,29 @@ fn a_graph_takes_less_host_time_than_its_launches() {
     println!("host time of 20 launches: {:.2} us, of their graph: {:.2} us", best[0], best[1]);
     assert!(best[1] < best[0], "{best:?}");
 }
+
+/// While one thread records, another one launches and reads on the default stream.
+#[test]
+#[ignore = "needs a GPU"]
+fn other_threads_go_on_while_one_records() {
+    let folder = TempDir::new().unwrap();
+    let device = device(&folder);
+    let (x, mut y) = (counted(&device, 37), zeros(&device));
+    SCALE.launch(&device, args!(x, x, 1.0, &mut y)).unwrap();
+    std::thread::scope(|threads| {
+        for a in 0..4 {
+            let device = device.clone();
+            threads.spawn(move || {
+                let (x, mut y) = (counted(&device, 37), zeros(&device));
+                for at in 0..200 {
+                    if (a + at) % 2 == 0 {
+                        let mut outputs: Vec<(f64, Tensor)> = (0..20).map(|i| (f64::from(i), y.clone())).collect();
+                        graph_of(&device.default_stream(), &x, &mut outputs);
+                    }
+                    SCALE.launch(&device, args!(x, x, f64::from(at), &mut y)).unwrap();
+                    assert_eq!(y.to_vec::<f32>().unwrap()[1], (at + 1) as f32);
+                }
+            });
+        }
+    });
+}
