@@ -451,3 +451,26 @@ fn a_dim_that_no_argument_has_is_open() {
     PARTED.launch(&cpu, args!(x, &mut y), &mut space).unwrap();
     assert_eq!(y.to_vec::<f32>().unwrap(), [4.0, 8.0, 12.0]);
 }
+
+/// No kernel has both tensors, so each launch by itself would find nothing.
+#[test]
+fn a_written_tensor_shares_memory_with_no_other_argument() {
+    let device = Device::cpu();
+    let x = device.tensor_from(&[1.0_f32; 8], [2, 4]).unwrap();
+    let start = device.tensor_from(&[1.0_f32; 4], [4]).unwrap();
+    let mut y = x.clone();
+    let mut space = SCAN.workspace(&device, &[], &[("N", 4)]).unwrap();
+    let refused = |e: RuntimeError| {
+        let text = e.to_string();
+        assert!(text.contains("ATL609") && text.contains("scan") && text.contains("`y`"), "{text}");
+    };
+    refused(SCAN.launch(&device, args!(0.5, x, start, &mut y), &mut space).unwrap_err());
+    assert!(SCAN.prepare(&device, args!(0.5, x, start, &mut y), &mut space).is_err());
+    let mut apart = Tensor::zeros(&device, DType::F32, [2, 4]).unwrap();
+    let prepared = SCAN.prepare(&device, args!(0.5, x, start, &mut apart), &mut space).unwrap();
+    refused(prepared.launch(args!(0.5, x, start, &mut y), &mut space).unwrap_err());
+    // The first row of `y` is `start`.
+    let mut over = start.as_strided([2, 4], [0, 1], 0).unwrap();
+    assert!(SCAN.launch(&device, args!(0.5, x, start, &mut over), &mut space).is_err());
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0; 8]);
+}

@@ -326,19 +326,24 @@ pub(crate) fn is_written(param: &ParamDef) -> bool {
 
 /// Refuses a written tensor that shares a byte with another argument. Assumes that the kinds are checked.
 pub(crate) fn check_aliasing(def: &'static KernelDef, args: &[Arg<'_>]) -> Result<(), LaunchError> {
-    for (i, param) in def.params.iter().enumerate().filter(|(_, param)| is_written(param)) {
+    refuse_aliasing(def.name, def.params.iter(), args)
+}
+
+/// The same for the parameters of what has this name.
+pub(super) fn refuse_aliasing(
+    kernel: &'static str,
+    params: impl Iterator<Item = &'static ParamDef> + Clone,
+    args: &[Arg<'_>],
+) -> Result<(), LaunchError> {
+    for (i, param) in params.clone().enumerate().filter(|(_, param)| is_written(param)) {
         let Some(written) = args[i].tensor() else { continue };
         let range = written.address_range();
-        for (j, other) in args.iter().enumerate() {
+        for (j, (other, of)) in args.iter().zip(params.clone()).enumerate() {
             let Some(other) = other.tensor().filter(|_| i != j) else { continue };
             let beside = other.address_range();
             // Most arguments are far apart, so the check costs a launch two comparisons.
             if range.start < beside.end && beside.start < range.end && written.touched().overlaps(other.touched()) {
-                return Err(LaunchError::Overlap {
-                    kernel: def.name,
-                    output: param.name(),
-                    other: def.params[j].name(),
-                });
+                return Err(LaunchError::Overlap { kernel, output: param.name(), other: of.name() });
             }
         }
     }

@@ -16,6 +16,7 @@
 //! ```
 
 use super::args::Arg;
+use super::bind::refuse_aliasing;
 use super::prepared::PreparedLaunch;
 use super::request::{LaunchRequest, PlanFound};
 use super::workspace::Workspace;
@@ -143,7 +144,7 @@ impl Chain {
     ///
     /// # Errors
     /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if arguments disagree on the size
-    /// of a dim, [`LaunchError::WorkspaceSize`] if the workspace is for another one, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
+    /// of a dim, [`LaunchError::Overlap`] if one that is written shares memory with another, [`LaunchError::WorkspaceSize`] if the workspace is for another one, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
     pub fn launch<'a>(
         &self,
         device: &Device,
@@ -222,6 +223,10 @@ impl Chain {
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
         self.check_dims(&names, args, workspace)?;
         self.check_types(&names, args, workspace)?;
+        if matches!(times, Times::Once) {
+            // No kernel may have both, and then no launch would see it.
+            refuse_aliasing(self.name, params.iter().copied(), args)?;
+        }
         let count = match &self.repeated {
             Some(repeated) => self.size_of(repeated.dim, &names, args, workspace)?,
             None => 0,
