@@ -22,9 +22,9 @@ pub enum AtlasStatus {
 }
 
 /// A mistake in a call.
-const MISUSE: u16 = 656;
+const MISUSE: u16 = 696;
 /// An argument of tvm-ffi of the wrong kind.
-const WRONG_KIND: u16 = 657;
+const WRONG_KIND: u16 = 697;
 /// A fault of the library.
 const PANIC: u16 = 699;
 

@@ -124,7 +124,7 @@ static void omega(AtlasDevice *device) {
   CHECK(strstr(signature, "predicts: i32; C, L, K)"));
   AtlasOmega wrong = rule;
   wrong.memory = "deep";
-  fails(atlas_omega_chain(&wrong, &chain, &keys), 656, "linear, mlp, gated and normed");
+  fails(atlas_omega_chain(&wrong, &chain, &keys), 696, "linear, mlp, gated and normed");
 
   start();
   AtlasArg scale = {ATLAS_ARG_FLOAT, 0, {.real = 2}};
@@ -134,7 +134,7 @@ static void omega(AtlasDevice *device) {
                        tensor(&s),     tensor(&y),     scale,        whole(1)};
   AtlasSize sizes[3] = {{"C", CHUNKS}, {"L", CHUNK}, {"K", keys}};
   AtlasWorkspace *space = NULL;
-  fails(atlas_chain_workspace(device, "omega", args, 16, sizes, 3, &space), 656, "no chain `omega`");
+  fails(atlas_chain_workspace(device, "omega", args, 16, sizes, 3, &space), 696, "no chain `omega`");
   fails(atlas_chain_workspace(device, "omega_linear", args, 16, sizes, 2, &space), 645, "`K`");
   fails(atlas_chain_workspace(device, "omega_linear", args, 15, sizes, 3, &space), 601, "omega_linear");
   CHECK(space == NULL);
@@ -158,7 +158,7 @@ static void omega(AtlasDevice *device) {
   start();
   float was = w.data[0];
   fails(atlas_chain_launch(space, stream, args, 15), 601, "omega_linear");
-  fails(atlas_chain_launch(NULL, stream, args, 16), 656, "workspace is null");
+  fails(atlas_chain_launch(NULL, stream, args, 16), 696, "workspace is null");
   v.shape[1] = N - 1;
   fails(atlas_chain_launch(space, stream, args, 16), 643, "`P`");
   v.shape[1] = N;
@@ -207,9 +207,9 @@ static void newton_schulz(AtlasDevice *device) {
   }
   for (int i = 0; i < 6; i++) CHECK(fabs(x[i / 3][i % 3] - out.data[i]) < 1e-4);
   out.data[0] = 77, out.shape[2] = 2;
-  fails(atlas_newton_schulz(device, NULL, &g.tensor, &out.tensor, &of), 656, "one shape");
+  fails(atlas_newton_schulz(device, NULL, &g.tensor, &out.tensor, &of), 696, "one shape");
   out.tensor.ndim = g.tensor.ndim = 2;
-  fails(atlas_newton_schulz(device, NULL, &g.tensor, &g.tensor, &of), 656, "[B, M, N]");
+  fails(atlas_newton_schulz(device, NULL, &g.tensor, &g.tensor, &of), 696, "[B, M, N]");
   CHECK(out.data[0] == 77);
 }
 

@@ -70,8 +70,8 @@ q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in [(1, 1, 2,
 tokens, o, lse = np.array([5], np.int32), np.zeros((1, 1, 2, 4), np.float32), np.zeros((1, 1, 2), np.float32)
 decode = (q, k, v, tokens, 0.5, o, lse)
 for sizes in [(), (2, 2), (-1,), (1.5,), (o,)]:
-    raises(ValueError, "ATL656", "ATTENTION_DECODE", *decode, *sizes)
-raises(TypeError, "ATL657", "ATTENTION_DECODE", *decode, "2")
+    raises(ValueError, "ATL696", "ATTENTION_DECODE", *decode, *sizes)
+raises(TypeError, "ATL697", "ATTENTION_DECODE", *decode, "2")
 raises(ValueError, "ATL643", "ATTENTION_DECODE", q, k, v[:, :5], tokens, 0.5, o, lse, 2)
 raises(ValueError, "ATL643", "ATTENTION_DECODE", q, k, v, tokens, 0.5, o.astype(np.float16), lse, 2)
 for parts in (1, 2, 7):
@@ -83,12 +83,12 @@ g, out = rng.standard_normal((2, 3, 5)).astype(np.float32), np.zeros((2, 3, 5), 
 launch("newton_schulz", g, out, 1.0, 1e-7, 1, 0)
 close(out, g / np.sqrt((g.astype(np.float64) ** 2).sum(axis=(1, 2), keepdims=True)), 1e-6)
 out[:] = 7
-raises(ValueError, "ATL656", "newton_schulz", g, out, 1.0, 1e-7, 1)
-raises(ValueError, "ATL656", "newton_schulz", g, out, 1.0, 1e-7, 1, 0, 3.0)
-raises(ValueError, "ATL656", "newton_schulz", g, out, 1.0, 1e-7, 1, -1)
-raises(ValueError, "ATL656", "newton_schulz", g, out[:1], 1.0, 1e-7, 1, 0)
-raises(ValueError, "ATL656", "newton_schulz", g[0], out[0], 1.0, 1e-7, 1, 0)
-raises(ValueError, "ATL656", "newton_schulz", g, 1.0, 1.0, 1e-7, 1, 0)
+raises(ValueError, "ATL696", "newton_schulz", g, out, 1.0, 1e-7, 1)
+raises(ValueError, "ATL696", "newton_schulz", g, out, 1.0, 1e-7, 1, 0, 3.0)
+raises(ValueError, "ATL696", "newton_schulz", g, out, 1.0, 1e-7, 1, -1)
+raises(ValueError, "ATL696", "newton_schulz", g, out[:1], 1.0, 1e-7, 1, 0)
+raises(ValueError, "ATL696", "newton_schulz", g[0], out[0], 1.0, 1e-7, 1, 0)
+raises(ValueError, "ATL696", "newton_schulz", g, 1.0, 1.0, 1e-7, 1, 0)
 
 x, y = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
 raises(ValueError, "ATL601", "softmax", x)
@@ -96,10 +96,10 @@ raises(ValueError, "ATL604", "softmax", x, y[:, :3])
 raises(ValueError, "ATL606", "softmax", x, y.astype(np.float16))
 raises(ValueError, "ATL609", "softmax", x, x)
 raises(ValueError, "ATL602", "softmax", x, 1.0)
-raises(ValueError, "ATL656", "softmax", x.astype(np.int8), y)
-raises(TypeError, "ATL657", "softmax", x, "y")
-raises(TypeError, "ATL657", "softmax", None, None)
-raises(TypeError, "ATL657", "softmax")
+raises(ValueError, "ATL696", "softmax", x.astype(np.int8), y)
+raises(TypeError, "ATL697", "softmax", x, "y")
+raises(TypeError, "ATL697", "softmax", None, None)
+raises(TypeError, "ATL697", "softmax")
 
 
 def many():

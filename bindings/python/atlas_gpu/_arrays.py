@@ -117,7 +117,7 @@ def of(name: str, *arrays: Any) -> type[NumPy] | type[PyTorch]:
         return NumPy
     kinds = sorted({type(x).__name__ for x in given})
     wanted = "tensors of PyTorch or arrays of NumPy, all of one library"
-    raise TypeError(f"error[ATL657]: `{name}` takes {wanted}, and is given {', '.join(kinds)}")
+    raise TypeError(f"error[ATL697]: `{name}` takes {wanted}, and is given {', '.join(kinds)}")
 
 
 def rows(x: Array) -> Array:

@@ -34,11 +34,11 @@ def load(path: str | os.PathLike[str] | None = None) -> None:
     with _lock:
         if _module is not None:
             if path is not None and Path(path).resolve() != library_path().resolve():
-                raise RuntimeError(f"error[ATL656]: the library {library_path()} is loaded already; call `load` before any function")
+                raise RuntimeError(f"error[ATL696]: the library {library_path()} is loaded already; call `load` before any function")
             return
         file = Path(path) if path is not None else library_path()
         if not file.exists():
-            raise RuntimeError(f"error[ATL656]: there is no library {file}; build it with `cargo build --release -p atlas-gpu-c`")
+            raise RuntimeError(f"error[ATL696]: there is no library {file}; build it with `cargo build --release -p atlas-gpu-c`")
         module = tvm_ffi.load_module(str(file))
         c = ctypes.CDLL(str(file))
         c.atlas_last_error.restype = ctypes.c_char_p

@@ -122,8 +122,10 @@ def newton_schulz(
     kind = of("newton_schulz", g)
     if g.ndim < 2:
         raise ValueError(f"error[ATL603]: `g` of `newton_schulz` has dims [.., M, N], but one of shape {tuple(g.shape)} is given")
+    if steps < 0:
+        raise ValueError(f"error[ATL607]: `steps` of `newton_schulz` is a whole number from 0 on, and {steps} is given")
     listed: list[Any] = [*coefficients]
-    each: list[list[Any]] = [listed] * steps if listed and isinstance(listed[0], (int, float)) else [list(step) for step in listed]
+    each: list[list[Any]] = [listed] * steps if listed and not hasattr(listed[0], "__len__") else [list(step) for step in listed]
     if any(len(step) != 3 for step in each):
         raise ValueError(f"error[ATL601]: each step of `newton_schulz` has three coefficients, and {listed} are given")
     flat = [float(x) for step in each for x in step]
@@ -172,7 +174,7 @@ def omega(
         scale = 2.0 / max(v.shape[-1], 1)
     elif isinstance(loss, str):
         if loss not in _LOSSES:
-            raise ValueError(f"error[ATL656]: there is no loss `{loss}`; the losses are {', '.join(_LOSSES)}, mean_square, and a factor")
+            raise ValueError(f"error[ATL696]: there is no loss `{loss}`; the losses are {', '.join(_LOSSES)}, mean_square, and a factor")
         scale = _LOSSES[loss]
     else:
         scale = float(loss)

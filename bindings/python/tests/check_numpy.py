@@ -230,9 +230,9 @@ def omega():
 def mistakes():
     x, w = normal(3, 4), normal(4)
     raises(ValueError, "ATL606", atlas.softmax, x.astype(np.float64))
-    raises(ValueError, "ATL656", atlas.softmax, x.astype(np.int8))
+    raises(ValueError, "ATL696", atlas.softmax, x.astype(np.int8))
     raises(ValueError, "ATL603", atlas.softmax, np.zeros((), np.float32))
-    raises(TypeError, "ATL657", atlas.softmax, [1.0, 2.0])
+    raises(TypeError, "ATL697", atlas.softmax, [1.0, 2.0])
     raises(ValueError, "ATL604", atlas.rms_norm, x, normal(5))
     raises(ValueError, "ATL606", atlas.rms_norm, x, w.astype(np.float16))
     raises(ValueError, "ATL601", atlas.poly_features, x, [])
@@ -242,17 +242,20 @@ def mistakes():
     raises(ValueError, "ATL604", atlas.windowed_attention, normal(1, 2, 2, 8), normal(1, 2, 1, 8), normal(1, 3, 1, 8), 3)
     raises(ValueError, "ATL603", atlas.newton_schulz, w)
     raises(ValueError, "ATL601", atlas.newton_schulz, x, coefficients=[1.0, 2.0])
+    raises(ValueError, "ATL607", atlas.newton_schulz, x, steps=-3)
+    raises(ValueError, "f32 can hold", atlas.newton_schulz, x, eps=1e300)
+    raises(ValueError, "f32 can hold", atlas.newton_schulz, x, coefficients=(1e300, 0.0, 0.0))
     gates = [normal(1, 4, 1)] * 3
     q, v, memory = normal(1, 4, 1, 3), normal(1, 4, 1, 5), [normal(1, 1, 5, 3)]
     rule = {"memory": "linear", "chunk": 2}
-    raises(ValueError, "ATL656", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, memory="deep")
-    raises(ValueError, "ATL656", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, loss="cubic", **rule)
+    raises(ValueError, "ATL696", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, memory="deep")
+    raises(ValueError, "ATL696", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, loss="cubic", **rule)
     raises(ValueError, "ATL601", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, [], **rule)
     raises(ValueError, "ATL643", atlas.omega, q, q, v, *gates, normal(1, 5, 1, 2), memory, memory, **rule)
     raises(ValueError, "ATL603", atlas.omega, q, q, v, *gates, normal(1, 4, 2), memory, memory, **rule)
     raises(ValueError, "ATL650", atlas.add_bundle, __file__, "cpu")
-    raises(ValueError, "ATL656", atlas.add_bundle, __file__, "gpu")
-    raises(RuntimeError, "ATL656", atlas.load, "/nowhere/libatlas_c.so")
+    raises(ValueError, "ATL696", atlas.add_bundle, __file__, "gpu")
+    raises(RuntimeError, "ATL696", atlas.load, "/nowhere/libatlas_c.so")
 
 
 def threads():

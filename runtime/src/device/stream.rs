@@ -71,6 +71,11 @@ impl Drop for RawStream {
     }
 }
 
+/// Whether a handle is that of the default stream: null, or `CU_STREAM_LEGACY`.
+fn is_default_handle(handle: *mut c_void) -> bool {
+    handle as usize <= 1
+}
+
 /// `CU_STREAM_NON_BLOCKING`; without flags, a stream is ordered with the default one.
 const NON_BLOCKING: c_uint = 1;
 
@@ -203,18 +208,14 @@ impl Stream {
         &self.device
     }
 
-    /// Whether another library made it.
-    pub(crate) fn is_foreign(&self) -> bool {
-        matches!(self.kind, StreamKind::Raw(_))
-    }
-
-    /// Whether a CUDA graph records what is queued, so that nothing runs. The default stream records nothing.
+    /// Whether a graph records what is queued, so that nothing runs. The default stream records nothing.
     ///
     /// # Errors
     /// `RuntimeError::Driver` if the driver does not answer.
     pub fn is_recording(&self) -> Result<bool> {
         match self.device.backend() {
-            Backend::Cuda(context) if !self.as_raw().is_null() => context.is_recording(self.as_raw()),
+            _ if self.recorder().is_some() => Ok(true),
+            Backend::Cuda(context) if !is_default_handle(self.as_raw()) => context.is_recording(self.as_raw()),
             Backend::Cpu | Backend::Virtual(_) | Backend::Cuda(_) => Ok(false),
         }
     }

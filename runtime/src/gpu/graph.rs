@@ -102,19 +102,22 @@ impl ExecutableGraph {
     /// arguments and other grids.
     pub(crate) fn update(&mut self, recorded: &RecordedGraph) -> Result<()> {
         let api = self.context.enter()?;
-        let Some(update) = api.graph_update else {
-            *self = ExecutableGraph::new(recorded)?;
-            return Ok(());
-        };
+        let Some(update) = api.graph_update else { return self.replace(recorded) };
         let (mut node, mut reason) = (std::ptr::null_mut(), 0);
         // SAFETY: a live executable graph, a live graph of the same context, and out-pointers to live values.
         match unsafe { update(self.handle, recorded.handle, &mut node, &mut reason) } {
-            UPDATE_FAILURE => {
-                *self = ExecutableGraph::new(recorded)?;
-                Ok(())
-            }
+            UPDATE_FAILURE => self.replace(recorded),
             status => self.context.check("cuGraphExecUpdate", status),
         }
+    }
+
+    /// Another executable graph in its place. The driver orders the runs of one, and not those of two, which share scratch memory: the
+    /// runs of this one are waited for, on all streams that are ordered with the default one.
+    fn replace(&mut self, recorded: &RecordedGraph) -> Result<()> {
+        let made = ExecutableGraph::new(recorded)?;
+        self.context.synchronize(std::ptr::null_mut())?;
+        *self = made;
+        Ok(())
     }
 
     /// Queues the work on a stream of the context, behind its own earlier runs.

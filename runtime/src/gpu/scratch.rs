@@ -152,8 +152,8 @@ impl StreamScratch {
         need: ScratchBytes,
         launch: impl FnOnce(ScratchAddresses) -> Result<()>,
     ) -> Result<()> {
-        // The null stream records nothing.
-        if !stream.is_null() {
+        // The default stream, null or `CU_STREAM_LEGACY`, records nothing.
+        if stream as usize > 1 {
             let records = context.is_recording(stream)?;
             if records && context.pool.is_none() {
                 let found =

@@ -94,7 +94,7 @@ fn record(
             .reserve(launches.iter().map(RecordedLaunch::scratch).fold(ScratchBytes::default(), ScratchBytes::most))?;
         let mut at = 0;
         let recorded = RecordedGraph::record(context, stream.as_raw(), || {
-            launches.iter().enumerate().try_for_each(|(i, launch)| {
+            launches.iter_mut().enumerate().try_for_each(|(i, launch)| {
                 at = i;
                 launch.queue(context, stream.as_raw(), &scratch.scratch)
             })

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 /// borrows none of them. So write new inputs to these tensors before, and read results from them afterwards. Other work on the same
 /// memory is ordered by streams: work on the same stream and on the default stream is, and so is what waits for the device, such as
 /// [`Tensor::to_vec`] and [`Tensor::copy_from`]. On the CPU each launch locks its
-/// tensors while it runs. Two runs of one graph never overlap; two graphs that share tensors or a workspace race on two streams, as
+/// tensors while it runs. Two runs of one CUDA graph never overlap; launches that run one by one are ordered as launches are, and two graphs that share tensors or a workspace race on two streams, as
 /// two launches would.
 ///
 /// Numbers are recorded as they were. [`Graph::update`] replaces tensors and numbers.
@@ -36,6 +36,8 @@ pub struct Graph {
     launches: Vec<RecordedLaunch>,
     /// Whether it has run, since the device was last waited for, on a stream of the caller, with which nothing is ordered.
     ran_on_raw: bool,
+    /// Whether it is a part of a graph that another library recorded. That knows no owner, so what this one has stays for good.
+    is_recorded: bool,
 }
 
 impl Stream {
@@ -67,7 +69,7 @@ impl Stream {
         let mut launches = record(self, closure)?;
         let device = self.device().clone();
         let cuda = CudaGraph::new(&device, &mut launches)?;
-        Ok(Graph { device, cuda, launches, ran_on_raw: false })
+        Ok(Graph { device, cuda, launches, ran_on_raw: false, is_recorded: false })
     }
 }
 
@@ -87,9 +89,11 @@ impl Graph {
         if let Some(recording) = recording_of(first.def.name, &self.device, Some(stream))? {
             return self.launches.iter().try_for_each(|launch| recording.push(launch.clone()));
         }
-        self.ran_on_raw |= stream.is_raw();
+        let is_recorded = stream.is_raw() && stream.is_recording()?;
+        self.is_recorded |= is_recorded;
+        self.ran_on_raw |= stream.is_raw() && !is_recorded;
         let Some(cuda) = &mut self.cuda else {
-            return self.launches.iter().try_for_each(|launch| run_recorded(launch, stream));
+            return self.launches.iter_mut().try_for_each(|launch| run_recorded(launch, stream));
         };
         let (counters, count) = (self.device.counters(), self.launches.len() as u64);
         counters.launches.fetch_add(count, Ordering::Relaxed);
@@ -106,10 +110,11 @@ impl Graph {
     /// microseconds a launch. Otherwise the driver makes a new graph. Runs that are queued already are not affected.
     ///
     /// # Errors
-    /// As [`Stream::capture`]. The graph is as it was then.
+    /// As [`Stream::capture`]. The graph does what it did then; after an error of the driver, launch by launch.
     pub fn update(&mut self, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         let mut launches = record(&self.device.default_stream(), closure)?;
         self.wait_for_raw()?;
+        self.give_up();
         // If this fails, the launches that stay run one by one.
         self.cuda = match self.cuda.take() {
             Some(cuda) => cuda.updated(&self.device, &mut launches)?,
@@ -127,6 +132,13 @@ impl Graph {
         }
         self.ran_on_raw = false;
         Ok(())
+    }
+
+    /// Leaves what a graph of another library uses to it.
+    fn give_up(&mut self) {
+        if std::mem::take(&mut self.is_recorded) {
+            std::mem::forget((self.cuda.take(), self.launches.clone()));
+        }
     }
 
     /// The device.
@@ -155,6 +167,7 @@ impl Drop for Graph {
     fn drop(&mut self) {
         // A fault of a launch is reported by the next call that waits for the device.
         let _ = self.wait_for_raw();
+        self.give_up();
     }
 }
 

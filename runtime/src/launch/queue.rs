@@ -23,7 +23,7 @@ pub(super) fn run(
 ) -> Result<()> {
     note(device, plan);
     if let LaunchBody::Gpu(gpu) = &plan.body
-        && let Some(stream) = stream.filter(|stream| stream.is_foreign())
+        && let Some(stream) = stream.filter(|stream| stream.is_raw())
         && stream.is_recording()?
     {
         gpu.kernels().for_each(|launch| device.plans().keep_recorded(&launch.kernel));

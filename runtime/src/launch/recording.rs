@@ -25,7 +25,8 @@ pub(super) struct RecordedLaunch {
 /// An argument that needs nobody else to live.
 #[derive(Clone)]
 enum RecordedArg {
-    Tensor(Tensor),
+    Read(Tensor),
+    Written(Tensor),
     F32(f32),
     F64(f64),
     I32(i32),
@@ -35,9 +36,9 @@ enum RecordedArg {
 impl RecordedArg {
     fn new(arg: &Arg<'_>) -> RecordedArg {
         match arg {
-            Arg::In(t) => RecordedArg::Tensor((*t).clone()),
-            Arg::Out(t) => RecordedArg::Tensor((**t).clone()),
-            Arg::Lent(t) => RecordedArg::Tensor((**t).clone()),
+            Arg::In(t) => RecordedArg::Read((*t).clone()),
+            Arg::Out(t) => RecordedArg::Written((**t).clone()),
+            Arg::Lent(t) => RecordedArg::Written((**t).clone()),
             Arg::F32(x) => RecordedArg::F32(*x),
             Arg::F64(x) => RecordedArg::F64(*x),
             Arg::I32(x) => RecordedArg::I32(*x),
@@ -45,10 +46,11 @@ impl RecordedArg {
         }
     }
 
-    /// The same as an argument of a launch.
-    fn arg(&self) -> Arg<'_> {
+    /// The same as an argument of a launch, in the form that it was given: what is planned again is checked again.
+    fn arg(&mut self) -> Arg<'_> {
         match self {
-            RecordedArg::Tensor(t) => Arg::In(t),
+            RecordedArg::Read(t) => Arg::In(t),
+            RecordedArg::Written(t) => Arg::Out(t),
             RecordedArg::F32(x) => Arg::F32(*x),
             RecordedArg::F64(x) => Arg::F64(*x),
             RecordedArg::I32(x) => Arg::I32(*x),
@@ -72,14 +74,14 @@ impl RecordedLaunch {
     /// Its tensors, in the order of its arguments.
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
         self.args.iter().filter_map(|arg| match arg {
-            RecordedArg::Tensor(tensor) => Some(tensor),
+            RecordedArg::Read(tensor) | RecordedArg::Written(tensor) => Some(tensor),
             _ => None,
         })
     }
 
-    /// Its arguments. The signature of the kernel says which tensors are written.
-    pub(super) fn args(&self) -> Vec<Arg<'_>> {
-        self.args.iter().map(RecordedArg::arg).collect()
+    /// Its arguments.
+    pub(super) fn args(&mut self) -> Vec<Arg<'_>> {
+        self.args.iter_mut().map(RecordedArg::arg).collect()
     }
 
     /// Whether the driver can record it: not if the CPU runs it, and only a GPU has such a plan otherwise.
@@ -96,10 +98,11 @@ impl RecordedLaunch {
     }
 
     /// Queues it on a stream of the driver that records, with scratch memory that lives as long as the graph.
-    pub(super) fn queue(&self, context: &Context, stream: Handle, scratch: &Scratch) -> Result<()> {
-        let LaunchBody::Gpu(gpu) = &self.plan.body else { return Ok(()) };
+    pub(super) fn queue(&mut self, context: &Context, stream: Handle, scratch: &Scratch) -> Result<()> {
+        let (plan, def) = (self.plan.clone(), self.def);
+        let LaunchBody::Gpu(gpu) = &plan.body else { return Ok(()) };
         let addresses = scratch.addresses(self.scratch()).unwrap_or_default();
-        queue_kernels((self.def, &self.args()), gpu, context, stream, addresses)
+        queue_kernels((def, &self.args()), gpu, context, stream, addresses)
     }
 
     /// Notes that it is launched now, as a part of a graph.

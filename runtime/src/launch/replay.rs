@@ -6,19 +6,75 @@ use crate::device::{Device, Stream};
 use crate::error::{Result, RuntimeError};
 
 /// Runs a launch on a stream, as it would have run if nobody had recorded it.
-pub(super) fn run_recorded(launch: &RecordedLaunch, stream: &Stream) -> Result<()> {
-    let (args, device) = (launch.args(), stream.device());
-    let request = LaunchRequest { def: launch.def, device, config: launch.config.as_ref(), args: &args };
-    request.queue_now(Some(stream), &PlanFound { plan: launch.plan.clone(), was_kept: true })
+pub(super) fn run_recorded(launch: &mut RecordedLaunch, stream: &Stream) -> Result<()> {
+    let (def, device, plan, config) = (launch.def, stream.device(), launch.plan.clone(), launch.config.clone());
+    let args = launch.args();
+    let request = LaunchRequest { def, device, config: config.as_ref(), args: &args };
+    request.queue_now(Some(stream), &PlanFound { plan, was_kept: true })
 }
 
 /// Takes the next best config for a launch, if the driver refused the one that it has with this error.
 pub(super) fn replan(launch: &mut RecordedLaunch, device: &Device, error: RuntimeError) -> Result<()> {
     let (key, reason) = launch.plan.refused_by(&error).ok_or(error)?;
     device.plans().refuse(&key, &reason);
+    let (def, config) = (launch.def, launch.config.clone());
     let args = launch.args();
-    let request = LaunchRequest { def: launch.def, device, config: launch.config.as_ref(), args: &args };
+    let request = LaunchRequest { def, device, config: config.as_ref(), args: &args };
     let plan = request.plan_ahead(request.words().as_slice())?.plan;
     launch.plan = plan;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args;
+    use crate::compile::KernelKey;
+    use crate::device::{GpuLaunch, KernelLaunch, LaunchBody, LaunchPlan};
+    use crate::gpu::LoadedKernel;
+    use crate::launch::Launch;
+    use crate::launch::recording::RecordedLaunch;
+    use crate::select::ConfigSource;
+    use crate::tensor::Tensor;
+    use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
+    use atlas_dsl::ir::Access;
+    use atlas_dsl::{Config, DType, Diagnostics, KernelDef};
+    use std::sync::Arc;
+
+    static KEEP: KernelDef = KernelDef {
+        name: "keep",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[DimDef { name: "N", whole: false }],
+        params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }],
+        tune: &[],
+        grid: &[],
+        requires: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    };
+
+    #[test]
+    fn a_refused_launch_is_planned_again() {
+        let device = Device::absent(0);
+        let mut x = Tensor::zeros(&device, DType::F32, [4]).unwrap();
+        let kernel = device.plans().keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([1; 32]))), 0);
+        let body = LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel)));
+        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
+        let plan = Arc::new(LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() });
+        let mut launch = RecordedLaunch::new(&KEEP, None, &plan, &args!(&mut x));
+        let refusal = || {
+            RuntimeError::Driver(crate::error::DriverFailure {
+                call: "cuLaunchKernel",
+                device: String::new(),
+                status: 701,
+                message: String::new(),
+            })
+        };
+        let e = replan(&mut launch, &device, refusal()).unwrap_err();
+        // A direct launch that is planned again.
+        let direct = KEEP.prepare(&device, args!(&mut x)).map(drop).unwrap_err();
+        assert_eq!(e.to_string(), direct.to_string());
+    }
 }

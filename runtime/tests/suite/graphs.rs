@@ -380,3 +380,14 @@ mod simulated {
         crate::gpu_graphs::check_eviction(&CacheDir::At(folder.path().to_owned()), &device);
     }
 }
+
+#[test]
+fn a_stream_says_that_it_records() {
+    let stream = Device::cpu().default_stream();
+    let graph = stream.capture(|recording| {
+        assert!(recording.is_recording()? && !stream.is_recording()?);
+        Ok(())
+    });
+    assert!(graph.unwrap().is_empty());
+    assert!(!stream.is_recording().unwrap());
+}

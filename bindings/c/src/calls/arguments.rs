@@ -73,7 +73,7 @@ impl Arguments {
                 Given::Real(x) => (None, Arg::F64(x)),
                 Given::Whole(x) => match of.param(i) {
                     // Languages such as Python write `1` for `1.0`.
-                    Some(param) if param.is_float && x as f64 as i64 == x => (None, Arg::F64(x as f64)),
+                    Some(param) if param.is_float && (x as f64) as i128 == i128::from(x) => (None, Arg::F64(x as f64)),
                     _ => (None, Arg::I64(x)),
                 },
             };

@@ -4,7 +4,7 @@ use super::convention::{TvmFfiAny, answer, place, values};
 use crate::calls::{Arguments, Callee, Given, NamedChain, Param};
 use crate::newton_schulz::{AtlasIterationStep, iteration_of, run};
 use crate::status::{Failure, Result};
-use atlas::kernel::{KernelDef, Launch};
+use atlas::kernel::{DType, KernelDef, Launch};
 use atlas::ops::muon::NormEps;
 use std::ffi::{c_int, c_void};
 
@@ -142,10 +142,13 @@ unsafe fn launch_iteration(args: &[TvmFfiAny]) -> Result<()> {
         Given::Tensor(tensor) => Ok(tensor),
         _ => Err(wrong(i, "a tensor")),
     };
-    let real = |i: usize| match given(i)? {
-        Given::Real(x) => Ok(x),
-        Given::Whole(x) => Ok(x as f64),
-        Given::Tensor(_) => Err(wrong(i, "a number")),
+    let real = |i: usize| {
+        let x = match given(i)? {
+            Given::Real(x) => x,
+            Given::Whole(x) => x as f64,
+            Given::Tensor(_) => return Err(wrong(i, "a number")),
+        };
+        if DType::F32.overflow(x).is_some() { Err(wrong(i, "a number that f32 can hold")) } else { Ok(x) }
     };
     let whole = |i: usize| match given(i)? {
         Given::Whole(x) => usize::try_from(x).map_err(|_| wrong(i, "a whole number from 0 on")),
