@@ -130,8 +130,9 @@ pub struct OmegaPacked {
 impl OmegaPacked {
     /// For `sizes.sequences` documents of at most `sizes.piece` tokens each.
     ///
-    /// The workspace of a rule with a step for each token, or with rows that are streamed ([`OmegaRule::chain_for`]), depends on the
-    /// memory, and is allocated by the first launch.
+    /// The workspace of a rule with a step for each token, of one with rows that are streamed ([`OmegaRule::chain_for`]), and of few
+    /// documents and heads on a GPU ([`OMEGA_MLP_SPLIT`](super::OMEGA_MLP_SPLIT)) depends on the memory, and is allocated by the first
+    /// launch.
     ///
     /// # Errors
     /// As [`OmegaStream::new`](super::OmegaStream::new).
