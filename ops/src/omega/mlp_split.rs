@@ -84,6 +84,7 @@ atlas_kernel! {
             store(inner[b, h, .., m], load(lam[b, h, at, ..]).t() * by_w - load(old[b, h, at, ..]).t() * by_s);
         }
     }
+
     /// The errors of chunk `at`, by tiles of values.
     pub kernel omega_mlp_split_errors<T: Float>(
         oldest: &Tensor<i32, [B, H, C]>,

@@ -71,11 +71,6 @@ impl Drop for RawStream {
     }
 }
 
-/// Whether a handle is that of the default stream: null, or `CU_STREAM_LEGACY`.
-fn is_default_handle(handle: *mut c_void) -> bool {
-    handle as usize <= 1
-}
-
 /// `CU_STREAM_NON_BLOCKING`; without flags, a stream is ordered with the default one.
 const NON_BLOCKING: c_uint = 1;
 
@@ -169,11 +164,9 @@ impl Stream {
 
     /// Whether the driver records what is queued on this stream, as somebody else asked it to.
     pub(crate) fn is_recorded_by_driver(&self) -> Result<bool> {
-        // The default stream records nothing, and may not even be asked while another one does.
-        const LEGACY: usize = 1;
         match self.device.backend() {
-            Backend::Cuda(context) if self.as_raw().addr() > LEGACY => context.is_recording(self.as_raw()),
-            _ => Ok(false),
+            Backend::Cuda(context) => context.is_recording(self.as_raw()),
+            Backend::Cpu | Backend::Virtual(_) => Ok(false),
         }
     }
 
@@ -213,11 +206,7 @@ impl Stream {
     /// # Errors
     /// `RuntimeError::Driver` if the driver does not answer.
     pub fn is_recording(&self) -> Result<bool> {
-        match self.device.backend() {
-            _ if self.recorder().is_some() => Ok(true),
-            Backend::Cuda(context) if !is_default_handle(self.as_raw()) => context.is_recording(self.as_raw()),
-            Backend::Cpu | Backend::Virtual(_) | Backend::Cuda(_) => Ok(false),
-        }
+        if self.recorder().is_some() { Ok(true) } else { self.is_recorded_by_driver() }
     }
 
     /// Waits until everything queued has run.

@@ -199,11 +199,16 @@ impl Context {
         self.check("cuMemsetD8Async", status)
     }
 
-    /// Whether a stream records a graph, so that what is queued on it does not run.
+    /// Whether a stream records a graph, so that what is queued on it does not run. The default stream, null or `CU_STREAM_LEGACY`,
+    /// records nothing, and may not even be asked while another one does.
     pub(crate) fn is_recording(&self, stream: Handle) -> Result<bool> {
+        const LEGACY: usize = 1;
+        if stream.addr() <= LEGACY {
+            return Ok(false);
+        }
         let api = self.enter()?;
         let mut state = 0;
-        // SAFETY: out-pointer to a live integer; the handle is the null stream or a live stream of this context.
+        // SAFETY: out-pointer to a live integer; the handle is a live stream of this context.
         self.check("cuStreamIsCapturing", unsafe { (api.is_capturing)(stream, &mut state) })?;
         Ok(state != 0)
     }

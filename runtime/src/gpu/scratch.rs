@@ -152,17 +152,14 @@ impl StreamScratch {
         need: ScratchBytes,
         launch: impl FnOnce(ScratchAddresses) -> Result<()>,
     ) -> Result<()> {
-        // The default stream, null or `CU_STREAM_LEGACY`, records nothing.
-        if stream as usize > 1 {
-            let records = context.is_recording(stream)?;
-            if records && context.pool.is_none() {
-                let found =
-                    "one that allocates no memory in graphs on this GPU, as split programs and packed operands need it";
-                return Err(DeviceError::DriverTooOld { found: found.to_owned(), wanted: "11.4".to_owned() }.into());
-            }
-            if records || stream as usize == PER_THREAD {
-                return with_own_scratch(context, stream, need, launch);
-            }
+        let records = context.is_recording(stream)?;
+        if records && context.pool.is_none() {
+            let found =
+                "one that allocates no memory in graphs on this GPU, as split programs and packed operands need it";
+            return Err(DeviceError::DriverTooOld { found: found.to_owned(), wanted: "11.4".to_owned() }.into());
+        }
+        if records || stream as usize == PER_THREAD {
+            return with_own_scratch(context, stream, need, launch);
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = match kept.addresses(need) {

@@ -182,35 +182,17 @@ impl fmt::Debug for Graph {
 mod tests {
     use super::*;
     use crate::compile::KernelKey;
-    use crate::device::{GpuLaunch, KernelLaunch, LaunchBody, LaunchPlan};
     use crate::gpu::LoadedKernel;
     use crate::launch::Launch;
     use crate::launch::problem_words::ProblemWords;
-    use crate::select::ConfigSource;
-    use atlas_dsl::{Config, Diagnostics, KernelDef};
+    use crate::launch::tests::{NOTHING, plan_of};
     use std::sync::{Arc, Weak};
-
-    static NOTHING: KernelDef = KernelDef {
-        name: "nothing",
-        doc: "",
-        file: "",
-        types: &[],
-        dims: &[],
-        params: &[],
-        tune: &[],
-        grid: &[],
-        requires: &[],
-        build: &|_, _| Err(Diagnostics::default()),
-        refused: None,
-    };
 
     /// A device that has a plan for `nothing`, and the kernel of that plan, which only the device holds.
     fn prepared() -> (Device, Weak<LoadedKernel>) {
         let device = Device::absent(0);
         let kernel = device.plans().keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([1; 32]))), 0);
-        let (seen, body) = (Arc::downgrade(&kernel), LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel))));
-        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
-        let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
+        let (seen, plan) = (Arc::downgrade(&kernel), plan_of(kernel));
         let plans = device.plans();
         plans.keep(ProblemWords::new(&NOTHING, None, &[]).as_slice(), &Arc::new(plan), plans.generation());
         (device, seen)

@@ -169,12 +169,16 @@ impl Launch for KernelDef {
 mod tests {
     use super::*;
     use crate::args;
+    use crate::device::{GpuLaunch, KernelLaunch, LaunchBody, LaunchPlan};
+    use crate::gpu::LoadedKernel;
+    use crate::select::ConfigSource;
     use crate::tensor::Tensor;
     use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
     use atlas_dsl::ir::Access;
     use atlas_dsl::{DType, Diagnostics};
+    use std::sync::Arc;
 
-    static KEEP: KernelDef = KernelDef {
+    pub(super) static KEEP: KernelDef = KernelDef {
         name: "keep",
         doc: "",
         file: "",
@@ -187,6 +191,27 @@ mod tests {
         build: &|_, _| Err(Diagnostics::default()),
         refused: None,
     };
+
+    pub(super) static NOTHING: KernelDef = KernelDef {
+        name: "nothing",
+        doc: "",
+        file: "",
+        types: &[],
+        dims: &[],
+        params: &[],
+        tune: &[],
+        grid: &[],
+        requires: &[],
+        build: &|_, _| Err(Diagnostics::default()),
+        refused: None,
+    };
+
+    /// A plan for a GPU that is not there.
+    pub(super) fn plan_of(kernel: Arc<LoadedKernel>) -> LaunchPlan {
+        let body = LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel)));
+        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
+        LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() }
+    }
 
     #[test]
     fn tensors_and_streams_are_on_the_device_of_the_launch() {

@@ -219,32 +219,15 @@ pub(crate) unsafe fn launch_raw(kernel: &LoadedKernel, grid: [u32; 3], block: [u
 mod tests {
     use super::*;
     use crate::compile::KernelKey;
-    use crate::select::ConfigSource;
-    use atlas_dsl::{Config, Diagnostics};
+    use crate::launch::tests::{NOTHING, plan_of};
     use std::sync::Arc;
-
-    static NOTHING: KernelDef = KernelDef {
-        name: "nothing",
-        doc: "",
-        file: "",
-        types: &[],
-        dims: &[],
-        params: &[],
-        tune: &[],
-        grid: &[],
-        requires: &[],
-        build: &|_, _| Err(Diagnostics::default()),
-        refused: None,
-    };
 
     /// A plan that is found in the cache is moved to the front like a new one.
     #[test]
     fn every_launch_says_when_it_was() {
         let device = Device::absent(0);
         let kernel = Arc::new(LoadedKernel::idle(KernelKey([1; 32])));
-        let body = LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel.clone())));
-        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
-        let plan = LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() };
+        let plan = plan_of(kernel.clone());
         for now in [3, 8] {
             device.counters().launches.store(now, Ordering::Relaxed);
             run(&NOTHING, &device, None, &plan, &[]).unwrap();

@@ -30,39 +30,20 @@ mod tests {
     use super::*;
     use crate::args;
     use crate::compile::KernelKey;
-    use crate::device::{GpuLaunch, KernelLaunch, LaunchBody, LaunchPlan};
     use crate::gpu::LoadedKernel;
     use crate::launch::Launch;
     use crate::launch::recording::RecordedLaunch;
-    use crate::select::ConfigSource;
+    use crate::launch::tests::{KEEP, plan_of};
     use crate::tensor::Tensor;
-    use atlas_dsl::def::{DTypeRef, DimDef, ParamDef};
-    use atlas_dsl::ir::Access;
-    use atlas_dsl::{Config, DType, Diagnostics, KernelDef};
+    use atlas_dsl::DType;
     use std::sync::Arc;
-
-    static KEEP: KernelDef = KernelDef {
-        name: "keep",
-        doc: "",
-        file: "",
-        types: &[],
-        dims: &[DimDef { name: "N", whole: false }],
-        params: &[ParamDef::Tensor { name: "x", dtype: DTypeRef::Fixed(DType::F32), dims: &[0], access: Access::Out }],
-        tune: &[],
-        grid: &[],
-        requires: &[],
-        build: &|_, _| Err(Diagnostics::default()),
-        refused: None,
-    };
 
     #[test]
     fn a_refused_launch_is_planned_again() {
         let device = Device::absent(0);
         let mut x = Tensor::zeros(&device, DType::F32, [4]).unwrap();
         let kernel = device.plans().keep_loaded(Arc::new(LoadedKernel::idle(KernelKey([1; 32]))), 0);
-        let body = LaunchBody::Gpu(GpuLaunch::of(KernelLaunch::plain(kernel)));
-        let (config, source, passed_over) = (Config::default(), ConfigSource::Default, Vec::new());
-        let plan = Arc::new(LaunchPlan { config, source, body, passed_over, tally: None, numbers: Box::default() });
+        let plan = Arc::new(plan_of(kernel));
         let mut launch = RecordedLaunch::new(&KEEP, None, &plan, &args!(&mut x));
         let refusal = || {
             RuntimeError::Driver(crate::error::DriverFailure {
