@@ -258,7 +258,7 @@ mod tests {
             found.map(|kernels| kernels.iter().map(|k| k.declared().name).collect::<Vec<_>>())
         };
         let is_wide = |names: &[&str]| names.iter().map(|n| n.contains("_wide_")).collect::<Vec<_>>();
-        let mixed = of(&LINEAR, 128, DType::Bf16).unwrap();
+        let mixed = of(&MLP, 48, DType::F32).unwrap();
         assert!(is_wide(&mixed).contains(&true) && is_wide(&mixed[1..4]).contains(&false), "{mixed:?}");
         assert!(of(&GATED, 512, DType::F32).is_err());
     }
