@@ -186,8 +186,8 @@ def layer_step(b, t, h, d, m, name, attend=windowed):
         b * h * (32 * t * d + 8 * t * (3 + MEMORY_WINDOW) + 48 * d * m), 7 * work.flops // 2, b,
         lambda part: tuple(x[part] for x in expected()),
         [
-            Baseline("torch eager, compiled attention", lambda: omega.noted(eager()), compiles=True),
-            Baseline("torch.compile of a chunk and of the rest", lambda: omega.noted(by_compiled_parts()), compiles=True),
+            *omega.step_both("torch eager, compiled attention", eager, compiles=True),
+            *omega.step_both("torch.compile of a chunk and of the rest", by_compiled_parts, compiles=True),
         ],
     )
 

@@ -14,7 +14,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from baselines import oracle
+from baselines import oracle, timing
 from baselines.work import DEVICE, Baseline, Work, both, compiler, normal, uniform
 
 
@@ -200,6 +200,15 @@ def noted(run):
     return run, f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f} MB besides the inputs"
 
 
+def step_both(name, make, **kind):
+    """Two baselines of a training step, launched as usual and from a CUDA graph, with a note of the memory that the first takes."""
+    made = functools.cache(make)
+    return [
+        Baseline(name, lambda: noted(made()), **kind),
+        Baseline(f"{name}, graph", lambda: timing.graphed(made()), **kind),
+    ]
+
+
 def omega_step(g, t, d, h, b, c, name):
     """A training step of the memory: forward and backward. Memory besides the inputs is in a baseline's note."""
     args = (*inputs(g, t, d, h, b, c), normal(g, t, d))
@@ -223,8 +232,8 @@ def omega_step(g, t, d, h, b, c, name):
         3 * g * math.ceil(t / b) * ((14 * n + 8 * b) * d * h + 4 * b * n * (d + h)), 16,
         lambda part: reference(part.start, part.stop),
         [
-            Baseline("torch eager", lambda: noted(eager())),
-            Baseline("torch.compile of a chunk", lambda: noted(by_compiled_parts()), compiles=True),
+            *step_both("torch eager", eager),
+            *step_both("torch.compile of a chunk", by_compiled_parts, compiles=True),
         ],
     )
 

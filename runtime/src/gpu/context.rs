@@ -5,6 +5,7 @@ use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
 use crate::error::{DeviceError, Result};
 use atlas_codegen::{Machine, Target};
 use std::ffi::{CStr, c_int};
+use std::sync::{PoisonError, RwLock};
 
 /// `CUdevice_attribute`, as far as it is in use.
 #[derive(Clone, Copy)]
@@ -85,11 +86,14 @@ pub(crate) struct Context {
     handle: Handle,
     /// The pool that tensors are allocated from, if the driver supports pools.
     pub(crate) pool: Option<Handle>,
+    /// Held alone by a thread while the driver records a graph for it, and together by those that wait for the whole context: the driver
+    /// refuses such a wait while any stream records, and ends the recording.
+    recording: RwLock<()>,
 }
 
 // SAFETY: a context handle may be used from any thread; the driver locks where necessary.
 unsafe impl Send for Context {}
-// SAFETY: as above; no field changes after `open`.
+// SAFETY: as above; no field changes after `open` but the lock, which may be shared.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -141,7 +145,19 @@ impl Context {
         );
         let memory_bytes = memory as u64;
         let ordinal = ordinal as c_int;
-        Ok(Context { driver, name, capability, limits, memory_bytes, label, ordinal, pci_address, handle, pool })
+        Ok(Context {
+            driver,
+            name,
+            capability,
+            limits,
+            memory_bytes,
+            label,
+            ordinal,
+            pci_address,
+            handle,
+            pool,
+            recording: RwLock::new(()),
+        })
     }
 
     /// The machine description of this GPU, with the target that its kernels are compiled for.
@@ -220,8 +236,16 @@ impl Context {
         self.check("cuStreamSynchronize", unsafe { (api.stream_synchronize)(stream) })
     }
 
-    /// Waits for the work of every stream.
+    /// Keeps other threads from waiting for the whole context until the result is dropped. Until then this thread must not wait for it
+    /// either: that never ends.
+    pub(super) fn begin_recording(&self) -> impl Drop {
+        self.recording.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the work of every stream. It waits for a thread that records a graph, too, which takes microseconds. A recording of
+    /// another library is not known here, and makes it fail.
     pub(crate) fn synchronize_all(&self) -> Result<()> {
+        let _no_recording = self.recording.read().unwrap_or_else(PoisonError::into_inner);
         let api = self.enter()?;
         // SAFETY: no arguments; the context is current.
         self.check("cuCtxSynchronize", unsafe { (api.context_synchronize)() })

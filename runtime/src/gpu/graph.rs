@@ -21,12 +21,13 @@ pub(crate) struct RecordedGraph {
 
 impl RecordedGraph {
     /// Records what `work` queues on a stream of the context that this crate made. If `work` fails, the stream records no more,
-    /// and the error is that of `work`.
+    /// and the error is that of `work`. It must not wait for the device.
     pub(crate) fn record(
         context: &Arc<Context>,
         stream: Handle,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<RecordedGraph> {
+        let _alone = context.begin_recording();
         let api = context.enter()?;
         // SAFETY: a live stream of this context.
         context.check("cuStreamBeginCapture", unsafe { (api.capture_begin)(stream, THREAD_LOCAL) })?;
