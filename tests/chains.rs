@@ -350,8 +350,8 @@ atlas_kernel! {
 }
 
 static SCAN: Chain =
-    Chain::new("scan", &[&begun, &found, &advanced], &["state"]).repeated(1, "C", "at").ordered(&["decay", "x"]);
-static ENDLESS: Chain = Chain::new("endless", &[&begun, &found, &advanced], &["state"]).repeated(1, "Q", "at");
+    Chain::new("scan", &[&begun, &found, &advanced], &["state"]).repeated(1..3, "C", "at").ordered(&["decay", "x"]);
+static ENDLESS: Chain = Chain::new("endless", &[&begun, &found, &advanced], &["state"]).repeated(1..3, "Q", "at");
 
 #[test]
 fn the_last_kernels_run_once_for_each_index() {
@@ -385,6 +385,49 @@ fn the_last_kernels_run_once_for_each_index() {
             prepared.launch_on(&stream, args!(0.5, x, start, &mut y), &mut space).unwrap();
             assert_eq!(y.to_vec::<f32>().unwrap(), want, "{device}");
         }
+    }
+}
+
+atlas_kernel! {
+    /// The state before each step, among those that are kept.
+    kernel kept(state: &Tensor<f32, [N]>, states: &mut Tensor<f32, [R, N]>, at: i32)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(states[at % size(R), n], load(state[n]));
+        }
+    }
+
+    /// What the steps from `at` on find, as far as their states are kept.
+    kernel read_kept(states: &Tensor<f32, [R, N]>, y: &mut Tensor<f32, [C, N]>, at: i32)
+    {
+        for (r, n) in grid(R, tiles(N, 16)) {
+            for _ in 0..min(size(C) - at - r, 1) {
+                store(y[at + r, n], load(states[r, n]));
+            }
+        }
+    }
+}
+
+static BY_SEGMENTS: Chain = Chain::new("by_segments", &[&begun, &kept, &advanced, &read_kept], &["state", "states"])
+    .repeated(1..3, "C", "at")
+    .after_each("R");
+
+#[test]
+fn the_kernels_behind_run_after_each_segment_and_after_the_last_step() {
+    let device = Device::cpu();
+    let n = 21;
+    for (steps, room) in [(5, 2), (4, 2), (3, 7), (1, 1), (0, 3)] {
+        let x = device.tensor_from(&(0..steps * n).map(|i| i as f32).collect::<Vec<_>>(), [steps, n]).unwrap();
+        let start = device.tensor_from(&vec![1.0_f32; n], [n]).unwrap();
+        let mut y = Tensor::zeros(&device, DType::F32, [steps, n]).unwrap();
+        let mut space = BY_SEGMENTS.workspace(&device, &[], &[("N", n), ("R", room)]).unwrap();
+        let (mut want, mut state) = (vec![], vec![2.0_f32; n]);
+        for c in 0..steps {
+            want.extend(state.iter().copied());
+            state.iter_mut().enumerate().for_each(|(i, s)| *s = 0.5 * *s + (c * n + i) as f32);
+        }
+        BY_SEGMENTS.launch(&device, args!(start, x, 0.5, &mut y), &mut space).unwrap();
+        assert_eq!(y.to_vec::<f32>().unwrap(), want, "{steps} steps, {room} kept");
     }
 }
 

@@ -24,14 +24,14 @@ const KERNELS: &str = "\
     omega_linear omega_linear_read_backward omega_linear_states omega_linear_train_backward omega_linear_wide \
     omega_linear_wide_read_backward omega_linear_wide_states omega_linear_wide_train_backward omega_mix \
     omega_mix_backward omega_mlp omega_mlp_query_backward omega_mlp_read_backward omega_mlp_split_errors \
-    omega_mlp_split_hidden omega_mlp_split_inner omega_mlp_split_outer omega_mlp_states omega_mlp_train_backward \
-    omega_mlp_wide omega_mlp_wide_query_backward omega_mlp_wide_read_backward omega_mlp_wide_states \
+    omega_mlp_split_hidden omega_mlp_split_inner omega_mlp_split_outer omega_mlp_split_train omega_mlp_states \
+    omega_mlp_train_backward omega_mlp_wide omega_mlp_wide_query_backward omega_mlp_wide_read_backward omega_mlp_wide_states \
     omega_mlp_wide_train_backward omega_muon omega_muon_gated omega_muon_gated_wide omega_muon_linear \
     omega_muon_linear_wide omega_muon_normed omega_muon_normed_wide omega_muon_tokens omega_muon_tokens_gated \
     omega_muon_tokens_gated_wide omega_muon_tokens_linear omega_muon_tokens_linear_wide omega_muon_tokens_normed \
     omega_muon_tokens_normed_wide omega_muon_tokens_wide omega_muon_wide omega_normed omega_normed_read_backward \
     omega_normed_states omega_normed_train_backward omega_normed_wide omega_normed_wide_read_backward \
-    omega_normed_wide_states omega_normed_wide_train_backward omega_pack_tokens omega_split_mixed omega_step_backward \
+    omega_normed_wide_states omega_normed_wide_train_backward omega_pack_tokens omega_split_mixed omega_split_reads omega_step_backward \
     omega_step_gate_backward omega_token_gates omega_unpack_gates omega_unpack_steps omega_unpack_tokens poly1 poly2 \
     poly3 poly4 powers2 powers3 rbf_features rms_norm rms_norm_grad rms_norm_residual_grad rms_norm_weight_grad \
     rotary_halves rotary_interleaved scaled_gate scaled_gate_grad short_conv short_conv_input_grad \

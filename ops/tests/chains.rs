@@ -36,6 +36,22 @@ const OMEGA: &[(&str, usize)] = &[
     ("M", 32),
 ];
 
+/// Three chunks in segments of two.
+const OMEGA_SPLIT: &[(&str, usize)] = &[
+    ("B", 1),
+    ("N", 19),
+    ("H", 2),
+    ("W", 3),
+    ("C", 3),
+    ("R", 2),
+    ("L", 8),
+    ("K", 16),
+    ("D", 16),
+    ("P", 19),
+    ("E", 16),
+    ("M", 32),
+];
+
 const CHAINS: [(&Chain, &[(&str, usize)]); 36] = [
     (&ATTENTION_DECODE, &[("S", 2), ("J", 1), ("R", 3), ("D", 16), ("W", 20), ("X", 2)]),
     (&WINDOWED_ATTENTION_GRAD, &[("B", 2), ("M", 19), ("N", 21), ("H", 4), ("J", 2), ("D", 8), ("S", 3)]),
@@ -53,7 +69,7 @@ const CHAINS: [(&Chain, &[(&str, usize)]); 36] = [
     (&OMEGA_GATED, OMEGA),
     (&OMEGA_NORMED, OMEGA),
     (&OMEGA_MLP_WIDE, OMEGA),
-    (&OMEGA_MLP_SPLIT, OMEGA),
+    (&OMEGA_MLP_SPLIT, OMEGA_SPLIT),
     (&OMEGA_LINEAR_WIDE, OMEGA),
     (&OMEGA_GATED_WIDE, OMEGA),
     (&OMEGA_NORMED_WIDE, OMEGA),
@@ -135,12 +151,22 @@ fn chains_are_their_kernels_one_after_the_other() {
             }
             kernel.launch(&device, args).unwrap_or_else(|e| panic!("{}: {e}", chain.name));
         };
-        let (once, repeated) = chain.kernels.split_at(chain.repeated.as_ref().map_or(chain.kernels.len(), |r| r.first));
-        once.iter().for_each(|kernel| run(kernel.declared(), 0));
-        if let Some(of) = &chain.repeated {
-            let times = sizes.iter().find(|(dim, _)| *dim == of.dim).unwrap().1;
-            assert!(times > 1);
-            (0..times).for_each(|index| repeated.iter().for_each(|kernel| run(kernel.declared(), index)));
+        let kernels: Vec<_> = chain.kernels.iter().map(|k| k.declared()).collect();
+        let size = |dim: &str| sizes.iter().find(|(name, _)| *name == dim).unwrap().1;
+        match chain.repeated {
+            None => kernels.iter().for_each(|kernel| run(kernel, 0)),
+            Some(of) => {
+                kernels[..of.first].iter().for_each(|kernel| run(kernel, 0));
+                let (times, kept) = (size(of.dim), of.segment.map_or(usize::MAX, size));
+                assert!(times > 1 && (of.segment.is_none() || times % kept != 0), "{}", chain.name);
+                for index in 0..times {
+                    kernels[of.first..of.end].iter().for_each(|kernel| run(kernel, index));
+                    if (index + 1) % kept == 0 || index + 1 == times {
+                        let first = index / kept * kept;
+                        kernels[of.end..].iter().for_each(|kernel| run(kernel, first));
+                    }
+                }
+            }
         }
         let mut at_once = tensors(&device, chain, sizes);
         let mut space = workspace(&device, chain, sizes);

@@ -5,7 +5,8 @@
 //! sequence, preceded by any that windows of the first chunk reach. [`Chunking::dims`] gives the dims of the workspace.
 //! The workspaces of [`OMEGA_MUON_TOKENS`] and its kin need other dims: `B`, `H`, `K` and `E` and, unless the memory is linear, `M`
 //! and the element type `T`. Those of [`OMEGA_MLP_WIDE`], [`OMEGA_GATED_WIDE`] and [`OMEGA_NORMED_WIDE`] need `E`, `M` and `T` besides,
-//! and so does that of [`OMEGA_MLP_SPLIT`]. It computes what [`OMEGA_MLP`] does, with four launches for each chunk: on a GPU it is faster
+//! and so does that of [`OMEGA_MLP_SPLIT`], with `R`, the number of chunks that are trained on before their tokens are read, 16 for example.
+//! It computes what [`OMEGA_MLP`] does, with three launches for each chunk and three for each `R` chunks: on a GPU it is faster
 //! where sequences and heads are fewer than half of the multiprocessors, and [`OmegaStream`] and [`OmegaPacked`] take it there.
 //! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides. `K` is [`Chunking::keys`] of the chunk and
 //! window that a launch is given. `chunk` of [`OMEGA_MUON_TOKENS`] and its kin is a number, so a launch cannot compare it with `K`: a
@@ -132,7 +133,7 @@
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, errors, act, slopes, inner, hidden
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, errors, act, slopes, change, w1_before, w2_before, s1_before, s2_before, hidden, reads
 //! OMEGA_LINEAR_WIDE
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>

@@ -69,7 +69,8 @@ pub use linear_wide::omega_linear_wide;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
 pub use mlp_split::{
-    omega_mlp_split_errors, omega_mlp_split_hidden, omega_mlp_split_inner, omega_mlp_split_outer, omega_split_mixed,
+    omega_mlp_split_errors, omega_mlp_split_hidden, omega_mlp_split_inner, omega_mlp_split_outer,
+    omega_mlp_split_train, omega_split_mixed, omega_split_reads,
 };
 pub use mlp_wide::omega_mlp_wide;
 pub use muon::{
@@ -129,12 +130,17 @@ pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
         &omega_split_mixed,
         &omega_mlp_split_hidden,
         &omega_mlp_split_errors,
+        &omega_mlp_split_train,
         &omega_mlp_split_inner,
         &omega_mlp_split_outer,
+        &omega_split_reads,
     ],
-    workspace!(mixed "mixed" "oldest" "errors" "act" "slopes" "inner" "hidden"),
+    workspace!(
+        mixed "mixed" "oldest" "errors" "act" "slopes" "change" "w1_before" "w2_before" "s1_before" "s2_before" "hidden" "reads"
+    ),
 )
-.repeated(2, "C", "at")
+.repeated(2..5, "C", "at")
+.after_each("R")
 .ordered(&[
     "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
 ]);

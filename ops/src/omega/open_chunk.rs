@@ -10,6 +10,9 @@ use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_runtime::{Chain, Device, Result, Tensor, Workspace};
 
+/// How many chunks a chain keeps the memory before, if it trains on several before their tokens read: enough to keep a GPU busy with these.
+const KEPT_CHUNKS: usize = 16;
+
 /// The workspace of a chain of the rule: for so many sequences, heads, features of a key, elements of a value, hidden elements of the
 /// memory and tokens.
 pub(super) fn workspace(
@@ -24,6 +27,9 @@ pub(super) fn workspace(
     dims.extend(has_hidden(chain).then_some(("M", hidden)));
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));
+    if let Some(segment) = chain.repeated.and_then(|repeated| repeated.segment) {
+        dims.push((segment, chunking.chunks(tokens).clamp(1, KEPT_CHUNKS)));
+    }
     let types: &[(&str, DType)] = if has(chain, "T") { &[("T", dtype)] } else { &[] };
     chain.workspace(device, types, &dims)
 }

@@ -26,6 +26,7 @@ use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
+use std::ops::Range;
 
 /// Kernels that run one after the other.
 #[derive(Debug)]
@@ -37,22 +38,43 @@ pub struct Chain {
     pub kernels: &'static [&'static dyn Declared],
     /// The names of tensors that the kernels pass to each other, which the caller does not pass.
     pub workspace: &'static [&'static str],
-    /// The kernels at its end that run many times, for a recurrence whose steps are launches; none of a chain whose kernels all run
-    /// once.
+    /// The kernels that run many times, for a recurrence whose steps are launches; none of a chain whose kernels all run once.
     pub repeated: Option<Repeated>,
     /// The names of parameters in the order in which a caller passes them; those that are left out follow, in order of first appearance.
     pub order: &'static [&'static str],
 }
 
-/// The last kernels of a chain, which run in order once for each index of a dim, from 0 on.
-#[derive(Debug)]
+/// Kernels of a chain that run in order once for each index of a dim, from 0 on.
+#[derive(Clone, Copy, Debug)]
 pub struct Repeated {
     /// The place in the chain of the first of them.
     pub first: usize,
+    /// The place behind the last of them. The kernels from there on run once, at the end, or as [`segment`](Repeated::segment) says.
+    pub end: usize,
     /// The dim, by name. Its size says how often they run.
     pub dim: &'static str,
-    /// Their parameter of type `i32` that is the index. The chain passes it, and not the caller.
+    /// The parameter of type `i32` that is the index. The chain passes it, and not the caller.
     pub index: &'static str,
+    /// A dim, by name, whose size is a number of indices. The kernels behind the repeated ones run after each so many, and after
+    /// the last ones; for these, the index is the first of them.
+    pub segment: Option<&'static str>,
+}
+
+impl Repeated {
+    /// The launches of a chain of so many kernels, in order: the place of a kernel and its index. There are `count` indices, in segments
+    /// of `length`.
+    fn launches(self, kernels: usize, count: usize, length: usize) -> impl Iterator<Item = (usize, usize)> {
+        let segments = (0..count).step_by(length.max(1));
+        let in_segment = move |from: usize| {
+            let repeated = (from..count.min(from.saturating_add(length)))
+                .flat_map(move |index| (self.first..self.end).map(move |i| (i, index)));
+            let behind = if self.segment.is_some() { self.end..kernels } else { 0..0 };
+            repeated.chain(behind.map(move |i| (i, from)))
+        };
+        let at_the_end = if self.segment.is_some() { 0..0 } else { self.end..kernels };
+        let once = |i| (i, 0);
+        (0..self.first).map(once).chain(segments.flat_map(in_segment)).chain(at_the_end.map(once))
+    }
 }
 
 /// The resolved launches of a chain for one exact problem.
@@ -78,14 +100,30 @@ impl Chain {
         Chain { order, ..self }
     }
 
-    /// The same, where the kernels from the place `first` on run once for each index of `dim`. Their parameter `index` is of type `i32`.
+    /// The same, where the kernels at these places run once for each index of `dim`. Their parameter `index` is of type `i32`. Kernels
+    /// behind them run once, after all of these.
     ///
     /// # Panics
-    /// If the chain has no kernel at that place.
+    /// If there are no such places, or the chain has no kernels there.
     #[must_use]
-    pub const fn repeated(self, first: usize, dim: &'static str, index: &'static str) -> Chain {
-        assert!(first < self.kernels.len(), "the chain has no such kernel");
-        Chain { repeated: Some(Repeated { first, dim, index }), ..self }
+    pub const fn repeated(self, at: Range<usize>, dim: &'static str, index: &'static str) -> Chain {
+        assert!(at.start < at.end && at.end <= self.kernels.len(), "the chain has no such kernels");
+        let repeated = Repeated { first: at.start, end: at.end, dim, index, segment: None };
+        Chain { repeated: Some(repeated), ..self }
+    }
+
+    /// The same, where the kernels behind the repeated ones run after each `R` indices, if `R` is the size of this dim, and after the last
+    /// ones. Their parameter for the index is the first of these indices. So what is kept for them needs room for `R` indices, and not
+    /// for all.
+    ///
+    /// # Panics
+    /// If no kernels are repeated.
+    #[must_use]
+    pub const fn after_each(self, segment: &'static str) -> Chain {
+        match self.repeated {
+            Some(repeated) => Chain { repeated: Some(Repeated { segment: Some(segment), ..repeated }), ..self },
+            None => panic!("the chain repeats no kernels"),
+        }
     }
 
     pub(super) fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
@@ -227,9 +265,11 @@ impl Chain {
             // No kernel may have both, and then no launch would see it.
             refuse_aliasing(self.name, params.iter().copied(), args)?;
         }
-        let count = match &self.repeated {
-            Some(repeated) => self.size_of(repeated.dim, &names, args, workspace)?,
-            None => 0,
+        let size_of = |dim: &str, args: &[Arg<'_>]| self.size_of(dim, &names, args, workspace);
+        let (count, length) = match &self.repeated {
+            Some(Repeated { dim, segment: None, .. }) => (size_of(dim, args)?, usize::MAX),
+            Some(Repeated { dim, segment: Some(segment), .. }) => (size_of(dim, args)?, size_of(segment, args)?),
+            None => (0, 0),
         };
         let place = |p: &ParamDef| names.iter().position(|&n| n == p.name());
         let kernels: Vec<_> = self.defs().map(|k| (k, k.params.iter().map(place).collect::<Vec<_>>())).collect();
@@ -252,8 +292,7 @@ impl Chain {
         };
         match (&self.repeated, times) {
             (Some(repeated), Times::All) => {
-                (0..repeated.first).try_for_each(|i| one(i, 0))?;
-                (0..count).try_for_each(|index| (repeated.first..kernels.len()).try_for_each(|i| one(i, index)))
+                repeated.launches(kernels.len(), count, length).try_for_each(|(i, index)| one(i, index))
             }
             _ => (0..kernels.len()).try_for_each(|i| one(i, 0)),
         }
