@@ -400,8 +400,8 @@ atlas_kernel! {
     /// What the steps from `at` on find, as far as their states are kept.
     kernel read_kept(states: &Tensor<f32, [R, N]>, y: &mut Tensor<f32, [C, N]>, at: i32)
     {
-        for (r, n) in grid(R, tiles(N, 16)) {
-            for _ in 0..min(size(C) - at - r, 1) {
+        for n in grid(tiles(N, 16)) {
+            for r in 0..min(size(C) - at, size(R)) {
                 store(y[at + r, n], load(states[r, n]));
             }
         }
