@@ -431,6 +431,49 @@ fn the_kernels_behind_run_after_each_segment_and_after_the_last_step() {
     }
 }
 
+static MISORDERED: Chain = Chain::new("misordered", &[&begun, &found, &advanced], &["state"])
+    .repeated(1..3, "C", "at")
+    .ordered(&["decoy", "x"]);
+static TWICE_ORDERED: Chain =
+    Chain::new("twice", &[&begun, &found, &advanced], &["state"]).repeated(1..3, "C", "at").ordered(&["x", "x"]);
+static MISINDEXED: Chain =
+    Chain::new("misindexed", &[&begun, &found, &advanced], &["state"]).repeated(1..3, "C", "step");
+static FRACTIONAL: Chain =
+    Chain::new("fractional", &[&begun, &found, &advanced], &["state"]).repeated(1..3, "C", "decay");
+
+#[test]
+fn lists_of_a_chain_name_what_its_kernels_have() {
+    let device = Device::cpu();
+    let [x, mut y] = [0, 1].map(|_| Tensor::zeros(&device, DType::F32, [2, 4]).unwrap());
+    let start = Tensor::zeros(&device, DType::F32, [4]).unwrap();
+    let mut refused = |chain: &'static Chain| {
+        let mut space = chain.workspace(&device, &[], &[("N", 4)]).unwrap();
+        // As the parameters would be in order of first appearance, with those that the chain passes.
+        let all = chain.params().iter().map(|p| p.name()).collect::<Vec<_>>();
+        let given = all.iter().map(|name| match *name {
+            "decay" => Arg::F32(0.5),
+            "at" => Arg::I32(0),
+            "x" => Arg::In(&x),
+            "start" => Arg::In(&start),
+            _ => Arg::In(&x),
+        });
+        let mut given: Vec<Arg<'_>> = given.collect();
+        if let Some(at) = all.iter().position(|name| *name == "y") {
+            given[at] = Arg::Out(&mut y);
+        }
+        chain.launch(&device, given, &mut space).unwrap_err().to_string()
+    };
+    for (chain, wanted) in [
+        (&MISORDERED, "names `decoy`"),
+        (&TWICE_ORDERED, "names `x`"),
+        (&MISINDEXED, "none of them has such a parameter; it has to be a parameter `step: i32`"),
+        (&FRACTIONAL, "`advanced` has `decay: f32`"),
+    ] {
+        let text = refused(chain);
+        assert!(text.contains("ATL646") && text.contains(wanted), "{text}");
+    }
+}
+
 #[test]
 fn a_chain_that_repeats_over_a_dim_of_no_kernel_is_refused() {
     let device = Device::cpu();

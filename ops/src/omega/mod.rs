@@ -122,7 +122,8 @@ pub static OMEGA_NORMED: Chain = Chain::new("omega_normed", &[&omega_mix, &omega
 pub static OMEGA_MLP_WIDE: Chain =
     Chain::new("omega_mlp_wide", &[&omega_mix, &omega_mlp_wide], workspace!(mixed "errors" "act" "delta" "hidden"));
 
-/// The same, with the passes of each chunk in launches of their own: for fewer sequences and heads than a GPU has multiprocessors.
+/// The same, with the passes over a chunk in launches of their own: where sequences times heads are at most half of a GPU's multiprocessors,
+/// and chunks have 32 tokens at least.
 pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
     "omega_mlp_split",
     &[

@@ -156,7 +156,8 @@ impl OmegaRule {
 
     /// The same for a memory with `hidden` hidden elements. With Muon, matrices with more than 256 hidden elements, or with more than
     /// 512 where rows have at most 32, are too large to be held whole. By descent, the hidden layer is streamed anyway.
-    /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) take this chain.
+    /// [`OmegaStream`](super::OmegaStream) and [`OmegaPacked`](super::OmegaPacked) take this chain, or [`OMEGA_MLP_SPLIT`] on a GPU that it
+    /// would leave mostly idle.
     pub fn chain_for_hidden(&self, key: usize, value: usize, hidden: usize, dtype: DType) -> &'static Chain {
         let most = if key.max(value) <= 32 { 512 } else { 256 };
         let has_hidden = self.memory != MemoryForm::Linear && self.step != Step::Descent;

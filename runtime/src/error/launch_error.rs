@@ -324,6 +324,24 @@ errors! {
             /// The tensors of its kernels.
             names: String,
         } = 646, "no kernel of the chain `{chain}` has a tensor `{name}`, which it lists as workspace; they have {names}";
+        /// The order of a chain's parameters names one that its caller does not pass, or one twice.
+        NoSuchParameter {
+            /// The chain.
+            chain: &'static str,
+            /// The name.
+            name: String,
+            /// The parameters that a caller passes.
+            names: String,
+        } = 646, "`ordered` of the chain `{chain}` names `{name}`, but each name has to be one of the parameters that its caller passes, once: {names}";
+        /// No kernel that a chain repeats has the parameter that is to be the index, as a number of type i32.
+        NoSuchIndex {
+            /// The chain.
+            chain: &'static str,
+            /// The name.
+            name: String,
+            /// What there is of that name, or that there is nothing.
+            found: String,
+        } = 646, "the chain `{chain}` repeats kernels with `{name}` as their index, but {found}; it has to be a parameter `{name}: i32` of one that is repeated";
         /// A workspace tensor is read before any kernel has written it.
         WorkspaceReadFirst {
             /// The chain.

@@ -262,6 +262,7 @@ impl Chain {
         self.check_dims(&names, args, workspace)?;
         self.check_types(&names, args, workspace)?;
         if matches!(times, Times::Once) {
+            self.check_lists(&params)?;
             // No kernel may have both, and then no launch would see it.
             refuse_aliasing(self.name, params.iter().copied(), args)?;
         }
@@ -296,6 +297,29 @@ impl Chain {
             }
             _ => (0..kernels.len()).try_for_each(|i| one(i, 0)),
         }
+    }
+
+    /// Refuses names in the chain's own lists that its kernels do not have: a typing mistake would give arguments to other parameters.
+    fn check_lists(&self, params: &[&'static ParamDef]) -> Result<()> {
+        let is_once = |name: &str| self.order.iter().filter(|n| **n == name).count() == 1;
+        if let Some(name) = self.order.iter().find(|name| !is_once(name) || !params.iter().any(|p| p.name() == **name))
+        {
+            let names = params.iter().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+            return Err(LaunchError::NoSuchParameter { chain: self.name, name: (*name).to_owned(), names }.into());
+        }
+        let Some(Repeated { first, index, .. }) = self.repeated else { return Ok(()) };
+        let all: Vec<_> = self.defs().skip(first).flat_map(|k| k.params.iter().map(move |p| (k, p))).collect();
+        let mut named = all.iter().filter(|(_, p)| p.name() == index).peekable();
+        let found = match named.peek() {
+            None => "none of them has such a parameter".to_owned(),
+            Some(_) => {
+                match named.find(|(_, p)| !matches!(p, ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32), .. })) {
+                    None => return Ok(()),
+                    Some((kernel, p)) => format!("`{}` has `{}`", kernel.name, kernel.param_text(p)),
+                }
+            }
+        };
+        Err(LaunchError::NoSuchIndex { chain: self.name, name: index.to_owned(), found }.into())
     }
 
     /// The size of a dim, which is the same in all tensors.
