@@ -58,9 +58,10 @@ pub use gpu::{SimAccess, SimOptions, SimRun, SimScratch};
 #[cfg(feature = "sim")]
 pub use launch::FormPrograms;
 pub use launch::{
-    Arg, BoundArg, BoundLaunch, Buckets, Chain, CompiledLaunch, Graph, IntoArg, Launch, MAX_DIM, OracleOutput,
-    PreparedChain, PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, Repeated, TileArg, Workspace, alignment,
-    check_grid, choose, choose_given, launch_strides, launch_tile_ir, refusal, run_f64, specialize,
+    Arg, BoundArg, BoundLaunch, Buckets, Chain, CompiledLaunch, Graph, HostState, IntoArg, Launch, MAX_DIM,
+    OracleOutput, PreparedChain, PreparedLaunch, RawBuffer, RawKernel, RawLaunch, RawParam, Repeated, TileArg,
+    Workspace, alignment, check_grid, choose, choose_given, launch_strides, launch_tile_ir, refusal, run_f64,
+    specialize,
 };
 pub use records::sizes;
 pub use select::{Candidate, ConfigSource, Outcome, Selection, choose_for, choose_with};

@@ -16,7 +16,7 @@ use crate::omega::{MemoryForm, copy_tokens};
 use crate::pass::Pass;
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::{DType, KernelDef};
-use atlas_runtime::{Device, LaunchError, Result, Tensor, args};
+use atlas_runtime::{Device, HostState, LaunchError, Result, Tensor, args};
 
 /// Projections between memory and attention, in the element type of tokens. Each takes all heads of a token as one row and is
 /// shaped as a weight of `torch.nn.Linear`, outputs by inputs: `[H D, H D]`. A projection per head is one with blocks on its
@@ -69,7 +69,7 @@ pub(super) struct Context {
     /// Rows of a part, `[B, P, H D]`: what is recalled and later the memory's queries; its keys; its values; rows before a norm.
     rooms: [Tensor; 4],
     /// Tokens of the segment so far.
-    seen: usize,
+    seen: HostState<usize>,
 }
 
 impl Context {
@@ -107,7 +107,7 @@ impl Context {
             lse: zeros(DType::F32, &[sequences, heads, both])?,
             documents: zeros(DType::I32, &[sequences, both])?,
             rooms: [room()?, room()?, room()?, room()?],
-            seen: 0,
+            seen: HostState::default(),
         })
     }
 
@@ -120,7 +120,7 @@ impl Context {
 
     /// Tokens of the parts that so many tokens are computed in: none reaches past a segment.
     pub(super) fn parts(&self, count: usize) -> Vec<usize> {
-        let (mut parts, mut seen, mut left) = (vec![], self.seen, count);
+        let (mut parts, mut seen, mut left) = (vec![], self.seen(), count);
         while left > 0 {
             let part = left.min(self.segment - seen).min(self.sizes.piece);
             parts.push(part);
@@ -131,23 +131,23 @@ impl Context {
 
     /// Tokens of the segment so far.
     pub(super) fn seen(&self) -> usize {
-        self.seen
+        self.seen.get()
     }
 
     /// Goes back to where it was before a pass that only prepared.
     pub(super) fn go_back(&mut self, seen: usize) {
-        self.seen = seen;
+        self.seen.set(&self.device, LAYER, seen);
     }
 
     /// Goes on behind a part whose memory has been trained.
     pub(super) fn advance(&mut self, count: usize) {
-        self.seen = (self.seen + count) % self.segment;
+        self.seen.set(&self.device, LAYER, (self.seen() + count) % self.segment);
     }
 
     /// Recalls what the memory before the segment has for queries, given as features and residuals, and makes keys and values of
     /// it. At the start of a segment that memory is `memory`.
     pub(super) fn recall(&mut self, pass: Pass, memory: &[Tensor], [q, rq]: [&Tensor; 2]) -> Result<()> {
-        if self.seen == 0 {
+        if self.seen() == 0 {
             for (now, before) in memory.iter().zip(&mut self.before) {
                 copy_tokens(pass, &self.device, now, before)?;
             }
@@ -156,7 +156,7 @@ impl Context {
         let recalled = part_of(&self.rooms[0], count)?;
         self.read_before(pass, [q, rq], &mut self.heads(&recalled)?)?;
         for (w, pairs) in self.weights.recalled.iter().zip(&self.pairs) {
-            self.project(pass, &recalled, w, &mut self.rows(pairs, 0, self.seen..self.seen + count)?)?;
+            self.project(pass, &recalled, w, &mut self.rows(pairs, 0, self.seen()..self.seen() + count)?)?;
         }
         Ok(())
     }
@@ -190,11 +190,11 @@ impl Context {
         [prefix_keys, prefix_values]: [&Tensor; 2],
     ) -> Result<Tensor> {
         let LayerSizes { sequences, heads, width, piece, .. } = self.sizes;
-        let (count, end) = (q.shape()[1], self.seen + q.shape()[1]);
+        let (count, end) = (q.shape()[1], self.seen() + q.shape()[1]);
         let own = |pairs: &Tensor, tokens| self.heads(&self.rows(pairs, 1, tokens)?);
         copy_tokens(pass, &self.device, q, &mut own(&self.queries, 0..count)?)?;
-        copy_tokens(pass, &self.device, k, &mut own(&self.pairs[0], self.seen..end)?)?;
-        copy_tokens(pass, &self.device, v, &mut own(&self.pairs[1], self.seen..end)?)?;
+        copy_tokens(pass, &self.device, k, &mut own(&self.pairs[0], self.seen()..end)?)?;
+        copy_tokens(pass, &self.device, v, &mut own(&self.pairs[1], self.seen()..end)?)?;
         let in_turn = |pairs: &Tensor, tokens: usize, of: usize| {
             part_of(&pairs.reshape([sequences, 2 * tokens, heads, width])?, 2 * of)
         };

@@ -1,14 +1,14 @@
 //! Attention of a piece to itself and to the tokens of its windows before.
 
-use super::{LayerSizes, part_of};
+use super::{LAYER, LayerSizes, part_of};
 use crate::omega::copy_tokens;
 use crate::pass::Pass;
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
-use atlas_runtime::{Device, Result, Tensor, args};
+use atlas_runtime::{Device, HostState, Result, Tensor, args};
 
 /// Where in its sequence the attention is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, PartialEq)]
 pub(super) struct Seen {
     /// Tokens that are kept.
     count: usize,
@@ -19,9 +19,10 @@ pub(super) struct Seen {
 /// Keys and values that windows may reach.
 pub(super) struct Past {
     sizes: LayerSizes,
-    /// Keys and values, each with room for those of a piece, and with room for what is kept next.
+    /// Keys and values, each with room for those of a piece, and with room for what is kept next. Which is which depends on whether they
+    /// are turned.
     held: [[Tensor; 2]; 2],
-    seen: Seen,
+    seen: HostState<Seen>,
     lse: Tensor,
     documents: Tensor,
 }
@@ -33,7 +34,7 @@ impl Past {
         Ok(Past {
             sizes,
             held: [[rows()?, rows()?], [rows()?, rows()?]],
-            seen: Seen::default(),
+            seen: HostState::default(),
             lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
             documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
         })
@@ -45,15 +46,12 @@ impl Past {
     }
 
     pub(super) fn seen(&self) -> Seen {
-        self.seen
+        self.seen.get()
     }
 
     /// Goes back to where it was before a pass that only prepared.
     pub(super) fn go_back(&mut self, seen: Seen) {
-        if self.seen.is_turned != seen.is_turned {
-            self.turn();
-        }
-        self.seen = seen;
+        self.seen.set(self.lse.device(), LAYER, seen);
     }
 
     /// Attention of queries, keys and values of the tokens that come next, with prefix keys and values before them.
@@ -66,11 +64,13 @@ impl Past {
         o: &mut Tensor,
     ) -> Result<()> {
         let count = q.shape()[1];
-        let end = self.seen.count + count;
+        let seen = self.seen.get();
+        let (now, next) = (usize::from(seen.is_turned), usize::from(!seen.is_turned));
+        let end = seen.count + count;
         let [keys, values] = &self.held;
-        copy_tokens(pass, device, k, &mut keys[0].slice(1, self.seen.count..end)?)?;
-        copy_tokens(pass, device, v, &mut values[0].slice(1, self.seen.count..end)?)?;
-        let (ks, vs) = (keys[0].slice(1, 0..end)?, values[0].slice(1, 0..end)?);
+        copy_tokens(pass, device, k, &mut keys[now].slice(1, seen.count..end)?)?;
+        copy_tokens(pass, device, v, &mut values[now].slice(1, seen.count..end)?)?;
+        let (ks, vs) = (keys[now].slice(1, 0..end)?, values[now].slice(1, 0..end)?);
         let scale = (self.sizes.width as f32).sqrt().recip();
         // A window of more tokens than there can be sees all of them.
         let window = i32::try_from(self.sizes.window).unwrap_or(i32::MAX);
@@ -82,19 +82,13 @@ impl Past {
             args!(q, ks, vs, prefix_keys, prefix_values, documents, window, scale, &mut *o, &mut lse),
         )?;
         let kept = end.min(self.sizes.window - 1);
+        let is_turned = seen.is_turned != (end > kept);
         if end > kept {
-            for [now, next] in &self.held {
-                copy_tokens(pass, device, &now.slice(1, end - kept..end)?, &mut part_of(next, kept)?)?;
+            for held in &self.held {
+                copy_tokens(pass, device, &held[now].slice(1, end - kept..end)?, &mut part_of(&held[next], kept)?)?;
             }
-            self.turn();
         }
-        self.seen.count = kept;
+        self.seen.set(device, LAYER, Seen { count: kept, is_turned });
         Ok(())
-    }
-
-    /// What is kept and its room change places.
-    fn turn(&mut self) {
-        self.held.iter_mut().for_each(|[now, next]| std::mem::swap(now, next));
-        self.seen.is_turned = !self.seen.is_turned;
     }
 }

@@ -433,6 +433,11 @@ errors! {
             /// The kernel.
             kernel: &'static str,
         } = 658, "`{kernel}` is launched on the stream of a recording that has ended; launch it on the stream that was captured";
+        /// A recording that moves the state of an op on the host.
+        NotRepeatable {
+            /// The op.
+            op: &'static str,
+        } = 660, "one run of the graph would leave `{op}` elsewhere than it found it: at other tokens of a chunk, with fewer tokens before them, or with its two buffers in the other order; record an even number of pushes of whole chunks, after as many tokens as its windows reach";
         /// A size for which there is no bucket.
         NoBucket {
             /// The size.

@@ -24,6 +24,7 @@
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
 //! | `workspace`, `chain_workspace` | what the launches of a chain pass to each other, and how it is made |
 //! | `recording`, `replay` | launches that are taken down, and run later one by one |
+//! | `host_state` | state of an op that moves with its launches, and that a graph cannot move |
 //! | `graph`, `cuda_graph` | recorded launches as one, on every device; as a graph of the driver |
 //! | `buckets` | what is made once for each of a few sizes |
 //! | `parameters`, `queue` | the parameters of a compiled kernel; the only driver calls that launch |
@@ -38,6 +39,7 @@ mod chain_workspace;
 mod choose;
 mod cuda_graph;
 mod graph;
+mod host_state;
 mod interpreter;
 mod parameters;
 mod prepared;
@@ -57,6 +59,7 @@ pub use buckets::Buckets;
 pub use chain::{Chain, PreparedChain, Repeated};
 pub use choose::{choose, choose_given, refusal};
 pub use graph::Graph;
+pub use host_state::HostState;
 pub use interpreter::{OracleOutput, run_f64};
 pub use parameters::check_grid;
 pub use prepared::PreparedLaunch;

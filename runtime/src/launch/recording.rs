@@ -111,11 +111,30 @@ impl RecordedLaunch {
     }
 }
 
+/// State that moved while a thread recorded.
+pub(super) trait MovedState: Send {
+    /// The op whose state it is.
+    fn op(&self) -> &'static str;
+    /// Which state it is: the same for the same one.
+    fn address(&self) -> usize;
+    /// Whether it is what it was before.
+    fn is_back(&self) -> bool;
+    /// Makes it what it was before.
+    fn go_back(&self);
+}
+
+/// What a stream that records has taken down, and the state on the host that has moved meanwhile.
+#[derive(Default)]
+struct Taken {
+    launches: Vec<RecordedLaunch>,
+    moved: Vec<Box<dyn MovedState>>,
+}
+
 /// What a stream that records has taken down; `None` once the recording has ended.
-struct LaunchRecorder(Mutex<Option<Vec<RecordedLaunch>>>);
+struct LaunchRecorder(Mutex<Option<Taken>>);
 
 impl LaunchRecorder {
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<RecordedLaunch>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Taken>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -140,7 +159,7 @@ impl Recording {
         let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) else {
             return Err(LaunchError::RecordingEnded { kernel: launch.def.name }.into());
         };
-        taken.push(launch);
+        taken.launches.push(launch);
         Ok(())
     }
 }
@@ -170,25 +189,39 @@ pub(super) fn recording_of(
     }
 }
 
+/// Takes down that state is about to move, if this thread records a graph of the device and that state has not moved yet.
+pub(super) fn moved(device: &Device, state: impl FnOnce() -> Box<dyn MovedState>) {
+    let find = |open: &RefCell<Vec<Recording>>| open.borrow().iter().rev().find(|r| r.0.device() == device).cloned();
+    let Some(open) = OPEN.try_with(find).ok().flatten() else { return };
+    let mut taken = Recording::recorder(&open.0).map(LaunchRecorder::lock);
+    if let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) {
+        let state = state();
+        if taken.moved.iter().all(|m| m.address() != state.address()) {
+            taken.moved.push(state);
+        }
+    }
+}
+
 /// A recording while its closure runs. It ends when this is dropped, also by a panic.
 struct OpenRecording(Recording);
 
 impl OpenRecording {
     fn begin(on: &Stream) -> OpenRecording {
-        let recording = Recording(on.recording_into(LaunchRecorder(Mutex::new(Some(Vec::new())))));
+        let recording = Recording(on.recording_into(LaunchRecorder(Mutex::new(Some(Taken::default())))));
         OPEN.with_borrow_mut(|open| open.push(recording.clone()));
         OpenRecording(recording)
     }
 
     /// Ends it.
-    fn end(&self) -> Vec<RecordedLaunch> {
-        Recording::recorder(&self.0.0).and_then(|recorder| recorder.lock().take()).unwrap_or_default()
+    fn end(&self) -> Option<Taken> {
+        Recording::recorder(&self.0.0).and_then(|recorder| recorder.lock().take())
     }
 }
 
 impl Drop for OpenRecording {
     fn drop(&mut self) {
-        self.end();
+        // It has failed, so nothing that moved this state runs.
+        self.end().iter().flat_map(|taken| &taken.moved).for_each(|state| state.go_back());
         // Closures end in the opposite order of their beginnings.
         OPEN.with_borrow_mut(|open| open.pop());
     }
@@ -198,5 +231,10 @@ impl Drop for OpenRecording {
 pub(super) fn record(on: &Stream, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<Vec<RecordedLaunch>> {
     let open = OpenRecording::begin(on);
     closure(&open.0.0)?;
-    Ok(open.end())
+    let taken = open.end().unwrap_or_default();
+    if let Some(state) = taken.moved.iter().find(|state| !state.is_back()) {
+        taken.moved.iter().for_each(|state| state.go_back());
+        return Err(LaunchError::NotRepeatable { op: state.op() }.into());
+    }
+    Ok(taken.launches)
 }

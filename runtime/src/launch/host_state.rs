@@ -1,0 +1,61 @@
+//! State of an op that lives on the host and moves with its launches, such as the place of a stream of tokens.
+//!
+//! A graph repeats launches, and not what the host did between them. So a recording that leaves such state elsewhere than it found it would
+//! repeat launches of one place at others. It fails, and the state goes back to where it was, because nothing of what moved it
+//! has run.
+
+use super::recording::{MovedState, moved};
+use crate::device::Device;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// State of an op on the host, which its launches depend on and move.
+#[derive(Debug, Default)]
+pub struct HostState<S>(Arc<Mutex<S>>);
+
+impl<S: Copy + PartialEq + Send + 'static> HostState<S> {
+    /// State of an op that has launched nothing yet.
+    pub fn new(state: S) -> HostState<S> {
+        HostState(Arc::new(Mutex::new(state)))
+    }
+
+    /// What it is now.
+    pub fn get(&self) -> S {
+        read(&self.0)
+    }
+
+    /// Moves it, for launches of `op` on a device. If this thread records a graph of the device, the recording fails
+    /// ([`LaunchError::NotRepeatable`](crate::LaunchError::NotRepeatable)) unless the state is at its end what it is now; and with each recording
+    /// that fails, it goes back to that.
+    pub fn set(&self, device: &Device, op: &'static str, state: S) {
+        moved(device, || Box::new(Moved { op, of: self.0.clone(), was: self.get() }));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+fn read<S: Copy>(state: &Mutex<S>) -> S {
+    *state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Moved<S> {
+    op: &'static str,
+    of: Arc<Mutex<S>>,
+    was: S,
+}
+
+impl<S: Copy + PartialEq + Send> MovedState for Moved<S> {
+    fn op(&self) -> &'static str {
+        self.op
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.of).addr()
+    }
+
+    fn is_back(&self) -> bool {
+        read(&self.of) == self.was
+    }
+
+    fn go_back(&self) {
+        *self.of.lock().unwrap_or_else(PoisonError::into_inner) = self.was;
+    }
+}
