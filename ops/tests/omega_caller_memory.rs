@@ -105,7 +105,7 @@ fn memory_of_the_caller_that_does_not_fit_is_refused() {
     let zeros = |dtype: DType, shape: &[usize]| Tensor::zeros(&device, dtype, shape);
     let one = zeros(DType::F32, &[100_000]).unwrap();
     let longer = |shape: &[usize]| zeros(DType::F32, &[&[shape[0] + 1], &shape[1..]].concat());
-    let shared = |shape: &[usize]| one.slice(0, 0..shape.iter().product())?.reshape(shape.to_vec());
+    let shared = |shape: &[usize]| one.slice(0, 0..shape.iter().product())?.reshape(shape);
     let turned = |shape: &[usize]| {
         let [a, b, c, d, e] = shape.try_into().unwrap();
         zeros(DType::F32, &[a, b, c, e, d])?.transpose(3, 4)

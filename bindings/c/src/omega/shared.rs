@@ -126,12 +126,13 @@ impl Training {
         training.set_norm(norm);
         let mut run = || {
             let kept = in_order(&training, &kept)?;
-            let room = |name: &str, shape: &[usize]| match rooms.iter().find(|(of, _)| of.as_str() == name) {
-                Some((_, tensor)) => Ok(tensor.clone()),
-                // SAFETY: it is used on this stream, and dropped before this function returns.
-                None => {
-                    unsafe { Tensor::empty_on(stream, &[(DType::F32, shape.to_vec())]) }.map(|mut made| made.remove(0))
+            let room = |name: &str, shape: &[usize]| {
+                if let Some((_, tensor)) = rooms.iter().find(|(of, _)| of.as_str() == name) {
+                    return Ok(tensor.clone());
                 }
+                // SAFETY: it is used on this stream, and dropped before this function returns.
+                let made = unsafe { Tensor::empty_on(stream, &[(DType::F32, shape.to_vec())]) };
+                made.map(|mut made| made.remove(0))
             };
             let mut gradients = training.gradients_in(room)?;
             let last: Vec<&Tensor> = last.iter().collect();
