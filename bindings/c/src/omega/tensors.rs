@@ -109,6 +109,10 @@ pub(super) unsafe fn list<'a>(what: &str, at: *const *const DLTensor, count: usi
     all.iter().enumerate().map(each).collect()
 }
 
+/// The pointers of a list.
+///
+/// # Safety
+/// `at` is null or has `count` pointers.
 unsafe fn pointers<'a>(what: &str, at: *const *const DLTensor, count: usize) -> Result<&'a [*const DLTensor]> {
     match (at.is_null(), count) {
         (_, 0) => Ok(&[]),

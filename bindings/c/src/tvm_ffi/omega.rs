@@ -87,18 +87,18 @@ impl Callee for Function {
     }
 }
 
-/// The arguments of a call, from the first to the last.
-struct Arguments<'a> {
+/// The arguments of a call that are not taken yet, from the first to the last.
+struct Remaining<'a> {
     of: &'static Function,
     args: &'a [TvmFfiAny],
     at: usize,
 }
 
-impl<'a> Arguments<'a> {
+impl<'a> Remaining<'a> {
     /// # Safety
     /// They are values of tvm-ffi that live as long as the result.
-    unsafe fn new(of: &'static Function, args: &'a [TvmFfiAny]) -> Arguments<'a> {
-        Arguments { of, args, at: 0 }
+    unsafe fn new(of: &'static Function, args: &'a [TvmFfiAny]) -> Remaining<'a> {
+        Remaining { of, args, at: 0 }
     }
 
     fn refuse(&self, what: &dyn Display) -> Failure {
@@ -196,7 +196,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(args: &mut Arguments<'_>) -> Result<Numbers> {
+    fn of(args: &mut Remaining<'_>) -> Result<Numbers> {
         Ok(Numbers {
             memory: args.one_of(&MEMORIES)?,
             step: args.one_of(&STEPS)?,
@@ -218,7 +218,7 @@ impl Numbers {
     ///
     /// # Safety
     /// The tensors are those of tvm-ffi.
-    unsafe fn call(&self, args: &Arguments<'_>, tokens: &[Option<&DLTensor>; 9]) -> Result<Call> {
+    unsafe fn call(&self, args: &Remaining<'_>, tokens: &[Option<&DLTensor>; 9]) -> Result<Call> {
         let [Some(q), _, Some(v), .., Some(gamma)] = tokens else { return Err(args.refuse(&"tokens are missing")) };
         let rank = |tensor: &DLTensor, name: &str| -> Result<[usize; 4]> {
             // SAFETY: the caller's promise.
@@ -292,7 +292,7 @@ unsafe fn shape_of(tensor: &DLTensor) -> Vec<usize> {
 /// They are values of tvm-ffi, whose tensors are as `atlas_launch` says.
 unsafe fn forward(args: &[TvmFfiAny]) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, stream), mut args) = unsafe { (place(&FORWARD, args)?, Arguments::new(&FORWARD, args)) };
+    let ((device, stream), mut args) = unsafe { (place(&FORWARD, args)?, Remaining::new(&FORWARD, args)) };
     let numbers = Numbers::of(&mut args)?;
     let tokens = args.tokens()?;
     // SAFETY: as above.
@@ -313,7 +313,7 @@ unsafe fn forward(args: &[TvmFfiAny]) -> Result<()> {
 /// As [`forward`].
 unsafe fn backward(args: &[TvmFfiAny]) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, stream), mut args) = unsafe { (place(&BACKWARD, args)?, Arguments::new(&BACKWARD, args)) };
+    let ((device, stream), mut args) = unsafe { (place(&BACKWARD, args)?, Remaining::new(&BACKWARD, args)) };
     let numbers = Numbers::of(&mut args)?;
     let tokens = args.tokens()?;
     // SAFETY: as above.
@@ -341,7 +341,7 @@ unsafe fn backward(args: &[TvmFfiAny]) -> Result<()> {
 /// As [`forward`].
 unsafe fn packed(args: &[TvmFfiAny]) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, stream), mut args) = unsafe { (place(&PACKED, args)?, Arguments::new(&PACKED, args)) };
+    let ((device, stream), mut args) = unsafe { (place(&PACKED, args)?, Remaining::new(&PACKED, args)) };
     let numbers = Numbers::of(&mut args)?;
     let tokens = args.tokens()?;
     // SAFETY: as above.
@@ -367,7 +367,7 @@ unsafe fn packed(args: &[TvmFfiAny]) -> Result<()> {
 /// As [`forward`]; a norm lives as long as the stream is open.
 unsafe fn open(args: &[TvmFfiAny]) -> Result<i64> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, _), mut args) = unsafe { (place(&STREAM, args)?, Arguments::new(&STREAM, args)) };
+    let ((device, _), mut args) = unsafe { (place(&STREAM, args)?, Remaining::new(&STREAM, args)) };
     let (memory, step) = (args.one_of(&MEMORIES)?, args.one_of(&STEPS)?);
     let (chunk, window, piece) = (args.whole()?, args.whole()?, args.whole()?);
     let (before, predicts) = (args.whole()? != 0, args.whole()? != 0);
@@ -398,7 +398,7 @@ unsafe fn open(args: &[TvmFfiAny]) -> Result<i64> {
 /// As [`forward`].
 unsafe fn push(args: &[TvmFfiAny]) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((_, stream), mut args) = unsafe { (place(&PUSH, args)?, Arguments::new(&PUSH, args)) };
+    let ((_, stream), mut args) = unsafe { (place(&PUSH, args)?, Remaining::new(&PUSH, args)) };
     let pieces = stream_of(args.whole()?)?;
     let tokens = args.tokens()?;
     let mut rest = args.tensors(args.args.len() - args.at)?;
@@ -429,7 +429,7 @@ unsafe fn named(of: &'static Function, args: &[TvmFfiAny]) -> Result<Arc<Pieces>
 /// As [`forward`].
 unsafe fn number(of: &'static Function, args: &[TvmFfiAny]) -> Result<usize> {
     // SAFETY: the caller's promise.
-    let mut args = unsafe { Arguments::new(of, args) };
+    let mut args = unsafe { Remaining::new(of, args) };
     let number = args.whole()?;
     args.done()?;
     Ok(number)
