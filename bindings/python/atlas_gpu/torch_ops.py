@@ -322,8 +322,9 @@ def _omega_training_setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _omega_training_gradients(ctx: Any, dy: Tensor, dweights: list[Tensor], dmomenta: list[Tensor], _dkept: Any) -> tuple[Any, ...]:
-    *tokens, norm = ctx.saved_tensors[:10]
-    kept, count = ctx.saved_tensors[10:], ctx.count
+    # Once: checkpointing gives them one time.
+    saved, count = ctx.saved_tensors, ctx.count
+    tokens, norm, kept = saved[:9], saved[9], list(saved[10:])
     found = ops.omega_training_backward(dy, [*dweights, *dmomenta], *tokens, norm, kept, *ctx.rule)
     n = tokens[0].shape[1]
     by = [g[:, :n].to(t.dtype) for g, t in zip(found, [t for i, t in enumerate(tokens) if i != 3])]

@@ -7,6 +7,7 @@ from typing import Any, Callable
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import atlas_gpu as atlas
 from torch_cases import Rule, outputs
@@ -67,6 +68,28 @@ def segments(device: str, off: Off) -> float:
     (_, weights, _) = rule.call(*inputs[:5], only, *inputs[6:])
     (by,) = torch.autograd.grad(weights[1].square().sum(), only)
     assert bool(by.abs().sum() > 0)
+    return worst
+
+
+def in_models(device: str, off: Off) -> float:
+    """Under checkpointing, compiled for any number of tokens, and from a gradient that repeats one element."""
+    rule = Rule("normed")
+    leaves = [t.requires_grad_() for t in rule.inputs(torch.bfloat16, device)]
+
+    def of(read: Callable[..., Tensor], leaves: list[Tensor]) -> list[Tensor]:
+        return list(torch.autograd.grad(read(*leaves).sum(), leaves))
+
+    def read(*leaves: Tensor) -> Tensor:
+        return rule.call(*leaves)[0]
+
+    wanted = of(read, leaves)
+    assert [g.dtype for g in wanted] == [t.dtype for t in leaves]
+    worst = off(of(lambda *a: checkpoint(read, *a, use_reentrant=False), leaves), wanted, 0.0)
+    torch._dynamo.reset()
+    whole = torch.compile(read, fullgraph=True, dynamic=True)
+    for tokens in (10, 9, 4):
+        some = [(t[:, :tokens] if i < 9 else t).detach().clone().requires_grad_() for i, t in enumerate(leaves)]
+        worst = max(worst, off(of(whole, some), of(read, some), 1e-2))
     return worst
 
 

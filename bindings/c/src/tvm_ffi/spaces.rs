@@ -69,3 +69,69 @@ impl<T> Spaces<T> {
         Ok(space)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, MOST, Result, SpaceKey, Spaces};
+    use atlas::Device;
+    use atlas::kernel::DType;
+    use atlas::ops::omega::{Chunking, OmegaRule};
+
+    /// A key of sequences of so many tokens, on a stream.
+    fn key(stream: usize, tokens: usize) -> SpaceKey {
+        let rule = OmegaRule::omega_net(Chunking::new(4, 3));
+        SpaceKey { device: Device::cpu().id(), stream, rule, sizes: [1, 1, tokens, 8, 8, 16, 0], dtype: DType::F32 }
+    }
+
+    fn text<T>(found: Result<T>) -> String {
+        found.err().map(|failure| failure.text().to_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_workspace_is_made_once_and_the_oldest_goes() {
+        let spaces: Spaces<usize> = Spaces::new();
+        let stream = Device::cpu().default_stream();
+        let get = |stream_of: usize, tokens: usize, made: usize| {
+            spaces.get(key(stream_of, tokens), &stream, || Ok(made)).unwrap_or_else(|f| panic!("{}", f.text()))
+        };
+        assert_eq!((*get(0, 9, 1), *get(0, 9, 2), *get(1, 9, 3), *get(0, 8, 4)), (1, 1, 3, 4));
+        // One that a call has stays, though it is the oldest.
+        let used = get(0, 9, 5);
+        (0..2 * MOST).for_each(|at| drop(get(0, 100 + at, 6)));
+        assert_eq!((*get(0, 9, 7), *get(1, 9, 8), *get(0, 8, 9)), (1, 8, 9));
+        assert_eq!(spaces.0.lock().unwrap().len(), MOST);
+        drop(used);
+        (0..MOST).for_each(|at| drop(get(0, 200 + at, 10)));
+        assert_eq!(*get(0, 9, 11), 11);
+        // What cannot be made leaves nothing behind.
+        let failed = spaces.get(key(5, 5), &stream, || Err(super::Failure::misuse("no room")));
+        assert!(text(failed).contains("no room"));
+        assert_eq!(*get(5, 5, 12), 12);
+    }
+
+    #[test]
+    fn a_graph_has_a_workspace_for_itself() {
+        let spaces: Spaces<usize> = Spaces::new();
+        let stream = Device::cpu().default_stream();
+        let made = spaces.get(key(0, 9), &stream, || Ok(1)).ok();
+        let mut recorded = Vec::new();
+        let graph = stream.capture(|recording| {
+            for (stream, tokens) in [(7, 9), (7, 9), (8, 9), (7, 8)] {
+                recorded.push(spaces.get(key(stream, tokens), recording, || unreachable!("nothing is made")));
+            }
+            Ok(())
+        });
+        assert!(graph.is_ok());
+        let [first, again, other, unknown] = <[_; 4]>::try_from(recorded).unwrap_or_else(|_| unreachable!());
+        let is_made = |found: Result<Arc<usize>>| Arc::ptr_eq(&found.ok().unwrap(), made.as_ref().unwrap());
+        assert!(is_made(first) && is_made(again));
+        for refused in [other, unknown] {
+            assert!(text(refused).contains("call once before it is recorded"));
+        }
+        // Other calls get another one, and that of the graph stays.
+        drop(made);
+        (0..2 * MOST).for_each(|at| drop(spaces.get(key(0, 9 + at), &stream, || Ok(2))));
+        assert_eq!(spaces.get(key(0, 9), &stream, || Ok(3)).ok().as_deref(), Some(&3));
+        assert_eq!(spaces.get(key(7, 9), &stream, || Ok(4)).ok().as_deref(), Some(&1));
+    }
+}
