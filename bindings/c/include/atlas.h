@@ -173,7 +173,8 @@ typedef struct {
   size_t tokens;
 } AtlasOmegaRule;
 
-// Tokens of an Omega rule: `T` of them in each of `B` sequences, with `H` heads. Gates are f32.
+// Tokens of an Omega rule: `T` of them in each of `B` sequences, with `H` heads. Queries, keys, values and residuals have the element type
+// of the rule. Gates and weights in the window are f32.
 typedef struct {
   // Queries `[B, T, H, D]`.
   const DLTensor *q;
@@ -460,8 +461,8 @@ AtlasStatus atlas_omega_chain(const AtlasOmega *rule,
 
 // Makes the training of a rule. `segment` chunks are gone back over at once: a forward pass keeps the state before each such
 // segment, and the backward pass computes the states inside of it again. 0 stands for about the square root of all chunks. Memory
-// is allocated on the device's default stream, and there when this returns. A rule without gradients is refused: one with a step for
-// each token, or with a step for each chunk that is read after it. If it fails, `*training` is null.
+// is allocated on the device's default stream, and there when this returns. A rule without gradients is refused (ATL651): one with a step
+// for each token, or with a step for each chunk that is read after it. If it fails, `*training` is null.
 //
 // # Safety
 // The device is open. `rule` points to a rule whose strings end with a zero byte; `training` is a place for a pointer.
@@ -529,7 +530,7 @@ void atlas_omega_training_close(AtlasOmegaTraining *training);
 
 // Makes a stream at the start of a sequence. `norm`, `[H, E]` in the element type of tokens, is the weight of the norm inside a
 // memory that has one, and null for others. Memory is allocated on the device's default stream, and there when this returns. A rule
-// that would read what later tokens have taught is refused. If it fails, `*stream` is null.
+// that would read what later tokens have taught is refused (ATL652). If it fails, `*stream` is null.
 //
 // # Safety
 // The device is open. `rule` points to a rule whose strings end with a zero byte. `norm` is null or a tensor whose memory lives as long
@@ -576,7 +577,7 @@ void atlas_omega_stream_close(AtlasOmegaStream *stream);
 
 // Makes room for `sequences` documents of at most `tokens` tokens each. `norm`, `[H, E]` in the element type of tokens, is the weight
 // of the norm inside a memory that has one, and null for others. Memory is allocated on the device's default stream, and there when
-// this returns. A rule that would read what later tokens have taught is refused. If it fails, `*packed` is null.
+// this returns. A rule that would read what later tokens have taught is refused (ATL652). If it fails, `*packed` is null.
 //
 // # Safety
 // The device is open. `rule` points to a rule whose strings end with a zero byte. `norm` is null or a tensor whose memory lives as long

@@ -47,6 +47,13 @@ def dtype_name(of: str, x: Any, known: Sequence[str]) -> str:
     return found
 
 
+def arrays(of: str, param: str, x: Any) -> list[Any]:
+    """A list of arrays. An array itself is none, although it can be iterated."""
+    if not isinstance(x, (tuple, list)):
+        raise TypeError(f"error[ATL697]: `{param}` of `{of}` is a list of arrays, and {type(x).__name__} is given")
+    return list(x)
+
+
 def pair(of: str, param: str, x: Any) -> tuple[Any, Any]:
     """Two arrays."""
     if not isinstance(x, (tuple, list)) or len(x) != 2:

@@ -7,7 +7,7 @@ from typing import Any, Sequence
 
 from . import _arrays, _omega
 from ._arrays import Array, PyTorch
-from ._numbers import real, whole
+from ._numbers import arrays, real, whole
 from ._omega import Rule
 
 
@@ -73,12 +73,12 @@ def omega(
     With PyTorch there are gradients by all tensors, through all that is returned: of rules by `descent`, and of `muon_by_chunk` with
     `before`. Where one is asked for, the state before each `segment` of chunks is kept, and the backward pass computes the states
     inside a segment again; 0 stands for about the square root of all chunks. Other rules raise ATL651 in the backward pass."""
+    weights, momenta = arrays("omega", "weights", weights), arrays("omega", "momenta", momenta)
     kind = _arrays.of("omega", q, k, v, alpha, theta, eta, gamma, *weights, *momenta, residual_q, residual_k, norm)
     rule = _rule("omega", memory, step, chunk, before, loss, eps, v.shape[-1] if v.ndim else 1)
     segment = whole("omega", "segment", segment)
     _omega.check_axes("omega", q, v, gamma, weights)
     tokens = _with_residuals(kind, (q, k, v, alpha, theta, eta, gamma), residual_q, residual_k)
-    weights, momenta = list(weights), list(momenta)
     if kind is not PyTorch:
         return _omega.omega(kind, *tokens, weights, momenta, norm, *rule.values())
     has_gradients = step == "descent" or (step == "muon_by_chunk" and rule.before)
@@ -118,13 +118,14 @@ def omega_packed(
     no document is 0. Of a document with more tokens than `longest`, the memory is trained on the first ones, and what is read of the
     others is NaN. A rule by which a token would read what later ones have taught is refused (ATL652): `muon_by_chunk` without `before`.
     There is no gradient."""
+    weights, momenta = arrays("omega_packed", "weights", weights), arrays("omega_packed", "momenta", momenta)
     kind = _arrays.of("omega_packed", q, k, v, alpha, theta, eta, gamma, starts, *weights, *momenta, residual_q, residual_k, norm)
     rule = _rule("omega_packed", memory, step, chunk, before, loss, eps, v.shape[-1] if v.ndim else 1)
     longest = whole("omega_packed", "longest", longest, 1)
     _omega.check_axes("omega_packed", q, v, gamma, weights)
     tokens = _with_residuals(kind, (q, k, v, alpha, theta, eta, gamma), residual_q, residual_k)
     if kind is PyTorch:
-        return _torch().ops.omega_packed(*tokens, starts, list(weights), list(momenta), norm, *rule.values(), longest)
+        return _torch().ops.omega_packed(*tokens, starts, weights, momenta, norm, *rule.values(), longest)
     return _omega.omega_packed(kind, tokens, starts, weights, momenta, norm, rule, longest)
 
 
@@ -157,6 +158,7 @@ class OmegaStream:
         norm: Array | None = None,
         eps: float = 1e-6,
     ) -> None:
+        weights, momenta = arrays("OmegaStream", "weights", weights), arrays("OmegaStream", "momenta", momenta)
         self._kind = _arrays.of("OmegaStream", *weights, *momenta, norm)
         self._piece = whole("OmegaStream", "piece", piece, 1)
         _omega.check_memory("OmegaStream", memory, step, weights, momenta, norm)

@@ -27,11 +27,11 @@ def _gradient(name: str, backward: Callable[..., Any], setup: Callable[..., None
     torch.library.register_autograd(f"atlas_gpu::{name}", backward, setup_context=setup, lib=_library)
 
 
-def _no_gradient(name: str) -> None:
-    """Without this, PyTorch would leave out the gradient and say nothing."""
+def _no_gradient(name: str, of: str = "") -> None:
+    """Without this, PyTorch would leave out the gradient and say nothing. `of` says for which arguments there is none."""
 
     def backward(_ctx: Any, *_grads: Any) -> Any:
-        raise RuntimeError(f"error[ATL651]: `{name}` of atlas_gpu has no gradient; call it under torch.no_grad(), or detach what goes in")
+        raise RuntimeError(f"error[ATL651]: `{name}` of atlas_gpu has no gradient{of}; call it under torch.no_grad(), or detach what goes in")
 
     _gradient(name, backward, lambda ctx, inputs, output: None)
 
@@ -274,7 +274,8 @@ _operator(
     lambda *args: _omega.omega(PyTorch, *args),
     _omega_shapes,
 )
-_no_gradient("omega")
+# Rules that have gradients go to the next operator.
+_no_gradient("omega", " for a step of Muon for each token, or for each chunk that is read after it; `descent`, and `muon_by_chunk` with `before`, have one")
 
 
 def _omega_training(*args: Any) -> Any:

@@ -302,6 +302,7 @@ def mistakes():
     raises(ValueError, "ATL603", atlas.omega, q, q, v, *gates, normal(1, 4, 2), memory, memory, **rule)
     raises(ValueError, "ATL607", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, memory="linear", chunk=2.5)
     raises(ValueError, "ATL607", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, **rule, loss=[2.0])
+    raises(TypeError, "ATL697", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory[0], memory, **rule)
     starts = np.array([0, 4], np.int32)
     raises(ValueError, "ATL604", atlas.omega_packed, q, q, v, *gates, normal(1, 4, 1, 2), starts[:1], memory, memory, longest=4, **rule)
     stream = atlas.OmegaStream(memory, memory, **rule)

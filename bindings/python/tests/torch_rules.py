@@ -105,6 +105,10 @@ def pieces(device: str, off: Off) -> float:
             # Behind two chunks of four tokens.
             two = [t[:, :8] for t in tokens]
             there = atlas.omega(*two, weights, momenta, **{k: r[:, :8] for k, r in residuals.items()}, **given)
+            # Windows of two calls do not reach over the seam, so pieces are not calls.
+            behind = atlas.omega(*(t[:, 8:] for t in tokens), *there[1:], **{k: r[:, 8:] for k, r in residuals.items()}, **given)[0]
+            if step != "muon_by_chunk":
+                assert not torch.allclose(behind, wanted[0][:, 8:], atol=1e-4)
             with atlas.OmegaStream(weights, momenta, **given, piece=5) as stream:
                 assert stream.bytes == 0
                 for ends in ((1, 2, 9, 10), (10,)):
@@ -142,6 +146,9 @@ def documents(device: str, off: Off) -> float:
         starts = torch.tensor([1, 7, 10], dtype=torch.int32, device=device)
         found = atlas.omega_packed(*one, starts, weights, momenta, longest=6, **rest, **given)
         assert bool((found[0][:, 0] == 0).all())
+        # As one document, tokens behind the seam would read what those before it have taught.
+        whole = atlas.omega(*one, *([m[:1] for m in of] for of in (weights, momenta)), **rest, **given)[0]
+        assert not torch.allclose(whole[:, 7:], found[0][:, 7:], atol=1e-3)
         for at, part in enumerate((slice(1, 7), slice(7, 10))):
             alone = atlas.omega(
                 *(t[:, part] for t in one), *([m[at : at + 1] for m in of] for of in (weights, momenta)),
@@ -228,6 +235,8 @@ def mistakes(device: str, raises: Callable[..., str]) -> list[str]:
         raises(ValueError, "ATL696", lambda: omega(leaf, *tokens[1:], memory="deep")),
         raises(ValueError, "ATL696", lambda: omega(leaf, *tokens[1:], step="leap")),
         raises(ValueError, "ATL601", lambda: omega(leaf, *tokens[1:], momenta=momenta[:1])),
+        raises(TypeError, "ATL697", lambda: omega(leaf, *tokens[1:], momenta=momenta[0])),
+        raises(TypeError, "ATL697", lambda: atlas.OmegaStream(None, momenta, **given)),
         raises(ValueError, "ATL604", lambda: omega(leaf, *tokens[1:3], tokens[3][:, 1:], *tokens[4:])),
         raises(ValueError, "ATL605", lambda: omega(leaf, *tokens[1:3], tokens[3].half(), *tokens[4:])),
         raises(ValueError, "ATL603", lambda: omega(leaf[0], *tokens[1:])),

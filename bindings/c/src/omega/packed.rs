@@ -17,7 +17,7 @@ pub struct AtlasOmegaPacked {
 
 /// Makes room for `sequences` documents of at most `tokens` tokens each. `norm`, `[H, E]` in the element type of tokens, is the weight
 /// of the norm inside a memory that has one, and null for others. Memory is allocated on the device's default stream, and there when
-/// this returns. A rule that would read what later tokens have taught is refused. If it fails, `*packed` is null.
+/// this returns. A rule that would read what later tokens have taught is refused (ATL652). If it fails, `*packed` is null.
 ///
 /// # Safety
 /// The device is open. `rule` points to a rule whose strings end with a zero byte. `norm` is null or a tensor whose memory lives as long

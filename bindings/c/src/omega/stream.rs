@@ -17,7 +17,7 @@ pub struct AtlasOmegaStream {
 
 /// Makes a stream at the start of a sequence. `norm`, `[H, E]` in the element type of tokens, is the weight of the norm inside a
 /// memory that has one, and null for others. Memory is allocated on the device's default stream, and there when this returns. A rule
-/// that would read what later tokens have taught is refused. If it fails, `*stream` is null.
+/// that would read what later tokens have taught is refused (ATL652). If it fails, `*stream` is null.
 ///
 /// # Safety
 /// The device is open. `rule` points to a rule whose strings end with a zero byte. `norm` is null or a tensor whose memory lives as long

@@ -3,7 +3,8 @@
 use crate::dlpack::DLTensor;
 use crate::status::{Failure, Result, handle};
 
-/// Tokens of an Omega rule: `T` of them in each of `B` sequences, with `H` heads. Gates are f32.
+/// Tokens of an Omega rule: `T` of them in each of `B` sequences, with `H` heads. Queries, keys, values and residuals have the element type
+/// of the rule. Gates and weights in the window are f32.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct AtlasOmegaTokens {

@@ -18,8 +18,8 @@ pub struct AtlasOmegaTraining {
 
 /// Makes the training of a rule. `segment` chunks are gone back over at once: a forward pass keeps the state before each such
 /// segment, and the backward pass computes the states inside of it again. 0 stands for about the square root of all chunks. Memory
-/// is allocated on the device's default stream, and there when this returns. A rule without gradients is refused: one with a step for
-/// each token, or with a step for each chunk that is read after it. If it fails, `*training` is null.
+/// is allocated on the device's default stream, and there when this returns. A rule without gradients is refused (ATL651): one with a step
+/// for each token, or with a step for each chunk that is read after it. If it fails, `*training` is null.
 ///
 /// # Safety
 /// The device is open. `rule` points to a rule whose strings end with a zero byte; `training` is a place for a pointer.
