@@ -300,6 +300,7 @@ def main() -> int:
     check("omega: slopes with Muon", lambda: rules.slopes_with_muon(DEVICE))
     check("omega: segments", lambda: rules.segments(DEVICE, off))
     check("omega: in models", lambda: rules.in_models(DEVICE, off))
+    check("omega: in a graph", lambda: rules.in_a_graph(off), on_gpu=True)
     check("omega: pieces", lambda: rules.pieces(DEVICE, off))
     check("omega: documents", lambda: rules.documents(DEVICE, off))
     check("omega: empty", lambda: rules.empty(DEVICE))
