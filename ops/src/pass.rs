@@ -42,20 +42,6 @@ impl Pass {
         }
     }
 
-    /// The launches of a chain on the default stream of a device.
-    pub(crate) fn chain<'a>(
-        self,
-        chain: &'static Chain,
-        device: &Device,
-        args: impl AsMut<[Arg<'a>]>,
-        workspace: &mut Workspace,
-    ) -> Result<()> {
-        match self {
-            Pass::Prepare => chain.prepare(device, args, workspace).map(drop),
-            Pass::Run => chain.launch(device, args, workspace),
-        }
-    }
-
     /// The launches of a chain on a stream.
     pub(crate) fn chain_on<'a>(
         self,

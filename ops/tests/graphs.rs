@@ -244,6 +244,35 @@ fn a_stream_of_tokens_goes_on_in_a_graph() {
     }
 }
 
+/// Each launch of a push is on the stream that is given, and those of a push without one are on the default stream, which the innermost
+/// recording takes.
+#[test]
+fn a_push_is_on_its_stream() {
+    let device = crate::device();
+    let [outer, inner] = [Stream::new(&device).unwrap(), Stream::new(&device).unwrap()];
+    let rule = OmegaRule::omega_net(Chunking::new(4, 3));
+    let tokens = stream::sequence_of(&device, rule.chunking.window, 7, 0);
+    let recorded = |is_on_outer: bool| {
+        let mut of = OmegaStream::new(&device, rule, stream::sizes()).unwrap();
+        let (mut state, mut read) = (stream::memory(&device, rule.chain()), y(&device, 7));
+        push(&mut of, &tokens, &mut state, &mut read).unwrap();
+        of.restart();
+        let mut inside = 0;
+        let graph = outer.capture(|on_outer| {
+            let graph = inner.capture(|_| match is_on_outer {
+                true => push_on(&mut of, Some(on_outer), &tokens, &mut state, &mut read),
+                false => push(&mut of, &tokens, &mut state, &mut read),
+            })?;
+            inside = graph.len();
+            Ok(())
+        });
+        (graph.unwrap().len(), inside)
+    };
+    let (on_outer, nothing) = recorded(true);
+    assert!(on_outer > 10 && nothing == 0, "{on_outer} {nothing}");
+    assert_eq!(recorded(false), (0, on_outer));
+}
+
 fn y(device: &atlas_runtime::Device, tokens: usize) -> Tensor {
     let StreamSizes { sequences, heads, value, dtype, .. } = stream::sizes();
     Tensor::zeros(device, dtype, [sequences, tokens, heads, value]).unwrap()
@@ -255,8 +284,23 @@ fn push(
     memory: &mut [Tensor],
     y: &mut Tensor,
 ) -> atlas_runtime::Result<()> {
+    push_on(stream, None, tokens, memory, y)
+}
+
+/// The same on a stream, if one is given.
+fn push_on(
+    stream: &mut OmegaStream,
+    on: Option<&Stream>,
+    tokens: &stream::Sequence,
+    memory: &mut [Tensor],
+    y: &mut Tensor,
+) -> atlas_runtime::Result<()> {
     let [q, k, v, rq, rk] = ["q", "k", "v", "rq", "rk"].map(|name| &tokens[name]);
     let [alpha, theta, eta, gamma] = ["alpha", "theta", "eta", "gamma"].map(|name| &tokens[name]);
     let tokens = Tokens { q, k, v, rq, rk, alpha, theta, eta, gamma };
-    stream.push(&tokens, &mut memory.iter_mut().collect::<Vec<_>>(), y)
+    let mut memory: Vec<&mut Tensor> = memory.iter_mut().collect();
+    match on {
+        Some(on) => stream.push_on(on, &tokens, &mut memory, y),
+        None => stream.push(&tokens, &mut memory, y),
+    }
 }

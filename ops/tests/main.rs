@@ -21,6 +21,7 @@ mod muon;
 mod muon_by_name;
 mod omega;
 mod omega_backward;
+mod omega_caller_memory;
 mod omega_choice;
 mod omega_forms;
 mod omega_muon;

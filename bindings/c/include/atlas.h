@@ -75,6 +75,19 @@ typedef enum {
 // A device. Threads may share one.
 typedef struct AtlasDevice AtlasDevice;
 
+// The workspace of an Omega rule on packed documents. It serves one launch at a time: calls from several threads follow each other, but
+// launches on several streams race unless the caller orders them.
+typedef struct AtlasOmegaPacked AtlasOmegaPacked;
+
+// An Omega rule on a sequence that comes in pieces of any lengths. It keeps the tokens of the chunk that is not full yet and those that
+// windows reach; the memory is the caller's. It serves one push at a time: calls from several threads follow each other.
+typedef struct AtlasOmegaStream AtlasOmegaStream;
+
+// The workspace of forward and backward passes of an Omega rule over sequences of one length. All layers of such sizes may share one. It
+// serves one pass at a time: calls from several threads follow each other, but passes on several streams race unless the caller
+// orders them.
+typedef struct AtlasOmegaTraining AtlasOmegaTraining;
+
 // A kernel that is ready for one problem: sizes, strides, types and alignments of its arguments.
 typedef struct AtlasPrepared AtlasPrepared;
 
@@ -135,6 +148,80 @@ typedef struct {
   // The element type of keys and values.
   DLDataType dtype;
 } AtlasOmega;
+
+// An Omega rule in full, and the sizes that it runs on. Memories and their matrices are those of `omega_linear`, `omega_mlp`,
+// `omega_gated` and `omega_normed`: weights and then momenta, `[B, H, .., ..]` in f32.
+typedef struct {
+  // The memory, its step, chunks and windows, and the sizes of its rows.
+  AtlasOmega of;
+  // What the memory is trained for: `square`, `half_square`, `mean_square`, `dot`, or `scaled`, which is `scale` times half a square.
+  const char *loss;
+  // The factor of the loss `scaled`; not used by others.
+  float scale;
+  // What the norm inside a memory `normed` adds to a variance; not used by others.
+  float eps;
+  // 0 if a token reads the memory after its own step; 1 if before.
+  uint32_t before;
+  // 0.
+  uint32_t reserved;
+  // Sequences that are read at once: the `B` of tokens and memories. Of packed documents, how many there are.
+  size_t sequences;
+  // Heads: `H`.
+  size_t heads;
+  // Of a training the tokens of a sequence; of a stream the longest piece that is computed at once; of packed documents the tokens
+  // of the longest one.
+  size_t tokens;
+} AtlasOmegaRule;
+
+// Tokens of an Omega rule: `T` of them in each of `B` sequences, with `H` heads. Queries, keys, values and residuals have the element type
+// of the rule. Gates and weights in the window are f32.
+typedef struct {
+  // Queries `[B, T, H, D]`.
+  const DLTensor *q;
+  // Keys `[B, T, H, D]`.
+  const DLTensor *k;
+  // Values `[B, T, H, E]`.
+  const DLTensor *v;
+  // Residuals of queries `[B, T, H, E]`; null for zeros.
+  const DLTensor *rq;
+  // Residuals of keys `[B, T, H, E]`; null for zeros.
+  const DLTensor *rk;
+  // What is kept of the memory `[B, T, H]`.
+  const DLTensor *alpha;
+  // What is kept of the momentum `[B, T, H]`.
+  const DLTensor *theta;
+  // Steps `[B, T, H]`.
+  const DLTensor *eta;
+  // Weights in the window `[B, T, H, W]`, the oldest token first.
+  const DLTensor *gamma;
+} AtlasOmegaTokens;
+
+// Room for gradients, all f32. One that is null is not given out. Those with `P` tokens have room for whole chunks: `P` is `T`, rounded
+// up to a multiple of the chunk, and what stands behind the first `T` tokens then means nothing.
+typedef struct {
+  // By queries `[B, P, H, D]`.
+  const DLTensor *q;
+  // By keys `[B, T, H, D]`.
+  const DLTensor *k;
+  // By values `[B, T, H, E]`.
+  const DLTensor *v;
+  // By residuals of keys `[B, T, H, E]`. Those by residuals of queries are the gradients of what is read.
+  const DLTensor *rk;
+  // By the gates that keep the memory `[B, P, H]`.
+  const DLTensor *alpha;
+  // By the gates that keep the momentum `[B, P, H]`.
+  const DLTensor *theta;
+  // By steps `[B, P, H]`.
+  const DLTensor *eta;
+  // By weights in the window `[B, P, H, W]`.
+  const DLTensor *gamma;
+  // By the weight of the norm inside the memory `[H, E]`.
+  const DLTensor *norm;
+  // By the memory before the first token, weights and then momenta; null, or as many as the memory has.
+  const DLTensor *const *memory;
+  // How many these are; 0 if `memory` is null.
+  size_t memory_count;
+} AtlasOmegaGradients;
 
 // One step of an iteration: `X <- (a + b X X^T + c (X X^T)^2) X`. The product is taken about `centre`, which changes nothing but the
 // rounding: the mean eigenvalue of `X X^T` before the step is a good one, and 0 an allowed one.
@@ -371,6 +458,166 @@ void atlas_prepared_chain_close(AtlasPreparedChain *prepared);
 AtlasStatus atlas_omega_chain(const AtlasOmega *rule,
                               const char **chain,
                               size_t *keys);
+
+// Makes the training of a rule. `segment` chunks are gone back over at once: a forward pass keeps the state before each such
+// segment, and the backward pass computes the states inside of it again. 0 stands for about the square root of all chunks. Memory
+// is allocated on the device's default stream, and there when this returns. A rule without gradients is refused (ATL651): one with a step
+// for each token, or with a step for each chunk that is read after it. If it fails, `*training` is null.
+//
+// # Safety
+// The device is open. `rule` points to a rule whose strings end with a zero byte; `training` is a place for a pointer.
+AtlasStatus atlas_omega_training_open(const AtlasDevice *device,
+                                      const AtlasOmegaRule *rule,
+                                      size_t segment,
+                                      AtlasOmegaTraining **training);
+
+// How many segments a training has, which is the size `S` of what a forward pass keeps; 0 for null.
+//
+// # Safety
+// It came from `atlas_omega_training_open`, and is not closed.
+size_t atlas_omega_training_segments(const AtlasOmegaTraining *training);
+
+// The bytes of a training's workspace on its device; 0 for null.
+//
+// # Safety
+// It came from `atlas_omega_training_open`, and is not closed.
+uint64_t atlas_omega_training_bytes(const AtlasOmegaTraining *training);
+
+// Reads and trains the memory on all tokens, and writes what is read to `y`, `[B, T, H, E]`: on a stream of `atlas_stream_open`, or on
+// the device's default stream if that is null. `memory` has the weights and then the momenta, which go on. `norm`, `[H, E]` in the
+// element type of tokens, is the weight of the norm inside a memory that has one, and null for others. `kept` has a tensor for each of the
+// memory, `[S, B, H, .., ..]` in f32 without gaps, for `atlas_omega_training_backward`; what stands in them does not matter.
+//
+// If something does not fit, nothing is written.
+//
+// # Safety
+// As `atlas_launch`. `memory` and `kept` have as many tensors as is said; no other pass with the training runs at the same time.
+AtlasStatus atlas_omega_training_forward(const AtlasOmegaTraining *training,
+                                         const AtlasStream *stream,
+                                         const AtlasOmegaTokens *tokens,
+                                         const DLTensor *norm,
+                                         const DLTensor *const *memory,
+                                         size_t memory_count,
+                                         const DLTensor *y,
+                                         const DLTensor *const *kept,
+                                         size_t kept_count);
+
+// From the gradients `dy` by what was read, `[B, T, H, E]` in the element type of tokens, and those by the memory after the last
+// token, f32, to the gradients by everything that the forward pass took. `tokens` and `norm` are those of that pass, and `kept` is what
+// it kept. `final_memory` has a tensor for each of the memory; null with a count of 0 stands for zeros.
+//
+// If something does not fit, nothing is written.
+//
+// # Safety
+// As `atlas_omega_training_forward`; `gradients` points to gradients.
+AtlasStatus atlas_omega_training_backward(const AtlasOmegaTraining *training,
+                                          const AtlasStream *stream,
+                                          const AtlasOmegaTokens *tokens,
+                                          const DLTensor *norm,
+                                          const DLTensor *const *kept,
+                                          size_t kept_count,
+                                          const DLTensor *dy,
+                                          const DLTensor *const *final_memory,
+                                          size_t final_count,
+                                          const AtlasOmegaGradients *gradients);
+
+// Closes a training. Its memory is freed when the default stream comes to it, so work on other streams that uses it has run before. Null
+// is ignored.
+//
+// # Safety
+// It came from `atlas_omega_training_open`, and is not used again, nor is a CUDA graph that recorded its passes.
+void atlas_omega_training_close(AtlasOmegaTraining *training);
+
+// Makes a stream at the start of a sequence. `norm`, `[H, E]` in the element type of tokens, is the weight of the norm inside a
+// memory that has one, and null for others. Memory is allocated on the device's default stream, and there when this returns. A rule
+// that would read what later tokens have taught is refused (ATL652). If it fails, `*stream` is null.
+//
+// # Safety
+// The device is open. `rule` points to a rule whose strings end with a zero byte. `norm` is null or a tensor whose memory lives as long
+// as the result, and is as `atlas_launch` says at each push. `stream` is a place for a pointer.
+AtlasStatus atlas_omega_stream_open(const AtlasDevice *device,
+                                    const AtlasOmegaRule *rule,
+                                    const DLTensor *norm,
+                                    AtlasOmegaStream **stream);
+
+// Reads and trains the memory on the tokens that come next, and writes what is read to `y`, `[B, T, H, E]`: on a stream of
+// `atlas_stream_open`, or on the device's default stream if that is null. `memory` has the weights and then the momenta, `[B, H, .., ..]`,
+// which go on: behind a push they stand behind the last chunk that is full. The first push with a memory of some sizes allocates, waits
+// for the stream, and runs on the default stream. No CUDA graph should record a push: a replay would not go on in the sequence.
+//
+// If something does not fit, nothing is written, and the stream stays where it is.
+//
+// # Safety
+// As `atlas_launch`. `memory` has `memory_count` tensors; pushes on several streams are ordered by the caller.
+AtlasStatus atlas_omega_stream_push(const AtlasOmegaStream *stream,
+                                    const AtlasStream *on,
+                                    const AtlasOmegaTokens *tokens,
+                                    const DLTensor *const *memory,
+                                    size_t memory_count,
+                                    const DLTensor *y);
+
+// Forgets the tokens so far: what comes next is the start of a sequence. The memory is the caller's to reset. Null is ignored.
+//
+// # Safety
+// It came from `atlas_omega_stream_open`, and is not closed.
+void atlas_omega_stream_restart(const AtlasOmegaStream *stream);
+
+// The bytes that a stream holds on its device, the memory left out; 0 for null.
+//
+// # Safety
+// It came from `atlas_omega_stream_open`, and is not closed.
+uint64_t atlas_omega_stream_bytes(const AtlasOmegaStream *stream);
+
+// Closes a stream. Its memory is freed when the default stream comes to it, so work on other streams that uses it has run before. Null
+// is ignored.
+//
+// # Safety
+// It came from `atlas_omega_stream_open`, and is not used again.
+void atlas_omega_stream_close(AtlasOmegaStream *stream);
+
+// Makes room for `sequences` documents of at most `tokens` tokens each. `norm`, `[H, E]` in the element type of tokens, is the weight
+// of the norm inside a memory that has one, and null for others. Memory is allocated on the device's default stream, and there when
+// this returns. A rule that would read what later tokens have taught is refused (ATL652). If it fails, `*packed` is null.
+//
+// # Safety
+// The device is open. `rule` points to a rule whose strings end with a zero byte. `norm` is null or a tensor whose memory lives as long
+// as the result, and is as `atlas_launch` says at each launch. `packed` is a place for a pointer.
+AtlasStatus atlas_omega_packed_open(const AtlasDevice *device,
+                                    const AtlasOmegaRule *rule,
+                                    const DLTensor *norm,
+                                    AtlasOmegaPacked **packed);
+
+// Reads and trains a memory on each document, and writes what is read to `y`: on a stream of `atlas_stream_open`, or on the device's default
+// stream if that is null. `tokens` and `y` are of one sequence, `[1, P, ..]`, with the documents one after the other. `starts`,
+// `[B + 1]` in i32, ascends: document `b` has the tokens from `starts[b]` to before `starts[b + 1]`, and may have none. `memory` has
+// the weights and then the momenta, `[B, H, .., ..]`: one for each document. What is read of tokens in no document is 0. Of a document that
+// is longer than there is room for, the memory is trained on the first tokens, and what is read of the others is NaN.
+//
+// The first launch with a memory of some sizes allocates, waits for the stream, and runs on the default stream. If something does not
+// fit, nothing is written.
+//
+// # Safety
+// As `atlas_launch`. `memory` has `memory_count` tensors; no other launch with it runs at the same time.
+AtlasStatus atlas_omega_packed_launch(const AtlasOmegaPacked *packed,
+                                      const AtlasStream *stream,
+                                      const AtlasOmegaTokens *tokens,
+                                      const DLTensor *starts,
+                                      const DLTensor *const *memory,
+                                      size_t memory_count,
+                                      const DLTensor *y);
+
+// The bytes that it holds on its device; 0 for null.
+//
+// # Safety
+// It came from `atlas_omega_packed_open`, and is not closed.
+uint64_t atlas_omega_packed_bytes(const AtlasOmegaPacked *packed);
+
+// Closes the room for documents. Its memory is freed when the default stream comes to it, so work on other streams that uses it has run
+// before. Null is ignored.
+//
+// # Safety
+// It came from `atlas_omega_packed_open`, and is not used again, nor is a CUDA graph that recorded its launches.
+void atlas_omega_packed_close(AtlasOmegaPacked *packed);
 
 // Writes the iteration of each matrix of `g` to `out`, both `[B, M, N]`, on a stream of `atlas_stream_open`, or on the device's default
 // stream if that is null. What it needs besides is allocated and freed in the order of the stream. The iteration has the element type

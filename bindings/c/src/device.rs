@@ -117,6 +117,22 @@ pub(crate) unsafe fn stream_of(device: &Device, handle: *mut c_void) -> Stream {
     }
 }
 
+/// The stream of a launch by what runs on a device: the device's default stream for null.
+///
+/// # Safety
+/// The stream is null, or open.
+pub(crate) unsafe fn stream_on(device: &Device, stream: *const AtlasStream) -> Result<Stream> {
+    // SAFETY: the caller's promise.
+    match unsafe { stream.as_ref() } {
+        Some(stream) if stream.0.device() == device => Ok(stream.0.clone()),
+        Some(stream) => {
+            let (found, wanted) = (stream.0.device().id(), device.id());
+            Err(Failure::misuse(format_args!("the stream is of {found}, but the launch is on {wanted}")))
+        }
+        None => Ok(device.default_stream()),
+    }
+}
+
 /// Closes a stream of `atlas_stream_open`, but not the CUDA stream. Launches that are queued still run. Null is ignored.
 ///
 /// # Safety

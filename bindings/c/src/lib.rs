@@ -38,7 +38,7 @@
 //! | `kernels`, `chains` | the kernels and chains of the library, by name |
 //! | `device` | devices and streams |
 //! | `launch` | launches of kernels, and of chains with their workspaces |
-//! | `omega`, `newton_schulz` | which chain computes an Omega rule; the iteration of Muon |
+//! | `omega`, `newton_schulz` | chains, training, streams and packed documents of an Omega rule; the iteration of Muon |
 //! | `tvm_ffi` | kernels and chains as functions of tvm-ffi |
 //! | `shipped` | the kernels and chains that ship with Atlas, as such functions |
 #![warn(clippy::too_many_lines)]
@@ -72,7 +72,14 @@ pub use launch::{
     atlas_prepared_close, atlas_prepared_launch, atlas_workspace_bytes, atlas_workspace_close,
 };
 pub use newton_schulz::{AtlasIteration, AtlasIterationStep, atlas_newton_schulz};
-pub use omega::{AtlasOmega, atlas_omega_chain};
+pub use omega::{
+    AtlasOmega, AtlasOmegaGradients, AtlasOmegaPacked, AtlasOmegaRule, AtlasOmegaStream, AtlasOmegaTokens,
+    AtlasOmegaTraining, atlas_omega_chain, atlas_omega_packed_bytes, atlas_omega_packed_close,
+    atlas_omega_packed_launch, atlas_omega_packed_open, atlas_omega_stream_bytes, atlas_omega_stream_close,
+    atlas_omega_stream_open, atlas_omega_stream_push, atlas_omega_stream_restart, atlas_omega_training_backward,
+    atlas_omega_training_bytes, atlas_omega_training_close, atlas_omega_training_forward, atlas_omega_training_open,
+    atlas_omega_training_segments,
+};
 pub use status::{
     ATLAS_ABI_VERSION, AtlasStatus, atlas_abi_version, atlas_last_error, atlas_last_error_code, atlas_version,
 };

@@ -1,6 +1,6 @@
 //! The Newton-Schulz iteration of Muon, on matrices of any size.
 
-use crate::device::{AtlasDevice, AtlasStream};
+use crate::device::{AtlasDevice, AtlasStream, stream_on};
 use crate::dlpack::{self, DLTensor};
 use crate::status::{AtlasStatus, Failure, Result, handle, status};
 use atlas::device::Stream;
@@ -66,14 +66,7 @@ pub unsafe extern "C" fn atlas_newton_schulz(
             (false, count) => unsafe { std::slice::from_raw_parts(of.steps, count) },
         };
         // SAFETY: as above.
-        let stream = match unsafe { stream.as_ref() } {
-            Some(stream) if stream.0.device() == device => stream.0.clone(),
-            Some(stream) => {
-                let (found, wanted) = (stream.0.device().id(), device.id());
-                return Err(Failure::misuse(format_args!("the stream is of {found}, but the launch is on {wanted}")));
-            }
-            None => device.default_stream(),
-        };
+        let stream = unsafe { stream_on(device, stream) }?;
         let eps = if of.eps_is_least == 0 { NormEps::Added(of.eps) } else { NormEps::AtLeast(of.eps) };
         let iteration = iteration_of(steps, of.stretch, eps, of.restart as usize);
         // SAFETY: as above.

@@ -52,6 +52,12 @@ fn chains_from_c() {
 }
 
 #[test]
+fn omega_rules_from_c() {
+    let text = shared(&["cc", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], "omega.c");
+    assert!(text.ends_with("all right\n"), "{text}");
+}
+
+#[test]
 fn a_cpp_program() {
     let text = shared(&["c++", "-std=c++17"], "program.cpp");
     assert!(text.ends_with("all right\n"), "{text}");

@@ -16,8 +16,13 @@ struct Any {
 // SAFETY: the library exports it with this signature.
 unsafe extern "C" {
     fn __tvm_ffi_softmax(library: *mut c_void, args: *const Any, count: i32, result: *mut Any) -> c_int;
+    fn __tvm_ffi_omega_stream_open(library: *mut c_void, args: *const Any, count: i32, result: *mut Any) -> c_int;
+    fn __tvm_ffi_omega_stream_bytes(library: *mut c_void, args: *const Any, count: i32, result: *mut Any) -> c_int;
+    fn __tvm_ffi_omega_stream_close(library: *mut c_void, args: *const Any, count: i32, result: *mut Any) -> c_int;
 }
 
+const INT: i32 = 1;
+const FLOAT: i32 = 3;
 const DL_TENSOR: i32 = 7;
 const TENSOR_OBJECT: i32 = 70;
 
@@ -74,6 +79,33 @@ fn a_mistake_is_a_status() {
     assert_eq!(called(&[text, text]), -1);
     assert_eq!(called(&[]), -1);
     assert_eq!(x, [1.0; 6]);
+}
+
+/// What `python.py` computes with. A stream is a number, and of no use once it is closed.
+#[test]
+fn a_stream_of_tokens_is_a_number() {
+    let (mut data, mut shape) = ([0.0_f32; 6], [1_i64, 1, 2, 3]);
+    let q = DLTensor { ndim: 4, shape: shape.as_mut_ptr(), ..tensor(&mut data, &mut [0, 0]) };
+    let whole = |value: u64| Any { kind: INT, len: 0, value };
+    let real = |value: f64| Any { kind: FLOAT, len: 0, value: value.to_bits() };
+    // A linear memory by descent: chunks of 4 tokens, windows of 2, pieces of 8.
+    let numbers = [0, 0, 4, 2, 8, 0, 1].map(whole);
+    let rule = [&numbers[..], &[real(2.0), real(0.0), whole(0)], &[any(DL_TENSOR, &q); 2]].concat();
+    let mut result = Any { kind: -1, len: 7, value: 7 };
+    let mut called = |of: unsafe extern "C" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int, args: &[Any]| {
+        // SAFETY: the values are as tvm-ffi makes them.
+        let status = unsafe { of(std::ptr::null_mut(), args.as_ptr(), args.len() as i32, &mut result) };
+        (status, result)
+    };
+    let (status, number) = called(__tvm_ffi_omega_stream_open, &rule);
+    assert_eq!((status, number.kind, number.len), (0, INT, 0));
+    let (status, bytes) = called(__tvm_ffi_omega_stream_bytes, &[number]);
+    assert!(status == 0 && bytes.kind == INT && bytes.value > 0);
+    assert_eq!(called(__tvm_ffi_omega_stream_close, &[number]).0, 0);
+    assert_eq!(called(__tvm_ffi_omega_stream_bytes, &[number]).0, -1);
+    assert_eq!(called(__tvm_ffi_omega_stream_close, &[number, number]).0, -1);
+    // A device comes from a tensor.
+    assert_eq!(called(__tvm_ffi_omega_stream_open, &rule[..10]).0, -1);
 }
 
 /// Each kernel of the public interface, and no other, is a function.

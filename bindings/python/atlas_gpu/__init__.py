@@ -12,7 +12,6 @@ from ._ops import (
     log_sum_exp,
     memory_read,
     newton_schulz,
-    omega,
     poly_features,
     rms_norm,
     rotary,
@@ -20,9 +19,11 @@ from ._ops import (
     taylor2_features,
     windowed_attention,
 )
+from ._rules import OmegaStream, omega, omega_packed
 
 __all__ = [
     "Muon",
+    "OmegaStream",
     "add_bundle",
     "attention_decode",
     "chains",
@@ -33,6 +34,7 @@ __all__ = [
     "memory_read",
     "newton_schulz",
     "omega",
+    "omega_packed",
     "poly_features",
     "rms_norm",
     "rotary",

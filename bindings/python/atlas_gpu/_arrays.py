@@ -14,8 +14,11 @@ Array = Any
 class NumPy:
     """Arrays of NumPy. They are on the CPU."""
 
+    # NumPy itself has no bfloat16.
+    DTYPES = ("float32", "float16")
+
     @staticmethod
-    def call(name: str, args: Sequence[Any]) -> None:
+    def call(name: str, args: Sequence[Any]) -> Any:
         import numpy as np
 
         from ._library import function
@@ -26,7 +29,7 @@ class NumPy:
                 return x
             return tvm_ffi.from_dlpack(x if x.flags.writeable else x.copy())
 
-        function(name)(*map(tensor, args))
+        return function(name)(*map(tensor, args))
 
     @staticmethod
     def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
@@ -58,11 +61,13 @@ class NumPy:
 class PyTorch:
     """Tensors of PyTorch, on any device."""
 
+    DTYPES = ("float32", "float16", "bfloat16")
+
     # Whether PyTorch hands tensors to tvm-ffi itself, those that require gradients too.
     _hands_over: bool | None = None
 
     @staticmethod
-    def call(name: str, args: Sequence[Any]) -> None:
+    def call(name: str, args: Sequence[Any]) -> Any:
         from ._library import function
 
         if PyTorch._hands_over is None:
@@ -71,7 +76,7 @@ class PyTorch:
             PyTorch._hands_over = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
         if not PyTorch._hands_over:
             args = [a.detach() if is_torch(a) else a for a in args]
-        function(name)(*args)
+        return function(name)(*args)
 
     @staticmethod
     def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:

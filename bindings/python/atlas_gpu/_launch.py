@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any, Sequence
 
 from ._arrays import Array, NumPy, PyTorch, rows
-from ._library import c_library, check, parameters
 
 Kind = type[NumPy] | type[PyTorch]
 
@@ -138,87 +136,3 @@ def newton_schulz(
         numbers += [*map(float, steps[3 * i : 3 * i + 3]), centres[min(i, 3)]]
     of.call("newton_schulz", (g, out, float(stretch), float(eps), int(eps_is_least), int(restart), *numbers))
     return out
-
-
-class _DataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class _Omega(ctypes.Structure):
-    _fields_ = [
-        ("memory", ctypes.c_char_p),
-        ("step", ctypes.c_char_p),
-        ("chunk", ctypes.c_size_t),
-        ("window", ctypes.c_size_t),
-        ("key", ctypes.c_size_t),
-        ("value", ctypes.c_size_t),
-        ("hidden", ctypes.c_size_t),
-        ("dtype", _DataType),
-    ]
-
-
-_DTYPES = {"float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "float64": (2, 64)}
-_rules: dict[tuple[Any, ...], tuple[str, int]] = {}
-
-
-def omega_chain(memory: str, step: str, chunk: int, window: int, key: int, value: int, hidden: int, dtype: str) -> tuple[str, int]:
-    """The chain of a rule, and how many keys a chunk sees."""
-    rule = (memory, step, chunk, window, key, value, hidden, dtype)
-    found = _rules.get(rule)
-    if found is None:
-        code, bits = _DTYPES.get(dtype, (255, 8))
-        asked = _Omega(memory.encode(), step.encode(), chunk, window, key, value, hidden, _DataType(code, bits, 1))
-        name, keys = ctypes.c_char_p(), ctypes.c_size_t()
-        check(c_library().atlas_omega_chain(ctypes.byref(asked), ctypes.byref(name), ctypes.byref(keys)))
-        found = _rules[rule] = ((name.value or b"").decode().upper(), keys.value)
-    return found
-
-
-def omega(
-    of: Kind,
-    q: Array,
-    k: Array,
-    v: Array,
-    rq: Array,
-    rk: Array,
-    alpha: Array,
-    theta: Array,
-    eta: Array,
-    gamma: Array,
-    weights: Sequence[Array],
-    momenta: Sequence[Array],
-    norm: Array | None,
-    memory: str,
-    step: str,
-    chunk: int,
-    before: bool,
-    scale: float,
-    predicts: bool,
-    eps: float,
-) -> tuple[Array, list[Array], list[Array]]:
-    """The rule on a copy of the memory. Shapes that do not fit are refused by the chain."""
-    if chunk < 1 or q.ndim != 4 or v.ndim != 4 or gamma.ndim != 4 or not weights or weights[0].ndim != 4:
-        raise ValueError(
-            "error[ATL603]: `omega` takes q and k [B, N, H, D], v [B, N, H, E], gamma [B, N, H, W], weights [B, H, .., ..] and "
-            f"chunks of one token at least, and is given q {tuple(q.shape)}, v {tuple(v.shape)}, gamma {tuple(gamma.shape)} and "
-            f"chunks of {chunk}"
-        )
-    hidden = 0 if memory == "linear" else int(weights[0].shape[-1])
-    name, keys = omega_chain(memory, step, chunk, gamma.shape[-1], q.shape[-1], v.shape[-1], hidden, of.dtype_name(q))
-    weights, momenta, chunks = [of.copy(w) for w in weights], [of.copy(s) for s in momenta], -(-q.shape[1] // chunk)
-    y = of.empty(v, (*q.shape[:3], v.shape[-1]))
-    given: dict[str, Any] = {
-        "q": q, "k": k, "v": v, "rq": rq, "rk": rk, "alpha": alpha, "theta": theta, "eta": eta, "gamma": gamma, "norm": norm,
-        "y": y, "before": int(before), "commit": chunks, "chunk": chunk, "scale": float(scale), "predicts": int(predicts),
-        "eps": float(eps),
-    }  # fmt: skip
-    for letter, tensors in (("w", weights), ("s", momenta)):
-        given.update({letter + (str(i + 1) if memory != "linear" else ""): t for i, t in enumerate(tensors)})
-    params, sizes = parameters(name)
-    missing = [p for p in params if given.get(p) is None]
-    if missing or (memory != "normed" and norm is not None):
-        found = f"{len(weights)} weights, {len(momenta)} momenta and {'no ' if norm is None else 'a '}norm"
-        raise ValueError(f"error[ATL601]: a memory `{memory}` takes {', '.join(params)}, but `omega` is given {found}")
-    of_chunks = {"C": chunks, "L": chunk, "K": keys}
-    of.call(name, [*(given[p] for p in params), *(of_chunks[s] for s in sizes)])
-    return y, weights, momenta

@@ -16,7 +16,7 @@ _lock = threading.Lock()
 _path: Path | None = None
 _module: Any = None
 _c: ctypes.CDLL | None = None
-_functions: dict[str, Callable[..., None]] = {}
+_functions: dict[str, Callable[..., Any]] = {}
 _signatures: dict[str, str] = {}
 
 
@@ -48,7 +48,7 @@ def load(path: str | os.PathLike[str] | None = None) -> None:
         _path, _c, _module = file, c, module
 
 
-def function(name: str) -> Callable[..., None]:
+def function(name: str) -> Callable[..., Any]:
     """A kernel by its name, a chain by its name in upper case, as a function of tvm-ffi."""
     found = _functions.get(name)
     if found is None:

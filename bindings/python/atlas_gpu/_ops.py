@@ -7,9 +7,9 @@ from typing import Any, Sequence
 
 from . import _launch
 from ._arrays import Array, PyTorch, of
+from ._numbers import dtype_name, pair, real, reals, whole
 
 CLASSIC = (3.4445, -4.7750, 2.0315)
-_LOSSES = {"square": 2.0, "half_square": 1.0, "dot": 1.0}
 
 
 def _torch() -> Any:
@@ -33,6 +33,7 @@ def log_sum_exp(x: Array) -> Array:
 def rms_norm(x: Array, weight: Array, eps: float = 1e-6) -> Array:
     """`x / sqrt(mean(x^2) + eps) * weight` along the last axis; `weight` has the element type of `x`."""
     kind = of("rms_norm", x, weight)
+    eps = real("rms_norm", "eps", eps)
     return _torch().rms_norm(x, weight, eps) if kind is PyTorch else _launch.rms_norm(kind, x, weight, eps)
 
 
@@ -48,8 +49,9 @@ def rotary(x: Array, cos: Array, sin: Array, *, interleaved: bool = False) -> Ar
 def poly_features(x: Array, coefficients: Sequence[float]) -> Array:
     """`a1 x + a2 x^2 + ..`, element by element, for one to four coefficients."""
     kind = of("poly_features", x)
+    coefficients = reals("poly_features", "coefficients", coefficients)
     if kind is PyTorch:
-        return _torch().poly_features(x, list(coefficients))
+        return _torch().poly_features(x, coefficients)
     return _launch.poly_features(kind, x, coefficients)
 
 
@@ -73,13 +75,15 @@ def windowed_attention(
     `J` divides `H`. The last query stands at the last key. Every query sees the keys and values of `prefix`, `[J, S, D]`. `first`,
     `[B, M]` in int32, is the first key that a query may see. Returns the result and its log-sum-exp, `[B, H, M]`, through which no
     gradient goes."""
-    kind = of("windowed_attention", q, k, v, first, *(prefix or ()))
+    given = () if prefix is None else pair("windowed_attention", "prefix", prefix)
+    kind = of("windowed_attention", q, k, v, first, *given)
+    window = whole("windowed_attention", "window", window, 1)
     _launch.attention_sizes(q, k)
     none = kind.empty(k, (k.shape[2], 0, k.shape[3]))
-    pk, pv = prefix or (none, none)
+    pk, pv = given or (none, none)
     if first is None:
         first = kind.full(q, q.shape[:2], 0, "int32")
-    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else real("windowed_attention", "scale", scale)
     if kind is PyTorch:
         return _torch().windowed_attention(q, k, v, pk, pv, first, window, scale)
     return _launch.windowed_attention(kind, q, k, v, pk, pv, first, window, scale)
@@ -92,7 +96,8 @@ def attention_decode(
     filled; `tokens` is `[S]` in int32. The keys are cut into `parts`, which run side by side. Returns the result and its
     log-sum-exp, `[S, J, R]`. There is no gradient."""
     kind = of("attention_decode", q, k, v, tokens)
-    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale
+    scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else real("attention_decode", "scale", scale)
+    parts = whole("attention_decode", "parts", parts, 1)
     if kind is PyTorch:
         return _torch().attention_decode(q, k, v, tokens, scale, parts)
     return _launch.attention_decode(kind, q, k, v, tokens, scale, parts)
@@ -122,64 +127,24 @@ def newton_schulz(
     kind = of("newton_schulz", g)
     if g.ndim < 2:
         raise ValueError(f"error[ATL603]: `g` of `newton_schulz` has dims [.., M, N], but one of shape {tuple(g.shape)} is given")
-    if steps < 0:
-        raise ValueError(f"error[ATL607]: `steps` of `newton_schulz` is a whole number from 0 on, and {steps} is given")
-    listed: list[Any] = [*coefficients]
-    each: list[list[Any]] = [listed] * steps if listed and not hasattr(listed[0], "__len__") else [list(step) for step in listed]
+    steps, restart = whole("newton_schulz", "steps", steps), whole("newton_schulz", "restart", restart)
+    try:
+        listed: Any = list(coefficients)
+    except TypeError:
+        listed = coefficients
+    # A tensor of one number can be iterated by its type, but not by its shape.
+    if isinstance(listed, list) and listed and all(hasattr(x, "__iter__") and getattr(x, "ndim", 1) for x in listed):
+        each = [reals("newton_schulz", "coefficients", step) for step in listed]
+    else:
+        each = [reals("newton_schulz", "coefficients", listed)] * steps
     if any(len(step) != 3 for step in each):
         raise ValueError(f"error[ATL601]: each step of `newton_schulz` has three coefficients, and {listed} are given")
-    flat = [float(x) for step in each for x in step]
-    dtype = dtype or kind.dtype_name(g)
+    flat = [x for step in each for x in step]
+    stretch, eps = real("newton_schulz", "stretch", stretch), real("newton_schulz", "eps", eps)
+    dtype = kind.dtype_name(g) if dtype is None else dtype_name("newton_schulz", dtype, kind.DTYPES)
     stack = g.reshape(math.prod(g.shape[:-2]), *g.shape[-2:])
     if kind is PyTorch:
         out = _torch().newton_schulz(stack, dtype, flat, stretch, eps, eps_is_least, restart)
     else:
         out = _launch.newton_schulz(kind, stack, dtype, flat, stretch, eps, eps_is_least, restart)
     return out.reshape(g.shape)
-
-
-def omega(
-    q: Array,
-    k: Array,
-    v: Array,
-    alpha: Array,
-    theta: Array,
-    eta: Array,
-    gamma: Array,
-    weights: Sequence[Array],
-    momenta: Sequence[Array],
-    *,
-    memory: str = "mlp",
-    step: str = "descent",
-    chunk: int = 64,
-    loss: str | float = "square",
-    before: bool = False,
-    residual_q: Array | None = None,
-    residual_k: Array | None = None,
-    norm: Array | None = None,
-    eps: float = 1e-6,
-) -> tuple[Array, list[Array], list[Array]]:
-    """The Omega rule: a memory that learns while it reads. `q` and `k` are `[B, N, H, D]`, `v` and residuals `[B, N, H, E]`; the gates
-    `alpha`, `theta` and `eta` `[B, N, H]`, and `gamma` `[B, N, H, W]`, the oldest token of a window first, are float32.
-
-    `memory` is `linear`, `mlp`, `gated` or `normed`; its `weights` are float32: `[B, H, E, D]`, or `[B, H, E, M]` and one or two of
-    `[B, H, M, D]`. `momenta` have the same shapes. `step` is `descent`, `muon_by_token` or `muon_by_chunk`. `loss` is `square`,
-    `half_square`, `mean_square`, `dot`, or the factor of an error. With `before`, a token reads the memory before its own step.
-    Residuals are zeros if they are left out. Returns what tokens read, and the weights and momenta behind the last one; those that are
-    given stay as they are. There is no gradient."""
-    kind = of("omega", q, k, v, alpha, theta, eta, gamma, *weights, *momenta, residual_q, residual_k, norm)
-    zeros = kind.full(v, (*q.shape[:-1], v.shape[-1]), 0.0)
-    rq, rk = (zeros if r is None else r for r in (residual_q, residual_k))
-    if loss == "mean_square":
-        scale = 2.0 / max(v.shape[-1], 1)
-    elif isinstance(loss, str):
-        if loss not in _LOSSES:
-            raise ValueError(f"error[ATL696]: there is no loss `{loss}`; the losses are {', '.join(_LOSSES)}, mean_square, and a factor")
-        scale = _LOSSES[loss]
-    else:
-        scale = float(loss)
-    arrays = (q, k, v, rq, rk, alpha, theta, eta, gamma, list(weights), list(momenta), norm)
-    rule = (memory, step, chunk, before, scale, loss != "dot", eps)
-    if kind is PyTorch:
-        return _torch().omega(*arrays, *rule)
-    return _launch.omega(kind, *arrays, *rule)

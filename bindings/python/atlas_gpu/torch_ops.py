@@ -7,7 +7,7 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from . import _launch
+from . import _launch, _omega
 from ._arrays import PyTorch
 
 _library = torch.library.Library("atlas_gpu", "DEF")
@@ -27,11 +27,11 @@ def _gradient(name: str, backward: Callable[..., Any], setup: Callable[..., None
     torch.library.register_autograd(f"atlas_gpu::{name}", backward, setup_context=setup, lib=_library)
 
 
-def _no_gradient(name: str) -> None:
-    """Without this, PyTorch would leave out the gradient and say nothing."""
+def _no_gradient(name: str, of: str = "") -> None:
+    """Without this, PyTorch would leave out the gradient and say nothing. `of` says for which arguments there is none."""
 
     def backward(_ctx: Any, *_grads: Any) -> Any:
-        raise RuntimeError(f"error[ATL651]: `{name}` of atlas_gpu has no gradient; call it under torch.no_grad(), or detach what goes in")
+        raise RuntimeError(f"error[ATL651]: `{name}` of atlas_gpu has no gradient{of}; call it under torch.no_grad(), or detach what goes in")
 
     _gradient(name, backward, lambda ctx, inputs, output: None)
 
@@ -246,18 +246,111 @@ def _memory_read_backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor,
 _gradient("memory_read", _memory_read_backward, _memory_read_setup)
 _no_gradient("memory_read_backward")
 
+# The Omega rule
+
+
+def learns(*tensors: Tensor | None) -> bool:
+    """Whether gradients are asked for."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def refuse_to_learn(name: str, *tensors: Tensor | None) -> None:
+    """Refuses what would leave out a gradient and say nothing."""
+    if learns(*tensors):
+        raise RuntimeError(f"error[ATL651]: `{name}` of atlas_gpu has no gradient; call it under torch.no_grad(), or detach what goes in")
+
+
+_TOKENS = "Tensor q, Tensor k, Tensor v, Tensor rq, Tensor rk, Tensor alpha, Tensor theta, Tensor eta, Tensor gamma"
+_MEMORY = "Tensor[] weights, Tensor[] momenta, Tensor? norm"
+
+
+def _omega_shapes(*args: Any) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    q, v, weights, momenta = args[0], args[2], args[9], args[10]
+    return v.new_empty((*q.shape[:-1], v.shape[-1])), [_like(w) for w in weights], [_like(s) for s in momenta]
+
+
 _operator(
-    "omega(Tensor q, Tensor k, Tensor v, Tensor rq, Tensor rk, Tensor alpha, Tensor theta, Tensor eta, Tensor gamma,"
-    " Tensor[] weights, Tensor[] momenta, Tensor? norm, str memory, str step, int chunk, bool before, float scale,"
-    " bool predicts, float eps) -> (Tensor, Tensor[], Tensor[])",
-    lambda *args: _launch.omega(PyTorch, *args),
-    lambda q, k, v, rq, rk, alpha, theta, eta, gamma, weights, momenta, *rest: (
-        v.new_empty((*q.shape[:-1], v.shape[-1])),
-        [_like(w) for w in weights],
-        [_like(s) for s in momenta],
-    ),
+    f"omega({_TOKENS}, {_MEMORY}, {_omega.RULE}) -> (Tensor, Tensor[], Tensor[])",
+    lambda *args: _omega.omega(PyTorch, *args),
+    _omega_shapes,
 )
-_no_gradient("omega")
+# Rules that have gradients go to the next operator.
+_no_gradient("omega", " for a step of Muon for each token, or for each chunk that is read after it; `descent`, and `muon_by_chunk` with `before`, have one")
+
+
+def _omega_training(*args: Any) -> Any:
+    tokens, (weights, momenta, norm), rule, segment = args[:9], args[9:12], _omega.Rule(*args[12:19]), args[19]
+    return _omega.omega_training(PyTorch, tokens, weights, momenta, norm, rule, segment)
+
+
+def _omega_training_shapes(*args: Any) -> Any:
+    q, weights, momenta, chunk, segment = args[0], args[9], args[10], args[14], args[19]
+    _, count = _omega.segments(int(q.shape[1]), chunk, segment)
+    return *_omega_shapes(*args), [m.new_empty((count, *m.shape)) for m in (*weights, *momenta)]
+
+
+# As `omega`, and the states that the backward pass takes.
+_operator(
+    f"omega_training({_TOKENS}, {_MEMORY}, {_omega.RULE}, int segment) -> (Tensor, Tensor[], Tensor[], Tensor[])",
+    _omega_training,
+    _omega_training_shapes,
+)
+
+
+def _omega_training_backward(dy: Tensor, last: list[Tensor], *args: Any) -> list[Tensor]:
+    tokens, norm, kept, rule, segment = args[:9], args[9], args[10], _omega.Rule(*args[11:18]), args[18]
+    return _omega.omega_training_backward(PyTorch, dy, last, tokens, norm, kept, rule, segment)
+
+
+def _omega_training_backward_shapes(dy: Tensor, last: list[Tensor], *args: Any) -> list[Tensor]:
+    count = len(last) // 2
+    shapes = _omega.gradient_shapes(args[:9], last[:count], last[count:], args[9], args[13])
+    return [dy.new_empty(shape, dtype=torch.float32) for shape in shapes]
+
+
+# All gradients, those by tokens before those by the norm and by the memory. They are float32, and some have room for whole chunks.
+_operator(
+    f"omega_training_backward(Tensor dy, Tensor[] last, {_TOKENS}, Tensor? norm, Tensor[] kept, {_omega.RULE}, int segment) -> Tensor[]",
+    _omega_training_backward,
+    _omega_training_backward_shapes,
+)
+
+
+def _omega_training_setup(ctx: Any, inputs: Any, output: Any) -> None:
+    tokens, (ctx.count, norm), ctx.rule = inputs[:9], (len(inputs[9]), inputs[11]), inputs[12:]
+    ctx.mark_non_differentiable(*output[3])
+    ctx.save_for_backward(*tokens, norm, *output[3])
+
+
+def _omega_training_gradients(ctx: Any, dy: Tensor, dweights: list[Tensor], dmomenta: list[Tensor], _dkept: Any) -> tuple[Any, ...]:
+    # Once: checkpointing gives them one time.
+    saved, count = ctx.saved_tensors, ctx.count
+    tokens, norm, kept = saved[:9], saved[9], list(saved[10:])
+    found = ops.omega_training_backward(dy, [*dweights, *dmomenta], *tokens, norm, kept, *ctx.rule)
+    n = tokens[0].shape[1]
+    by = [g[:, :n].to(t.dtype) for g, t in zip(found, [t for i, t in enumerate(tokens) if i != 3])]
+    # What goes in as `rq` goes out as it is.
+    by.insert(3, dy.clone())
+    by_norm = None if norm is None else found[8].to(norm.dtype)
+    by_memory = found[-2 * count :]
+    return *by, by_memory[:count], by_memory[count:], by_norm, *(None for _ in ctx.rule)
+
+
+_gradient("omega_training", _omega_training_gradients, _omega_training_setup)
+_no_gradient("omega_training_backward")
+
+
+def _omega_packed(*args: Any) -> Any:
+    tokens, starts, (weights, momenta, norm), rule, longest = args[:9], args[9], args[10:13], _omega.Rule(*args[13:20]), args[20]
+    return _omega.omega_packed(PyTorch, tokens, starts, weights, momenta, norm, rule, longest)
+
+
+_operator(
+    f"omega_packed({_TOKENS}, Tensor starts, {_MEMORY}, {_omega.RULE}, int longest) -> (Tensor, Tensor[], Tensor[])",
+    _omega_packed,
+    lambda *args: _omega_shapes(*args[:9], *args[10:]),
+)
+_no_gradient("omega_packed")
 
 # Muon
 

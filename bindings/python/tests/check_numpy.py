@@ -227,6 +227,38 @@ def omega():
             assert np.isfinite(y).all() and not all((a == b).all() for a, b in zip(weights, after))
 
 
+def omega_in_parts():
+    """Pieces of a sequence, and documents one after the other, are read as wholes are."""
+    b, n, h, d, e, hidden, window, chunk = 2, 7, 2, 4, 5, 6, 3, 3
+    tokens = [normal(b, n, h, d), normal(b, n, h, d), normal(b, n, h, e)]
+    tokens += [rng.uniform(low, high, (b, n, h)).astype(np.float32) for low, high in [(0.9, 1), (0.2, 0.6), (0.01, 0.05)]]
+    tokens.append(rng.uniform(0, 0.5, (b, n, h, window)).astype(np.float32))
+    rq, rk = normal(b, n, h, e), normal(b, n, h, e)
+    weights = [0.3 * normal(b, h, e, hidden), 0.3 * normal(b, h, hidden, d)]
+    momenta, kept = [0.1 * w for w in weights], [w.copy() for w in weights]
+    wanted = atlas.omega(*tokens, weights, momenta, chunk=chunk, residual_q=rq, residual_k=rk)[0]
+    for piece, ends in [(4, (2, 3, 7)), (1, (7,)), (9, (1, 6, 6, 7))]:
+        stream = atlas.OmegaStream(weights, momenta, chunk=chunk, piece=piece)
+        for _ in range(2):
+            for begin, end in zip((0, *ends), ends):
+                part = slice(begin, end)
+                read = stream.push(*(t[:, part] for t in tokens), residual_q=rq[:, part], residual_k=rk[:, part])
+                assert (read == wanted[:, part]).all(), (piece, begin, end)
+            stream.restart(weights, momenta)
+        assert stream.bytes > 0
+        stream.close()
+        assert stream.bytes == 0
+    starts, one = np.array([0, 2, 7], np.int32), [t[:1] for t in tokens]
+    found = atlas.omega_packed(*one, starts, weights, momenta, longest=5, chunk=chunk, residual_q=rq[:1], residual_k=rk[:1])
+    for at, part in enumerate((slice(0, 2), slice(2, 7))):
+        memory = ([m[at : at + 1] for m in of] for of in (weights, momenta))
+        alone = atlas.omega(*(t[:, part] for t in one), *memory, chunk=chunk, residual_q=rq[:1, part], residual_k=rk[:1, part])
+        close(found[0][:, part], alone[0], F32)
+        for got, want in zip([*found[1], *found[2]], [*alone[1], *alone[2]]):
+            close(got[at : at + 1], want, F32)
+    assert all((a == b).all() for a, b in zip(weights, kept)), "the memory that is given stays"
+
+
 def mistakes():
     x, w = normal(3, 4), normal(4)
     raises(ValueError, "ATL606", atlas.softmax, x.astype(np.float64))
@@ -245,6 +277,21 @@ def mistakes():
     raises(ValueError, "ATL607", atlas.newton_schulz, x, steps=-3)
     raises(ValueError, "f32 can hold", atlas.newton_schulz, x, eps=1e300)
     raises(ValueError, "f32 can hold", atlas.newton_schulz, x, coefficients=(1e300, 0.0, 0.0))
+    number, q, first = np.float32(0.5), normal(1, 2, 2, 4), np.zeros(1, np.int32)
+    close(atlas.poly_features(x, [number, number]), 0.5 * x + 0.5 * x.astype(np.float64) ** 2, F32)
+    close(atlas.newton_schulz(x, coefficients=np.array([3.0, -3.2, 1.2]), steps=2), atlas.newton_schulz(x, coefficients=[(3.0, -3.2, 1.2)] * 2), 0.0)
+    assert atlas.newton_schulz(x, dtype=np.float16).dtype == np.float16
+    raises(ValueError, "ATL607", atlas.poly_features, x, number)
+    raises(ValueError, "ATL607", atlas.poly_features, x, [None])
+    raises(ValueError, "ATL607", atlas.newton_schulz, x, coefficients=number)
+    raises(ValueError, "ATL607", atlas.newton_schulz, x, coefficients=np.array(0.5))
+    raises(ValueError, "ATL607", atlas.newton_schulz, x, steps=2.5)
+    raises(ValueError, "ATL606", atlas.newton_schulz, x, dtype="foo")
+    raises(ValueError, "ATL606", atlas.newton_schulz, x, dtype="bfloat16")
+    raises(ValueError, "ATL607", atlas.windowed_attention, q, q, q, 0)
+    raises(ValueError, "ATL607", atlas.windowed_attention, q, q, q, 2.7)
+    raises(ValueError, "ATL601", atlas.windowed_attention, q, q, q, 3, prefix=(q,))
+    raises(ValueError, "ATL607", atlas.attention_decode, q, q, q, first, parts=2.7)
     gates = [normal(1, 4, 1)] * 3
     q, v, memory = normal(1, 4, 1, 3), normal(1, 4, 1, 5), [normal(1, 1, 5, 3)]
     rule = {"memory": "linear", "chunk": 2}
@@ -253,6 +300,14 @@ def mistakes():
     raises(ValueError, "ATL601", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, [], **rule)
     raises(ValueError, "ATL643", atlas.omega, q, q, v, *gates, normal(1, 5, 1, 2), memory, memory, **rule)
     raises(ValueError, "ATL603", atlas.omega, q, q, v, *gates, normal(1, 4, 2), memory, memory, **rule)
+    raises(ValueError, "ATL607", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, memory="linear", chunk=2.5)
+    raises(ValueError, "ATL607", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory, memory, **rule, loss=[2.0])
+    raises(TypeError, "ATL697", atlas.omega, q, q, v, *gates, normal(1, 4, 1, 2), memory[0], memory, **rule)
+    starts = np.array([0, 4], np.int32)
+    raises(ValueError, "ATL604", atlas.omega_packed, q, q, v, *gates, normal(1, 4, 1, 2), starts[:1], memory, memory, longest=4, **rule)
+    stream = atlas.OmegaStream(memory, memory, **rule)
+    raises(ValueError, "ATL604", stream.push, q, q, v, *gates, normal(1, 5, 1, 2))
+    stream.close()
     raises(ValueError, "ATL650", atlas.add_bundle, __file__, "cpu")
     raises(ValueError, "ATL696", atlas.add_bundle, __file__, "gpu")
     raises(RuntimeError, "ATL696", atlas.load, "/nowhere/libatlas_c.so")
@@ -286,6 +341,6 @@ def package():
     assert Path(atlas.__file__).with_name("py.typed").exists()
 
 
-for part in (rows, rotary, attention, memory, newton_schulz, omega, mistakes, threads, package):
+for part in (rows, rotary, attention, memory, newton_schulz, omega, omega_in_parts, mistakes, threads, package):
     part()
 print("all right")

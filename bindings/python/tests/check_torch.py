@@ -33,6 +33,7 @@ if args.library:
 import torch  # noqa: E402
 
 import atlas_gpu as atlas  # noqa: E402
+import torch_rules as rules  # noqa: E402
 import torch_timing as timing  # noqa: E402
 from atlas_gpu._library import function  # noqa: E402
 from torch_cases import CASES, Case, normal, operators, outputs  # noqa: E402
@@ -89,10 +90,12 @@ def learned(case: Case, inputs: list[Any]) -> list[torch.Tensor]:
 def backward(case: Case, dtype: torch.dtype) -> float:
     inputs = case.inputs(dtype, DEVICE)
     others = long(inputs)
-    first, second = outputs(case.call(*_with(inputs, case)))[0], outputs(case.reference(*_with(others, case)))[0]
-    weights = normal(*first.shape, dtype=dtype, device=DEVICE)
+    all_found, all_wanted = outputs(case.call(*_with(inputs, case))), outputs(case.reference(*_with(others, case)))
+    # Through some outputs no gradient goes.
+    first, second = zip(*[(f, w) for f, w in zip(all_found, all_wanted) if f.requires_grad])
+    weights = [normal(*f.shape, dtype=f.dtype, device=DEVICE) for f in first]
     got = torch.autograd.grad(first, [inputs[i] for i in case.learned], weights)
-    want = torch.autograd.grad(second, [others[i] for i in case.learned], weights.double())
+    want = torch.autograd.grad(second, [others[i] for i in case.learned], [w.double() for w in weights])
     # A gradient meets what the forward pass has rounded.
     return off(list(got), list(want), 3 * case.bound(dtype))
 
@@ -200,11 +203,32 @@ def mistakes() -> list[str]:
     of = {"dtype": torch.float32, "device": DEVICE}
     x, w = normal(3, 4, **of), normal(4, **of)
     y = torch.full((3, 4), 7.0, device=DEVICE)
+    q, first = normal(1, 2, 2, 4, **of), torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    # Numbers of NumPy and of tensors are numbers.
+    half = torch.tensor(0.5)
+    off([atlas.poly_features(x, [half, half.numpy()])], [0.5 * x + 0.5 * x * x], 1e-6)
+    off([atlas.newton_schulz(x, coefficients=torch.tensor([[3.0, -3.2, 1.2]]), dtype=torch.float32)],
+        [atlas.newton_schulz(x, coefficients=(3.0, -3.2, 1.2), steps=1)], 0.0)  # fmt: skip
     found = [
         raises(ValueError, "ATL606", lambda: atlas.softmax(x.double())),
         raises(ValueError, "ATL604", lambda: atlas.rms_norm(x, normal(5, **of))),
         raises(ValueError, "ATL606", lambda: atlas.rms_norm(x, w.half())),
         raises(TypeError, "ATL697", lambda: atlas.softmax([1.0])),
+        # Numbers of other kinds.
+        raises(ValueError, "ATL607", lambda: atlas.poly_features(x, 0.5)),
+        raises(ValueError, "ATL607", lambda: atlas.poly_features(x, ["a"])),
+        raises(ValueError, "ATL607", lambda: atlas.newton_schulz(x, coefficients=torch.tensor(3.0))),
+        raises(ValueError, "ATL607", lambda: atlas.newton_schulz(x, steps=2.5)),
+        raises(ValueError, "ATL607", lambda: atlas.newton_schulz(x, restart=True / 2)),
+        raises(ValueError, "ATL606", lambda: atlas.newton_schulz(x, dtype="foo")),
+        raises(ValueError, "ATL606", lambda: atlas.newton_schulz(x, dtype=torch.int32)),
+        raises(ValueError, "ATL607", lambda: atlas.rms_norm(x, w, "small")),
+        raises(ValueError, "ATL607", lambda: atlas.windowed_attention(q, q, q, 0)),
+        raises(ValueError, "ATL607", lambda: atlas.windowed_attention(q, q, q, 2.0)),
+        raises(ValueError, "ATL601", lambda: atlas.windowed_attention(q, q, q, 3, prefix=(q,))),
+        raises(ValueError, "ATL601", lambda: atlas.windowed_attention(q, q, q, 3, prefix=q)),
+        raises(ValueError, "ATL607", lambda: atlas.attention_decode(q, q, q, first, parts=2.7)),
+        raises(ValueError, "ATL607", lambda: atlas.attention_decode(q, q, q, first, parts=0)),
         raises(RuntimeError, "ATL651", lambda: atlas.newton_schulz(x.clone().requires_grad_()).sum().backward()),
         # With outputs of the caller: nothing is written.
         raises(ValueError, "ATL604", lambda: function("softmax")(x, y[:, :3])),
@@ -273,6 +297,15 @@ def main() -> int:
     check("strides", strided)
     check("empty", empty)
     check("mistakes", mistakes)
+    check("omega: slopes with Muon", lambda: rules.slopes_with_muon(DEVICE))
+    check("omega: segments", lambda: rules.segments(DEVICE, off))
+    check("omega: in models", lambda: rules.in_models(DEVICE, off))
+    check("omega: in a graph", lambda: rules.in_a_graph(off), on_gpu=True)
+    check("omega: pieces", lambda: rules.pieces(DEVICE, off))
+    check("omega: documents", lambda: rules.documents(DEVICE, off))
+    check("omega: empty", lambda: rules.empty(DEVICE))
+    check("omega: threads", lambda: rules.threads(DEVICE, off))
+    check("omega: mistakes", lambda: rules.mistakes(DEVICE, raises))
     check("threads", threads)
     for number, (name, values) in enumerate(operators(DEVICE)):
         check(f"opcheck {number} {name}", lambda n=name, v=values: opcheck(n, v))

@@ -127,49 +127,83 @@ def newton_schulz(g: Tensor) -> Tensor:
     return x.mT if g.shape[-2] > g.shape[-1] else x
 
 
-OMEGA = {"memory": "mlp", "chunk": 4}
+@dataclass
+class Rule:
+    """An Omega rule by descent."""
 
+    memory: str
+    before: bool = False
+    loss: str = "square"
+    eps: float = 0.1
 
-def omega(q: Tensor, k: Tensor, v: Tensor, alpha: Tensor, theta: Tensor, eta: Tensor, gamma: Tensor, *memory: Tensor) -> list[Tensor]:
-    """The rule as it is defined, with autograd for the gradients of a window. They are taken at the memory before a chunk."""
-    n, window = q.shape[1], gamma.shape[-1]
-    w, s = [m.clone() for m in memory[:2]], [m.clone() for m in memory[2:]]
-    y = torch.zeros_like(v)
+    def given(self) -> dict[str, Any]:
+        return {"memory": self.memory, "chunk": 4, "loss": self.loss, "before": self.before, "eps": self.eps}
 
-    def read(w1: Tensor, w2: Tensor, x: Tensor) -> Tensor:
-        return (w1 @ torch.nn.functional.gelu(w2 @ x.unsqueeze(-1))).squeeze(-1)
+    @property
+    def count(self) -> int:
+        return {"linear": 1, "mlp": 2, "gated": 3, "normed": 2}[self.memory]
 
-    for t in range(n):
-        if t % OMEGA["chunk"] == 0:
-            start = [m.detach().clone().requires_grad_() for m in w]
-        with torch.enable_grad():
-            loss = q.new_zeros(())
-            for j in range(window):
-                i = t - (window - 1) + j
-                if i >= 0:
-                    error = read(*start, k[:, i]) - v[:, i]
-                    loss = loss + (gamma[:, t, :, j] * error.square().sum(-1)).sum()
-            step = torch.autograd.grad(loss, start)
-        gates = [g[:, t, :, None, None] for g in (alpha, theta, eta)]
-        s = [gates[1] * m + u for m, u in zip(s, step)]
-        w = [gates[0] * m - gates[2] * u for m, u in zip(w, s)]
-        y[:, t] = read(*w, q[:, t])
-    return [y, *w, *s]
+    def call(self, *args: Tensor) -> Any:
+        """Arguments are tokens, residuals, weights and momenta, and the norm of a memory that has one."""
+        tokens, rest = args[:9], list(args[9:])
+        norm = rest.pop() if self.memory == "normed" else None
+        given = {"residual_q": tokens[3], "residual_k": tokens[4], "norm": norm, **self.given()}
+        return atlas.omega(*tokens[:3], *tokens[5:], rest[: self.count], rest[self.count :], **given)
 
+    def read(self, w: list[Tensor], x: Tensor, r: Tensor, norm: Tensor | None) -> Tensor:
+        of = lambda m: (m @ x.unsqueeze(-1)).squeeze(-1)  # noqa: E731
+        if self.memory == "linear":
+            return r + of(w[0])
+        z = torch.nn.functional.gelu(of(w[1]))
+        z = z * of(w[2]) if self.memory == "gated" else z
+        z = (w[0] @ z.unsqueeze(-1)).squeeze(-1)
+        if norm is not None:
+            z = torch.nn.functional.layer_norm(z, (z.shape[-1],), eps=self.eps) * norm
+        return r + z
 
-def omega_inputs(dtype: torch.dtype, device: str) -> list[Any]:
-    b, n, h, d, e, m, window = 2, 10, 2, 8, 8, 12, 3
-    of = {"dtype": dtype, "device": device}
-    gates = {"dtype": torch.float32, "device": device}
-    uniform = lambda low, high, *shape: (low + (high - low) * torch.rand(shape, dtype=torch.float64)).to(device, torch.float32)  # noqa: E731
-    tensors = [normal(b, n, h, d, **of), normal(b, n, h, d, **of), normal(b, n, h, e, **of)]
-    tensors += [uniform(0.9, 1, b, n, h), uniform(0.2, 0.6, b, n, h), uniform(0.005, 0.02, b, n, h), uniform(0, 0.5, b, n, h, window)]
-    shapes = [(e, m), (m, d)]
-    return tensors + [normal(b, h, *s, scale=scale, **gates) for scale in (0.3, 0.05) for s in shapes]
+    def reference(self, *args: Tensor) -> list[Tensor]:
+        """The rule as it is defined, with autograd for the gradients of a window. They are taken at the memory before a chunk, and
+        autograd goes through them."""
+        q, k, v, rq, rk, alpha, theta, eta, gamma = args[:9]
+        rest = list(args[9:])
+        norm = rest.pop() if self.memory == "normed" else None
+        w, s = rest[: self.count], rest[self.count :]
+        learns, rows = torch.is_grad_enabled() and any(a.requires_grad for a in args), []
+        for t in range(q.shape[1]):
+            if t % 4 == 0:
+                start = [m if m.requires_grad else m.detach().requires_grad_() for m in w]
+            if self.before:
+                rows.append(self.read(w, q[:, t], rq[:, t], norm))
+            with torch.enable_grad():
+                loss = q.new_zeros(())
+                for j in range(gamma.shape[-1]):
+                    i = t - (gamma.shape[-1] - 1) + j
+                    if i >= 0:
+                        found = self.read(start, k[:, i], rk[:, i], norm)
+                        of = -(found * v[:, i]).sum(-1) if self.loss == "dot" else (found - v[:, i]).square().sum(-1)
+                        loss = loss + (gamma[:, t, :, j] * of).sum()
+                step = torch.autograd.grad(loss, start, create_graph=learns)
+            a, b, c = (g[:, t, :, None, None] for g in (alpha, theta, eta))
+            s = [b * m + u for m, u in zip(s, step)]
+            w = [a * m - c * u for m, u in zip(w, s)]
+            if not self.before:
+                rows.append(self.read(w, q[:, t], rq[:, t], norm))
+        return [torch.stack(rows, 1), *w, *s]
 
+    def inputs(self, dtype: torch.dtype, device: str) -> list[Any]:
+        b, n, h, d, e, m, window = 2, 10, 2, 8, 8, 12, 3
+        of, gates = {"dtype": dtype, "device": device}, {"dtype": torch.float32, "device": device}
+        uniform = lambda low, high, *shape: (low + (high - low) * torch.rand(shape, dtype=torch.float64)).to(device, torch.float32)  # noqa: E731
+        tensors = [normal(b, n, h, d, **of), normal(b, n, h, d, **of)] + [normal(b, n, h, e, **of) for _ in range(3)]
+        tensors += [uniform(0.9, 1, b, n, h), uniform(0.2, 0.6, b, n, h), uniform(0.005, 0.02, b, n, h), uniform(0, 0.5, b, n, h, window)]
+        shapes = [(e, d)] if self.memory == "linear" else [(e, m), *[(m, d)] * (self.count - 1)]
+        tensors += [normal(b, h, *s, scale=scale, **gates) for scale in (0.3, 0.05) for s in shapes]
+        return tensors + ([uniform(0.8, 1.2, h, e).to(dtype)] if self.memory == "normed" else [])
 
-def omega_call(*args: Tensor) -> Any:
-    return atlas.omega(*args[:7], list(args[7:9]), list(args[9:11]), **OMEGA)
+    def case(self, name: str, **more: Any) -> Case:
+        # A memory that predicts nothing does not see residuals of keys.
+        learned = tuple(i for i in range(9 + 2 * self.count + (self.memory == "normed")) if i != 4 or self.loss != "dot")
+        return Case(name, self.inputs, self.call, self.reference, learned, roundings=48, **more)
 
 
 def rows(*shape: int) -> Callable[[torch.dtype, str], list[Any]]:
@@ -214,7 +248,10 @@ CASES = [
     # Five steps magnify a rounding of what they begin with; in 16 bits they are within a few per cent, as the page says.
     Case("newton_schulz", rows(2, 16, 40), atlas.newton_schulz, newton_schulz, roundings=64, dtypes=(torch.float32, torch.float16)),
     Case("newton_schulz_tall", rows(2, 40, 16), atlas.newton_schulz, newton_schulz, roundings=64, dtypes=(torch.float32, torch.float16)),
-    Case("omega", omega_inputs, omega_call, omega, roundings=48),
+    Rule("mlp").case("omega"),
+    Rule("linear", before=True, loss="dot").case("omega_linear", dtypes=(torch.float32,)),
+    Rule("gated", before=True).case("omega_gated", dtypes=(torch.float32,)),
+    Rule("normed").case("omega_normed", dtypes=(torch.float32,)),
 ]
 
 
@@ -222,14 +259,20 @@ def operators(device: str) -> list[tuple[str, tuple[Any, ...]]]:
     """Every operator with arguments, for `torch.library.opcheck`."""
     of = {"dtype": torch.float32, "device": device}
     learn = lambda tensors: [t.requires_grad_() if t.is_floating_point() else t for t in tensors]  # noqa: E731
+    copies = lambda *lists: [[t.clone() for t in tensors] for tensors in lists]  # noqa: E731
     x = normal(4, 6, **of)
     w = normal(6, **of)
     q, k, v, pk, pv, first = windowed_inputs(torch.float32, device)
     attention = (q, k, v, pk, pv, first, 5, 0.25)
     o, lse = torch.ops.atlas_gpu.windowed_attention(*attention)
     memory = memory_inputs(torch.float32, device)
-    rule = omega_inputs(torch.float32, device)
-    zeros = torch.zeros_like(rule[2])
+    rule = Rule("mlp").inputs(torch.float32, device)
+    memory_of = (rule[9:11], rule[11:13], None)
+    numbers = ("mlp", "descent", 4, False, 2.0, True, 0.0)
+    kept = torch.ops.atlas_gpu.omega_training(*rule[:9], *memory_of, *numbers, 2)[3]
+    last = [torch.ones_like(m) for m in rule[9:13]]
+    packed = [t[:1] for t in rule[:9]]
+    starts = torch.tensor([0, 3, 10], dtype=torch.int32, device=device)
     turn = turned(torch.float32, device)
     steps = [*CLASSIC] * 2
     return [
@@ -247,5 +290,8 @@ def operators(device: str) -> list[tuple[str, tuple[Any, ...]]]:
         ("memory_read", tuple(learn([t.clone() for t in memory]))),
         ("memory_read_backward", (torch.ones_like(memory[3]), *memory[:3])),
         ("newton_schulz", (normal(2, 5, 8, **of), "bfloat16", steps, 1.0, 1e-7, True, 0)),
-        ("omega", (*rule[:3], zeros, zeros, *rule[3:7], rule[7:9], rule[9:11], None, "mlp", "descent", 4, False, 2.0, True, 0.0)),
+        ("omega", (*rule[:9], *memory_of, *numbers)),
+        ("omega_training", (*learn(*copies(rule[:9])), *map(learn, copies(rule[9:11], rule[11:13])), None, *numbers, 2)),
+        ("omega_training_backward", (torch.ones_like(rule[2]), last, *rule[:9], None, kept, *numbers, 2)),
+        ("omega_packed", (*packed, starts, *memory_of, *numbers, 7)),
     ]

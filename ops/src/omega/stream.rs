@@ -105,6 +105,8 @@ pub struct OmegaStream {
     sizes: StreamSizes,
     rule: OmegaRule,
     device: Device,
+    /// Where launches go.
+    stream: Stream,
     kept: Vec<Kept>,
     norm: Option<Tensor>,
     y: Tensor,
@@ -154,6 +156,7 @@ impl OmegaStream {
             sizes,
             rule,
             device: device.clone(),
+            stream: device.default_stream(),
             kept: kept.into_iter().map(of).collect::<Result<_>>()?,
             norm: None,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
@@ -190,6 +193,22 @@ impl OmegaStream {
     /// [`LaunchError::MissingTensor`] and [`LaunchError::UnknownTensor`] of [`with_norm`](OmegaStream::with_norm). Memory, `y` and
     /// the stream are as they were then.
     pub fn push(&mut self, tokens: &Tokens<'_>, memory: &mut [&mut Tensor], y: &mut Tensor) -> Result<()> {
+        let stream = self.device.default_stream();
+        self.push_on(&stream, tokens, memory, y)
+    }
+
+    /// The same on a stream. What [`OmegaStream::new`] and the first push of a memory allocate is allocated on the default stream, so work
+    /// of another library's stream that is not ordered with that comes after it by the caller's care. So do pushes on several streams.
+    ///
+    /// # Errors
+    /// As [`OmegaStream::push`]; [`LaunchError::WrongDevice`] of a stream of another device.
+    pub fn push_on(
+        &mut self,
+        stream: &Stream,
+        tokens: &Tokens<'_>,
+        memory: &mut [&mut Tensor],
+        y: &mut Tensor,
+    ) -> Result<()> {
         let chain = self.space.chain();
         let count = tokens_of(chain.name, ("q", tokens.q))?;
         let batch = [self.sizes.sequences, count];
@@ -197,10 +216,13 @@ impl OmegaStream {
         check_memory(chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
         let start = self.place;
+        self.stream = stream.clone();
         let prepared = self.pass(Pass::Prepare, tokens, memory, y);
         self.go_back(start);
-        prepared?;
-        self.pass(Pass::Run, tokens, memory, y)
+        let done = prepared.and_then(|()| self.pass(Pass::Run, tokens, memory, y));
+        // The caller's stream is kept no longer than the push.
+        self.stream = self.device.default_stream();
+        done
     }
 
     /// Where the stream is, to go back to after a pass that only prepares.
@@ -242,7 +264,7 @@ impl OmegaStream {
         let count = tokens.q.shape()[1];
         if count == 0 {
             let none = self.y.slice(1, 0..0)?;
-            return copy_tokens(pass, &self.device, &none, y);
+            return copy_tokens_on(pass, &self.stream, &none, y);
         }
         let mut from = 0;
         while from < count {
@@ -253,7 +275,7 @@ impl OmegaStream {
             self.run(pass, to - from, memory)?;
             let held = self.place.held;
             let read = self.y.slice(1, held..held + to - from)?;
-            copy_tokens(pass, &self.device, &read, &mut y.slice(1, from..to)?)?;
+            copy_tokens_on(pass, &self.stream, &read, &mut y.slice(1, from..to)?)?;
             self.keep(pass, to - from)?;
             from = to;
         }
@@ -275,7 +297,7 @@ impl OmegaStream {
         let at = self.halo() + self.place.held;
         let Some(kept) = self.kept.iter().find(|k| k.name == name) else { return Ok(()) };
         let count = tokens.shape().get(1).copied().unwrap_or(0);
-        copy(pass, &self.device, tokens, &mut kept.now.slice(1, at..at + count)?)
+        copy(pass, &self.stream, tokens, &mut kept.now.slice(1, at..at + count)?)
     }
 
     /// Computes the tokens since the last full chunk.
@@ -291,7 +313,8 @@ impl OmegaStream {
         }
         if full < tokens {
             let mut open = std::mem::take(&mut self.open);
-            let copied = memory.iter().zip(open.tensors()).try_for_each(|(x, y)| copy_tokens(pass, &self.device, x, y));
+            let copied =
+                memory.iter().zip(open.tensors()).try_for_each(|(x, y)| copy_tokens_on(pass, &self.stream, x, y));
             let mut copy: Vec<&mut Tensor> = open.tensors().iter_mut().collect();
             let done = copied.and_then(|()| self.run_tokens(pass, full..tokens, &mut copy));
             self.open = open;
@@ -316,7 +339,7 @@ impl OmegaStream {
         let full = tokens.len() / self.rule.chunking.chunk;
         let chain = self.space.chain();
         let args = arguments(chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
-        pass.chain(chain, &self.device, args, self.space.workspace(tokens.len())?)
+        pass.chain_on(chain, &self.stream, args, self.space.workspace(tokens.len())?)
     }
 
     /// Keeps what the next piece may still see.
@@ -328,7 +351,7 @@ impl OmegaStream {
             let left = self.halo() + held;
             for kept in &self.kept {
                 let mut room = kept.next.slice(1, 0..left)?;
-                copy(pass, &self.device, &kept.now.slice(1, done..done + left)?, &mut room)?;
+                copy(pass, &self.stream, &kept.now.slice(1, done..done + left)?, &mut room)?;
             }
             self.kept.iter_mut().for_each(|kept| std::mem::swap(&mut kept.now, &mut kept.next));
             self.place.is_turned = !self.place.is_turned;
@@ -471,9 +494,9 @@ pub(crate) fn copy_tokens_on(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Te
 }
 
 /// y = x, of tokens or of gates.
-fn copy(pass: Pass, device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
+fn copy(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Tensor) -> Result<()> {
     if x.rank() == 3 {
-        return pass.launch(&omega_copy_gates, device, args!(x, &mut *y));
+        return pass.launch_on(&omega_copy_gates, stream, args!(x, &mut *y));
     }
-    copy_tokens(pass, device, x, y)
+    copy_tokens_on(pass, stream, x, y)
 }

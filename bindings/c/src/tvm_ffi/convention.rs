@@ -86,14 +86,31 @@ fn loaded_library() -> Option<libloading::Library> {
 /// # Safety
 /// `result` is null or a place for a value.
 pub(crate) unsafe fn answer(result: *mut TvmFfiAny, f: impl FnOnce() -> Result<()>) -> c_int {
-    let Err(failure) = guarded(f) else {
-        if !result.is_null() {
-            // SAFETY: the caller's promise.
-            unsafe {
-                result.write(TvmFfiAny { type_index: kind::NONE, small_len: 0, value: TvmFfiValue { whole: 0 } })
-            };
+    // SAFETY: the caller's promise.
+    unsafe { give(result, || f().map(|()| (kind::NONE, 0))) }
+}
+
+/// The same of what gives a number.
+///
+/// # Safety
+/// As [`answer`].
+pub(crate) unsafe fn answer_whole(result: *mut TvmFfiAny, f: impl FnOnce() -> Result<i64>) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { give(result, || f().map(|whole| (kind::INT, whole))) }
+}
+
+/// # Safety
+/// As [`answer`].
+unsafe fn give(result: *mut TvmFfiAny, f: impl FnOnce() -> Result<(i32, i64)>) -> c_int {
+    let failure = match guarded(f) {
+        Ok((type_index, whole)) => {
+            if !result.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { result.write(TvmFfiAny { type_index, small_len: 0, value: TvmFfiValue { whole } }) };
+            }
+            return 0;
         }
-        return 0;
+        Err(failure) => failure,
     };
     if let Some(runtime) = runtime() {
         let text = CString::new(failure.text().replace('\0', " ")).unwrap_or_default();

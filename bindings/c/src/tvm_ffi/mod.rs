@@ -12,9 +12,13 @@
 //! |---|---|
 //! | `convention` | values, the library of tvm-ffi, and exceptions |
 //! | `functions` | kernels, chains and the Newton-Schulz iteration as functions |
+//! | `omega` | the Omega rule: forward and backward passes, streams and packed documents |
+//! | `spaces` | workspaces that calls find again |
 
 mod convention;
 mod functions;
+mod omega;
+mod spaces;
 
 pub use convention::TvmFfiAny;
 pub use functions::{call_chain, call_kernel};

@@ -25,6 +25,8 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct OmegaKept {
     states: Vec<Vec<Tensor>>,
+    /// Tensors of the caller's that have them, by name.
+    given: Vec<(&'static str, Tensor)>,
     /// The tokens of each segment: a state is of no use where another segment begins.
     tokens: Vec<Range<usize>>,
     /// Whether a forward pass has written them.
@@ -110,6 +112,28 @@ impl OmegaGradients {
     }
 }
 
+/// All names of [`OmegaTraining::gradients_in`].
+const GRADIENTS: [&str; 18] = [
+    "dq",
+    "dk",
+    "dv",
+    "drk",
+    "dalpha",
+    "dtheta",
+    "deta",
+    "dgamma",
+    "dnorm",
+    "dnorm_sum",
+    "dw",
+    "ds",
+    "dw1",
+    "dw2",
+    "dw3",
+    "ds1",
+    "ds2",
+    "ds3",
+];
+
 /// The workspace of forward and backward passes over sequences of one length.
 pub struct OmegaTraining {
     device: Device,
@@ -170,10 +194,10 @@ impl OmegaTraining {
         })
     }
 
-    /// Sets the weight `[H, E]` of the norm inside the memory, of the element type of tokens, for all passes that follow. A
-    /// memory with a norm needs one, and no other memory takes one.
-    pub fn set_norm(&mut self, norm: Tensor) {
-        self.norm = Some(norm);
+    /// Sets the weight `[H, E]` of the norm inside the memory, of the element type of tokens, for all passes that follow; `None` takes it
+    /// away. A memory with a norm needs one, and no other memory takes one.
+    pub fn set_norm(&mut self, norm: impl Into<Option<Tensor>>) {
+        self.norm = norm.into();
     }
 
     /// Room for what one layer keeps.
@@ -183,7 +207,38 @@ impl OmegaTraining {
     pub fn kept(&self) -> Result<OmegaKept> {
         let states = self.segments.all().map(|_| self.state());
         let tokens = self.segments.all().map(|segment| segment.tokens).collect();
-        Ok(OmegaKept { states: states.collect::<Result<_>>()?, tokens, is_filled: false })
+        Ok(OmegaKept { states: states.collect::<Result<_>>()?, given: Vec::new(), tokens, is_filled: false })
+    }
+
+    /// The same in memory of the caller's: `make` gives a tensor for each of the state, by its name and shape, which is `[S, B, H, ..]`
+    /// of [`segments`](OmegaTraining::segments) `S`, f32. It may hold what an earlier [`OmegaTraining::forward`] of this training or of
+    /// one like it has kept there, which [`OmegaTraining::backward`] takes it to do.
+    ///
+    /// # Errors
+    /// Those of `make`; [`LaunchError::WrongDevice`], [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and
+    /// [`LaunchError::WrongDType`] of what it gives, `TensorError::NotContiguous`, and [`LaunchError::Overlap`] if two of them share memory.
+    pub fn kept_in(&self, mut make: impl FnMut(&'static str, &[usize]) -> Result<Tensor>) -> Result<OmegaKept> {
+        let TrainingSizes { sequences: b, heads: h, key, value, hidden, .. } = self.sizes;
+        let count = self.segments();
+        let mut given: Vec<(&'static str, Tensor)> = Vec::new();
+        let kernel = self.trained.forward.name;
+        let shapes = self.rule.memory.matrices(key, value, hidden).repeat(2);
+        for (&name, [rows, columns]) in self.trained.state.iter().zip(shapes) {
+            let wanted = [count, b, h, rows, columns];
+            let tensor = make(name, &wanted)?;
+            let of = (&self.device, DType::F32);
+            check_tensor(kernel, (name, &tensor), of, ("[S, B, H, ..]", &wanted))?;
+            given.iter().try_for_each(|(other, of)| check_apart(kernel, (name, &tensor), (other, of)))?;
+            given.push((name, tensor));
+        }
+        let part = |at: usize, tensor: &Tensor| {
+            let shape: Vec<usize> = tensor.shape()[1..].to_vec();
+            tensor.slice(0, at..at + 1)?.reshape(shape)
+        };
+        let state = |at: usize| given.iter().map(|(_, tensor)| part(at, tensor)).collect();
+        let states = (0..count).map(state).collect::<Result<_>>()?;
+        let tokens = self.segments.all().map(|segment| segment.tokens).collect();
+        Ok(OmegaKept { states, given, tokens, is_filled: true })
     }
 
     /// Room for gradients.
@@ -191,28 +246,49 @@ impl OmegaTraining {
     /// # Errors
     /// Those of [`Tensor::zeros`].
     pub fn gradients(&self) -> Result<OmegaGradients> {
-        let TrainingSizes { sequences: b, tokens, heads: h, key: d, value: e, .. } = self.sizes;
+        self.gradients_in(|_, shape| Tensor::zeros(&self.device, DType::F32, shape))
+    }
+
+    /// Room for gradients in memory of the caller's: `make` gives a tensor for each, by its name and shape, f32. Names are those of
+    /// [`Tokens`], of the memory and of its norm with a `d` before them: `dq`, `dk`, `dv`, `drk`, `dalpha`, `dtheta`, `deta`, `dgamma`,
+    /// `dw1` and `ds1` and so on. `dq` and those of gates have room for whole chunks, `[B, P, H, ..]`, where `P` is the number of tokens
+    /// rounded up to whole chunks. `dnorm`, `[B, H, E]`, is the gradient by the norm of each sequence, and `dnorm_sum`, `[H, E]`, that of
+    /// all of them.
+    ///
+    /// # Errors
+    /// Those of `make`; [`LaunchError::WrongDevice`], [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and
+    /// [`LaunchError::WrongDType`] of what it gives, and [`LaunchError::Overlap`] if two of them share memory.
+    pub fn gradients_in(&self, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<OmegaGradients> {
+        let TrainingSizes { sequences: b, tokens, heads: h, key: d, value: e, hidden, .. } = self.sizes;
         let padded = self.segments.chunks().saturating_mul(self.rule.chunking.chunk);
         let state = self.trained.state;
+        let kernel = self.trained.forward.name;
         let mut named = Views::new();
-        let mut add = |name: &str, shape: &[usize]| -> Result<()> {
-            named.insert(name.to_owned(), Tensor::zeros(&self.device, DType::F32, shape)?);
+        let mut add = |name: &str, dims: &'static str, shape: &[usize]| -> Result<()> {
+            let tensor = make(name, shape)?;
+            // Errors have names that stay.
+            let of = |name: &str| GRADIENTS.iter().copied().find(|of| *of == name).unwrap_or("gradients");
+            let as_of = (of(name), &tensor);
+            check_tensor(kernel, as_of, (&self.device, DType::F32), (dims, shape))?;
+            named.iter().try_for_each(|(other, tensor)| check_apart(kernel, as_of, (of(other), tensor)))?;
+            named.insert(name.to_owned(), tensor);
             Ok(())
         };
-        add("dq", &[b, padded, h, d])?;
-        add("dk", &[b, tokens, h, d])?;
-        add("dv", &[b, tokens, h, e])?;
-        add("drk", &[b, tokens, h, e])?;
+        add("dq", "[B, P, H, D]", &[b, padded, h, d])?;
+        add("dk", "[B, T, H, D]", &[b, tokens, h, d])?;
+        add("dv", "[B, T, H, E]", &[b, tokens, h, e])?;
+        add("drk", "[B, T, H, E]", &[b, tokens, h, e])?;
         for name in ["dalpha", "dtheta", "deta"] {
-            add(name, &[b, padded, h])?;
+            add(name, "[B, P, H]", &[b, padded, h])?;
         }
-        add("dgamma", &[b, padded, h, self.rule.chunking.window])?;
+        add("dgamma", "[B, P, H, W]", &[b, padded, h, self.rule.chunking.window])?;
         if self.trained.is_normed() {
-            add("dnorm", &[b, h, e])?;
-            add("dnorm_sum", &[h, e])?;
+            add("dnorm", "[B, H, E]", &[b, h, e])?;
+            add("dnorm_sum", "[H, E]", &[h, e])?;
         }
-        for (name, tensor) in state.iter().zip(self.state()?) {
-            named.insert(gradient(name), tensor);
+        let shapes = self.rule.memory.matrices(d, e, hidden).repeat(2);
+        for (name, [rows, columns]) in state.iter().zip(shapes) {
+            add(&gradient(name), "[B, H, ..] of `MemoryForm::matrices`", &[b, h, rows, columns])?;
         }
         Ok(OmegaGradients { tokens, named, state })
     }
@@ -226,6 +302,11 @@ impl OmegaTraining {
     /// Chunks that are gone back over at once.
     pub fn segment(&self) -> usize {
         self.segments.longest()
+    }
+
+    /// How many segments there are.
+    pub fn segments(&self) -> usize {
+        self.segments.all().len()
     }
 
     /// Reads and trains the memory on all tokens, writes what is read to `y` `[B, T, H, E]`, and keeps in `kept` what
@@ -252,6 +333,12 @@ impl OmegaTraining {
         check_memory(rule.forward, tokens, self.norm.as_ref(), memory, y)?;
         self.check_state(memory.iter().map(|tensor| &**tensor))?;
         self.check_kept(kept)?;
+        let memories = rule.state.iter().copied().zip(memory.iter().map(|tensor| &**tensor));
+        let others: Vec<_> = tokens.named().into_iter().chain(memories).chain([("y", &*y)]).collect();
+        for (name, written) in &kept.given {
+            others.iter().try_for_each(|other| check_apart(rule.forward.name, (name, written), *other))?;
+        }
+        drop(others);
         for pass in Pass::BOTH {
             for (segment, kept) in self.segments.all().zip(&mut kept.states) {
                 for (from, to) in memory.iter().zip(kept) {
@@ -319,7 +406,8 @@ impl OmegaTraining {
         for written in gradients.named.values() {
             let norm = self.norm.as_ref().map(|norm| ("norm", norm));
             let last = final_memory.unwrap_or_default().iter().map(|&given| ("final memory", given));
-            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]).chain(norm).chain(last) {
+            let states = kept.given.iter().map(|(name, tensor)| (*name, tensor));
+            for (name, given) in tokens.named().into_iter().chain([("dy", dy)]).chain(norm).chain(last).chain(states) {
                 check_apart(rule.forward.name, ("gradients", written), (name, given))?;
             }
         }

@@ -1,0 +1,137 @@
+//! Workspaces that calls find again: one for each device, stream, rule and sizes.
+
+use crate::status::{Failure, Result};
+use atlas::device::{DeviceId, Stream};
+use atlas::kernel::DType;
+use atlas::ops::omega::OmegaRule;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a workspace is for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct SpaceKey {
+    pub(super) device: DeviceId,
+    /// The driver's handle of the stream: work on one stream is ordered.
+    pub(super) stream: usize,
+    pub(super) rule: OmegaRule,
+    pub(super) sizes: [usize; 7],
+    pub(super) dtype: DType,
+}
+
+struct Space<T> {
+    key: SpaceKey,
+    space: Arc<T>,
+    /// Whether a graph may use it, for as long as the process lives.
+    is_recorded: bool,
+}
+
+/// The workspaces that were used last.
+pub(super) struct Spaces<T>(Mutex<Vec<Space<T>>>);
+
+/// How many are kept that no graph uses. A program trains by few rules, on few lengths.
+const MOST: usize = 16;
+
+impl<T> Spaces<T> {
+    pub(super) const fn new() -> Spaces<T> {
+        Spaces(Mutex::new(Vec::new()))
+    }
+
+    /// The one of a key, made if it is not there. The one that was not used for longest goes then, when all work on its device has run.
+    ///
+    /// A graph gets the one of another stream for itself: nothing can be allocated while it is recorded, and it is recorded on a stream of
+    /// its own. All work of that stream has run before a graph is launched, or is ordered with it by who launches it.
+    pub(super) fn get(&self, key: SpaceKey, stream: &Stream, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
+        let is_recorded = stream.is_recording()?;
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = all.iter().position(|of| of.key == key);
+        let free = |of: &Space<T>| is_recorded && !of.is_recorded && SpaceKey { stream: key.stream, ..of.key } == key;
+        let mut found = match found.or_else(|| all.iter().position(free)) {
+            Some(at) => Space { key, ..all.remove(at) },
+            None if is_recorded => {
+                return Err(Failure::misuse(
+                    "the first call of these sizes allocates, and a graph records it; call once before it is recorded",
+                ));
+            }
+            None => {
+                // One that a call on another thread has now may be in use after the device is waited for.
+                let idle =
+                    |of: &Space<T>| !of.is_recorded && of.key.device == key.device && Arc::strong_count(&of.space) == 1;
+                let oldest = all.iter().position(idle);
+                if let (true, Some(oldest)) = (all.iter().filter(|of| !of.is_recorded).count() >= MOST, oldest) {
+                    stream.device().synchronize()?;
+                    all.remove(oldest);
+                }
+                Space { key, space: Arc::new(make()?), is_recorded: false }
+            }
+        };
+        found.is_recorded |= is_recorded;
+        let space = found.space.clone();
+        all.push(found);
+        Ok(space)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arc, MOST, Result, SpaceKey, Spaces};
+    use atlas::Device;
+    use atlas::kernel::DType;
+    use atlas::ops::omega::{Chunking, OmegaRule};
+
+    /// A key of sequences of so many tokens, on a stream.
+    fn key(stream: usize, tokens: usize) -> SpaceKey {
+        let rule = OmegaRule::omega_net(Chunking::new(4, 3));
+        SpaceKey { device: Device::cpu().id(), stream, rule, sizes: [1, 1, tokens, 8, 8, 16, 0], dtype: DType::F32 }
+    }
+
+    fn text<T>(found: Result<T>) -> String {
+        found.err().map(|failure| failure.text().to_owned()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_workspace_is_made_once_and_the_oldest_goes() {
+        let spaces: Spaces<usize> = Spaces::new();
+        let stream = Device::cpu().default_stream();
+        let get = |stream_of: usize, tokens: usize, made: usize| {
+            spaces.get(key(stream_of, tokens), &stream, || Ok(made)).unwrap_or_else(|f| panic!("{}", f.text()))
+        };
+        assert_eq!((*get(0, 9, 1), *get(0, 9, 2), *get(1, 9, 3), *get(0, 8, 4)), (1, 1, 3, 4));
+        // One that a call has stays, though it is the oldest.
+        let used = get(0, 9, 5);
+        (0..2 * MOST).for_each(|at| drop(get(0, 100 + at, 6)));
+        assert_eq!((*get(0, 9, 7), *get(1, 9, 8), *get(0, 8, 9)), (1, 8, 9));
+        assert_eq!(spaces.0.lock().unwrap().len(), MOST);
+        drop(used);
+        (0..MOST).for_each(|at| drop(get(0, 200 + at, 10)));
+        assert_eq!(*get(0, 9, 11), 11);
+        // What cannot be made leaves nothing behind.
+        let failed = spaces.get(key(5, 5), &stream, || Err(super::Failure::misuse("no room")));
+        assert!(text(failed).contains("no room"));
+        assert_eq!(*get(5, 5, 12), 12);
+    }
+
+    #[test]
+    fn a_graph_has_a_workspace_for_itself() {
+        let spaces: Spaces<usize> = Spaces::new();
+        let stream = Device::cpu().default_stream();
+        let made = spaces.get(key(0, 9), &stream, || Ok(1)).ok();
+        let mut recorded = Vec::new();
+        let graph = stream.capture(|recording| {
+            for (stream, tokens) in [(7, 9), (7, 9), (8, 9), (7, 8)] {
+                recorded.push(spaces.get(key(stream, tokens), recording, || unreachable!("nothing is made")));
+            }
+            Ok(())
+        });
+        assert!(graph.is_ok());
+        let [first, again, other, unknown] = <[_; 4]>::try_from(recorded).unwrap_or_else(|_| unreachable!());
+        let is_made = |found: Result<Arc<usize>>| Arc::ptr_eq(&found.ok().unwrap(), made.as_ref().unwrap());
+        assert!(is_made(first) && is_made(again));
+        for refused in [other, unknown] {
+            assert!(text(refused).contains("call once before it is recorded"));
+        }
+        // Other calls get another one, and that of the graph stays.
+        drop(made);
+        (0..2 * MOST).for_each(|at| drop(spaces.get(key(0, 9 + at), &stream, || Ok(2))));
+        assert_eq!(spaces.get(key(0, 9), &stream, || Ok(3)).ok().as_deref(), Some(&3));
+        assert_eq!(spaces.get(key(7, 9), &stream, || Ok(4)).ok().as_deref(), Some(&1));
+    }
+}
