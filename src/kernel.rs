@@ -2,6 +2,6 @@
 
 pub use atlas_dsl::{Config, DType, KernelDef};
 pub use atlas_runtime::{
-    Arg, BoundLaunch, Buckets, Candidate, Chain, ConfigSource, Graph, IntoArg, Launch, LaunchFacts, Outcome,
+    Arg, BoundLaunch, Buckets, Candidate, Chain, ConfigSource, Graph, HostState, IntoArg, Launch, LaunchFacts, Outcome,
     PreparedChain, PreparedLaunch, Repeated, Selection, Workspace,
 };

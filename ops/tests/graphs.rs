@@ -244,6 +244,74 @@ fn a_stream_of_tokens_goes_on_in_a_graph() {
     }
 }
 
+/// A stream, its memory, and what it reads.
+type Made = (OmegaStream, Vec<Tensor>, Tensor);
+
+/// A graph repeats launches, and not what the host does between them. So pushes that would leave the stream elsewhere are refused, and it
+/// is where it was then, as after any recording that fails.
+#[test]
+fn a_stream_of_tokens_that_a_graph_would_leave_elsewhere_is_refused() {
+    let device = crate::device();
+    let on = Stream::new(&device).unwrap();
+    let rule = OmegaRule::omega_net(Chunking::new(4, 3));
+    let sizes = StreamSizes { piece: 8, ..stream::sizes() };
+    let tokens = |count: usize, at: usize| stream::sequence_of(&device, rule.chunking.window, count, 1000 * at);
+    let make =
+        || (OmegaStream::new(&device, rule, sizes).unwrap(), stream::memory(&device, rule.chain()), y(&device, 8));
+    let (mut direct, mut state, mut read) = make();
+    let wanted = [0, 1, 2].map(|at| {
+        push(&mut direct, &tokens(8, at), &mut state, &mut read).unwrap();
+        Bits::of(&read)
+    });
+    let mut made = make();
+    let (mut half, part) = (y(&device, 2), tokens(2, 7));
+    for at in 0..2 {
+        // Of nothing yet, and of a stream whose windows are full: one piece, parts of chunks, and a closure that fails.
+        let mut refused = |made: &mut Made, parts: &[usize], fails: bool| {
+            let (of, state, read) = made;
+            let error = on.capture(|_| {
+                for count in parts {
+                    let (tokens, y) = if *count == 8 { (tokens(8, 9), &mut *read) } else { (part.clone(), &mut half) };
+                    push(of, &tokens, state, y)?;
+                }
+                if fails { push(of, &tokens(8, 0), &mut [], read) } else { Ok(()) }
+            });
+            error.unwrap_err().to_string()
+        };
+        if at == 0 {
+            // Windows reach farther back after these.
+            let text = refused(&mut made, &[8, 8], false);
+            assert!(text.contains("ATL656") || text.contains("ATL660"), "{text}");
+        } else {
+            for (parts, wanted) in [(&[8][..], "ATL660"), (&[2, 8], "ATL660"), (&[8, 8, 8], "ATL660")] {
+                let text = refused(&mut made, parts, false);
+                assert!(text.contains(wanted) && text.contains("omega_mlp"), "{text}");
+            }
+            assert!(!refused(&mut made, &[8, 8], true).contains("ATL660"));
+        }
+        let (of, state, read) = &mut made;
+        push(of, &tokens(8, at), state, read).unwrap();
+        assert!(Bits::of(read) == wanted[at], "push {at}");
+    }
+    let (mut of, mut state, mut read) = made;
+    push(&mut of, &tokens(8, 2), &mut state, &mut read).unwrap();
+    assert!(Bits::of(&read) == wanted[2]);
+    // From a start, one piece may be recorded.
+    let first = tokens(8, 0);
+    let mut graph = on
+        .capture(|_| {
+            of.restart();
+            push(&mut of, &first, &mut state, &mut read)
+        })
+        .unwrap();
+    let begun: Vec<Bits> = stream::memory(&device, rule.chain()).iter().map(Bits::of).collect();
+    for _ in 0..2 {
+        begun.iter().zip(&state).for_each(|(bits, tensor)| bits.write(tensor));
+        graph.launch(&on).unwrap();
+        assert!(Bits::of(&read) == wanted[0]);
+    }
+}
+
 /// Each launch of a push is on the stream that is given, and those of a push without one are on the default stream, which the innermost
 /// recording takes.
 #[test]
@@ -256,12 +324,14 @@ fn a_push_is_on_its_stream() {
         let mut of = OmegaStream::new(&device, rule, stream::sizes()).unwrap();
         let (mut state, mut read) = (stream::memory(&device, rule.chain()), y(&device, 7));
         push(&mut of, &tokens, &mut state, &mut read).unwrap();
-        of.restart();
         let mut inside = 0;
         let graph = outer.capture(|on_outer| {
-            let graph = inner.capture(|_| match is_on_outer {
-                true => push_on(&mut of, Some(on_outer), &tokens, &mut state, &mut read),
-                false => push(&mut of, &tokens, &mut state, &mut read),
+            let graph = inner.capture(|_| {
+                of.restart();
+                match is_on_outer {
+                    true => push_on(&mut of, Some(on_outer), &tokens, &mut state, &mut read),
+                    false => push(&mut of, &tokens, &mut state, &mut read),
+                }
             })?;
             inside = graph.len();
             Ok(())

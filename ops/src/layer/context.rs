@@ -139,6 +139,11 @@ impl Context {
         self.seen.set(&self.device, LAYER, seen);
     }
 
+    /// Begins a segment.
+    pub(super) fn restart(&mut self) {
+        self.seen.restart(&self.device, LAYER, 0);
+    }
+
     /// Goes on behind a part whose memory has been trained.
     pub(super) fn advance(&mut self, count: usize) {
         self.seen.set(&self.device, LAYER, (self.seen() + count) % self.segment);

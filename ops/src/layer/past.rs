@@ -54,6 +54,11 @@ impl Past {
         self.seen.set(self.lse.device(), LAYER, seen);
     }
 
+    /// Forgets the tokens so far.
+    pub(super) fn restart(&mut self) {
+        self.seen.restart(self.lse.device(), LAYER, Seen::default());
+    }
+
     /// Attention of queries, keys and values of the tokens that come next, with prefix keys and values before them.
     pub(super) fn attend(
         &mut self,

@@ -134,6 +134,8 @@ impl Made {
         let [alpha, theta, eta] = &self.gates;
         let gates = [alpha, theta, eta];
         let tokens = LayerTokens { memory: [q, k, v], attention: [aq, ak, av], gates, gamma: &self.gamma };
+        // So that a graph of it may run again.
+        self.layer.restart();
         (0..self.pieces).try_for_each(|_| self.layer.push(&tokens, &mut self.y))
     }
 

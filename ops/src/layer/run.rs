@@ -157,6 +157,16 @@ impl AtlasLayer {
         self.pass(Pass::Run, tokens, y, &parts)
     }
 
+    /// Forgets the tokens so far: what comes next is the start of sequences. The memory is that of [`memory`](AtlasLayer::memory), which
+    /// stays as the tokens have trained it.
+    pub fn restart(&mut self) {
+        self.stream.restart();
+        self.past.restart();
+        if let Some(context) = &mut self.context {
+            context.restart();
+        }
+    }
+
     /// Tokens of the parts that so many tokens are computed in.
     fn parts(&self, count: usize) -> Vec<usize> {
         let piece = self.sizes.piece;
@@ -173,7 +183,7 @@ impl AtlasLayer {
 
     /// Goes back to where it was before a pass that only prepared.
     fn go_back(&mut self, place: LayerPlace) {
-        self.stream.go_back(place.stream);
+        self.stream.move_to(place.stream);
         self.past.go_back(place.past);
         if let Some((context, seen)) = self.context.as_mut().zip(place.context) {
             context.go_back(seen);

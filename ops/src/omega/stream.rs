@@ -19,7 +19,7 @@ use atlas_dsl::DType;
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::Access;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Arg, Chain, Device, LaunchError, Result, Stream, Tensor, args};
+use atlas_runtime::{Arg, Chain, Device, HostState, LaunchError, Result, Stream, Tensor, args};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -82,17 +82,25 @@ impl<'t> Tokens<'t> {
     }
 }
 
-/// Tokens that are kept, and room for those of a piece.
+/// Tokens that are kept, with room for those of a piece, and room for what is kept next. Which is which depends on whether the stream is
+/// turned.
 struct Kept {
     name: &'static str,
-    now: Tensor,
-    next: Tensor,
+    rooms: [Tensor; 2],
+}
+
+impl Kept {
+    /// What is kept now, and the room for what is kept next.
+    fn now_and_next(&self, place: Place) -> [&Tensor; 2] {
+        let [a, b] = &self.rooms;
+        if place.is_turned { [b, a] } else { [a, b] }
+    }
 }
 
 /// Where in its sequence a stream is.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Place {
-    /// Tokens of full chunks since the start of the sequence.
+    /// Tokens of full chunks since the start of the sequence, as far as windows reach back.
     done: usize,
     /// Tokens since the last full chunk.
     held: usize,
@@ -110,7 +118,7 @@ pub struct OmegaStream {
     kept: Vec<Kept>,
     norm: Option<Tensor>,
     y: Tensor,
-    place: Place,
+    place: HostState<Place>,
     /// For all chunks that may be computed at once.
     space: ChainSpace,
     open: OpenChunk,
@@ -138,7 +146,7 @@ impl OmegaStream {
         };
         let of = |(name, dtype, width): (&'static str, DType, Option<usize>)| {
             let made = || Tensor::zeros(device, dtype, shape(width));
-            Ok(Kept { name, now: made()?, next: made()? })
+            Ok(Kept { name, rooms: [made()?, made()?] })
         };
         let (key, value, gate) = (Some(sizes.key), Some(sizes.value), DType::F32);
         let kept = [
@@ -160,7 +168,7 @@ impl OmegaStream {
             kept: kept.into_iter().map(of).collect::<Result<_>>()?,
             norm: None,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
-            place: Place::default(),
+            place: HostState::default(),
             space,
             open: OpenChunk::default(),
         })
@@ -176,7 +184,7 @@ impl OmegaStream {
     /// Bytes that the stream itself holds on its device, the memory left out.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
-        let kept: u64 = self.kept.iter().map(|k| of(&k.now) + of(&k.next)).sum();
+        let kept: u64 = self.kept.iter().flat_map(|k| &k.rooms).map(of).sum();
         kept + of(&self.y) + self.open.bytes() + self.space.bytes()
     }
 
@@ -215,10 +223,10 @@ impl OmegaStream {
         check_tokens((chain.name, &self.device), tokens, ("y", y), (&self.sizes, self.rule.chunking.window), batch)?;
         check_memory(chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
-        let start = self.place;
+        let start = self.place();
         self.stream = stream.clone();
         let prepared = self.pass(Pass::Prepare, tokens, memory, y);
-        self.go_back(start);
+        self.move_to(start);
         let done = prepared.and_then(|()| self.pass(Pass::Run, tokens, memory, y));
         // The caller's stream is kept no longer than the push.
         self.stream = self.device.default_stream();
@@ -227,15 +235,12 @@ impl OmegaStream {
 
     /// Where the stream is, to go back to after a pass that only prepares.
     pub(crate) fn place(&self) -> Place {
-        self.place
+        self.place.get()
     }
 
-    /// Goes back to where the stream was before a pass that only prepared.
-    pub(crate) fn go_back(&mut self, place: Place) {
-        if self.place.is_turned != place.is_turned {
-            self.kept.iter_mut().for_each(|kept| std::mem::swap(&mut kept.now, &mut kept.next));
-        }
-        self.place = place;
+    /// Moves the stream on, or back to where it was before a pass that only prepared.
+    pub(crate) fn move_to(&self, place: Place) {
+        self.place.set(&self.device, self.space.chain().name, place);
     }
 
     /// Allocates what depends on the memory, unless a push of a memory of these sizes has done so: the workspace for as many chunks as
@@ -273,7 +278,7 @@ impl OmegaStream {
                 self.append(pass, name, &tensor.slice(1, from..to)?)?;
             }
             self.run(pass, to - from, memory)?;
-            let held = self.place.held;
+            let held = self.place().held;
             let read = self.y.slice(1, held..held + to - from)?;
             copy_tokens_on(pass, &self.stream, &read, &mut y.slice(1, from..to)?)?;
             self.keep(pass, to - from)?;
@@ -285,7 +290,7 @@ impl OmegaStream {
     /// Forgets the tokens so far: what comes next is the start of a sequence. The memory is the caller's to reset.
     pub fn restart(&mut self) {
         // What is kept stays where it is: nothing reads tokens before the start.
-        (self.place.done, self.place.held) = (0, 0);
+        self.place.restart(&self.device, self.space.chain().name, Place::default());
     }
 
     /// Tokens before the chunk that is not full, which its windows may reach.
@@ -294,15 +299,17 @@ impl OmegaStream {
     }
 
     fn append(&mut self, pass: Pass, name: &str, tokens: &Tensor) -> Result<()> {
-        let at = self.halo() + self.place.held;
+        let place = self.place();
+        let at = self.halo() + place.held;
         let Some(kept) = self.kept.iter().find(|k| k.name == name) else { return Ok(()) };
         let count = tokens.shape().get(1).copied().unwrap_or(0);
-        copy(pass, &self.stream, tokens, &mut kept.now.slice(1, at..at + count)?)
+        let [now, _] = kept.now_and_next(place);
+        copy(pass, &self.stream, tokens, &mut now.slice(1, at..at + count)?)
     }
 
     /// Computes the tokens since the last full chunk.
     fn run(&mut self, pass: Pass, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
-        let tokens = self.place.held + count;
+        let tokens = self.place().held + count;
         if !self.keeps_open_chunks() {
             return self.run_tokens(pass, 0..tokens, memory);
         }
@@ -327,12 +334,13 @@ impl OmegaStream {
     fn run_tokens(&mut self, pass: Pass, tokens: Range<usize>, memory: &mut [&mut Tensor]) -> Result<()> {
         let halo = self.halo();
         // Windows do not reach past the start of a sequence: a row of zeros there would be a token, and its norm is NaN without `eps`.
-        let reach = halo.min(self.place.done.saturating_add(tokens.start));
+        let reach = halo.min(self.place().done.saturating_add(tokens.start));
         let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
         for kept in &self.kept {
             // Keys and values are seen back to the halo.
             let before = if ["k", "v", "rk"].contains(&kept.name) { reach } else { 0 };
-            views.insert(kept.name, kept.now.slice(1, halo + tokens.start - before..halo + tokens.end)?);
+            let [now, _] = kept.now_and_next(self.place());
+            views.insert(kept.name, now.slice(1, halo + tokens.start - before..halo + tokens.end)?);
         }
         views.extend(self.norm.as_ref().map(|norm| ("norm", norm.clone())));
         let mut y = self.y.slice(1, tokens.clone())?;
@@ -344,20 +352,20 @@ impl OmegaStream {
 
     /// Keeps what the next piece may still see.
     fn keep(&mut self, pass: Pass, count: usize) -> Result<()> {
-        let tokens = self.place.held + count;
+        let place = self.place();
+        let tokens = place.held + count;
         let done = tokens / self.rule.chunking.chunk * self.rule.chunking.chunk;
         let held = tokens - done;
-        if done > 0 {
-            let left = self.halo() + held;
+        let left = self.halo() + held;
+        let turns = done > 0 && left > 0;
+        if turns {
             for kept in &self.kept {
-                let mut room = kept.next.slice(1, 0..left)?;
-                copy(pass, &self.stream, &kept.now.slice(1, done..done + left)?, &mut room)?;
+                let [now, next] = kept.now_and_next(place);
+                copy(pass, &self.stream, &now.slice(1, done..done + left)?, &mut next.slice(1, 0..left)?)?;
             }
-            self.kept.iter_mut().for_each(|kept| std::mem::swap(&mut kept.now, &mut kept.next));
-            self.place.is_turned = !self.place.is_turned;
         }
-        self.place.done = self.place.done.saturating_add(done);
-        self.place.held = held;
+        let is_turned = place.is_turned != turns;
+        self.move_to(Place { done: place.done.saturating_add(done).min(self.halo()), held, is_turned });
         Ok(())
     }
 }

@@ -27,7 +27,16 @@ impl<S: Copy + PartialEq + Send + 'static> HostState<S> {
     /// ([`LaunchError::NotRepeatable`](crate::LaunchError::NotRepeatable)) unless the state is at its end what it is now; and with each recording
     /// that fails, it goes back to that.
     pub fn set(&self, device: &Device, op: &'static str, state: S) {
-        moved(device, || Box::new(Moved { op, of: self.0.clone(), was: self.get() }));
+        self.to(device, op, state, false);
+    }
+
+    /// Moves it to where it does not depend on what it was. A recording that begins with this may be run again, wherever it ends.
+    pub fn restart(&self, device: &Device, op: &'static str, state: S) {
+        self.to(device, op, state, true);
+    }
+
+    fn to(&self, device: &Device, op: &'static str, state: S, is_start: bool) {
+        moved(device, || Box::new(Moved { op, of: self.0.clone(), was: self.get(), is_start }));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 }
@@ -40,6 +49,8 @@ struct Moved<S> {
     op: &'static str,
     of: Arc<Mutex<S>>,
     was: S,
+    /// Whether it moved to a start, wherever it was.
+    is_start: bool,
 }
 
 impl<S: Copy + PartialEq + Send> MovedState for Moved<S> {
@@ -52,7 +63,7 @@ impl<S: Copy + PartialEq + Send> MovedState for Moved<S> {
     }
 
     fn is_back(&self) -> bool {
-        read(&self.of) == self.was
+        self.is_start || read(&self.of) == self.was
     }
 
     fn go_back(&self) {

@@ -117,7 +117,7 @@ pub(super) trait MovedState: Send {
     fn op(&self) -> &'static str;
     /// Which state it is: the same for the same one.
     fn address(&self) -> usize;
-    /// Whether it is what it was before.
+    /// Whether what moved it may run again: it is what it was before, or does not depend on that.
     fn is_back(&self) -> bool;
     /// Makes it what it was before.
     fn go_back(&self);
