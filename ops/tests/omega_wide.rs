@@ -6,9 +6,9 @@ use atlas_ops::Comparison;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE,
-    OMEGA_NORMED_WIDE, OmegaRule, Read,
+    OMEGA_NORMED_WIDE, OmegaPacked, OmegaRule, OmegaStream, Read, StreamSizes, Tokens,
 };
-use atlas_runtime::Chain;
+use atlas_runtime::{Chain, Tensor};
 
 const NORMED: MemoryForm = MemoryForm::Normed { eps: 1e-3 };
 const WIDE: [(MemoryForm, &Chain); 4] = [
@@ -154,6 +154,41 @@ fn what_has_no_weight_may_be_anything() {
             assert!(found[..found.len() / 2].iter().any(|v| v.is_nan()), "{form:?}");
         }
     }
+}
+
+/// Weights of more tokens than a tile has elements, even on the CPU: packed documents lay them out in several launches, as streams copy
+/// them.
+#[test]
+fn packed_documents_of_rows_that_one_launch_does_not_copy() {
+    let device = crate::device();
+    let (tokens, window) = (3, (1 << 20) + 1);
+    // Without a halo a chunk sees its own keys alone, so the kernels of the chain are small.
+    let chunking = Chunking { chunk: 2, window, halo: false };
+    let rule = OmegaRule { memory: MemoryForm::Linear, ..OmegaRule::omega_net(chunking) };
+    let sizes = StreamSizes { sequences: 1, heads: 1, key: 4, value: 4, piece: tokens, dtype: DType::F32 };
+    let of = |len: usize, shape: &[usize]| {
+        let values: Vec<f32> = (0..len).map(|i| (i * 7919 % 2003) as f32 / 2003.0).collect();
+        device.tensor_from(&values, shape).unwrap()
+    };
+    let (rows, gate) = (of(4 * tokens, &[1, tokens, 1, 4]), of(tokens, &[1, tokens, 1]));
+    let gamma = of(tokens * window, &[1, tokens, 1, window]);
+    let (q, gate) = (&rows, &gate);
+    let given = Tokens { q, k: q, v: q, rq: q, rk: q, alpha: gate, theta: gate, eta: gate, gamma: &gamma };
+    let read = |is_packed: bool| {
+        let mut memory = [of(16, &[1, 1, 4, 4]), of(16, &[1, 1, 4, 4])];
+        let mut y = Tensor::zeros(&device, DType::F32, [1, tokens, 1, 4]).unwrap();
+        if is_packed {
+            let (stream, starts) = (device.default_stream(), device.tensor_from(&[0, tokens as i32], [2]).unwrap());
+            let mut packed = OmegaPacked::new(&stream, rule, sizes).unwrap();
+            packed.launch(&stream, &given, &starts, &mut memory.each_mut(), &mut y).unwrap();
+        } else {
+            let mut stream = OmegaStream::new(&device, rule, sizes).unwrap();
+            stream.push(&given, &mut memory.each_mut(), &mut y).unwrap();
+        }
+        y.to_vec::<f32>().unwrap()
+    };
+    let (packed, alone) = (read(true), read(false));
+    assert!(packed == alone && packed.iter().any(|y| *y != 0.0), "{packed:?} {alone:?}");
 }
 
 #[test]

@@ -14,7 +14,7 @@
 //! It costs a copy of the tokens, and the time of the longest document for all that run beside it.
 
 use super::chain_space::ChainSpace;
-use super::stream::{arguments, check_causal, check_memory, check_tokens};
+use super::stream::{arguments, check_causal, check_memory, check_tokens, parts_of_rows};
 use super::{OmegaRule, Step, StreamSizes, Tokens, open_chunk};
 use crate::pass::{Pass, check_tensor, tokens_of};
 #[cfg(feature = "verify")]
@@ -216,8 +216,14 @@ impl OmegaPacked {
                     continue;
                 }
                 let fill = if ["alpha", "theta"].contains(&name) { 1.0 } else { 0.0 };
-                let unpack = if given.rank() == 3 { &omega_unpack_gates } else { &omega_unpack_tokens };
-                pass.launch_on(unpack, stream, args!(given, &first, &end, &mut *row, fill))?;
+                if given.rank() == 3 {
+                    pass.launch_on(&omega_unpack_gates, stream, args!(given, &first, &end, &mut *row, fill))?;
+                    continue;
+                }
+                for part in parts_of_rows(given) {
+                    let (given, mut row) = (given.slice(3, part.clone())?, row.slice(3, part)?);
+                    pass.launch_on(&omega_unpack_tokens, stream, args!(&given, &first, &end, &mut row, fill))?;
+                }
             }
             let n = self.y.shape()[1];
             let commit = self.rule.chunking.chunks(n);

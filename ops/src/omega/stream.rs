@@ -482,6 +482,12 @@ pub(super) fn arguments<'a>(
 /// the 47905 of 64 numbers, have more than fit there in f32.
 const PART: usize = 1 << 13;
 
+/// The parts of the rows of a tensor, each of which one launch copies.
+pub(super) fn parts_of_rows(x: &Tensor) -> impl Iterator<Item = Range<usize>> + use<> {
+    let width = x.shape().last().copied().unwrap_or(0);
+    (0..width).step_by(PART).map(move |from| from..width.min(from + PART))
+}
+
 /// y = x of tokens or matrices `[B, N, H, D]`, on the default stream of a device.
 pub(crate) fn copy_tokens(pass: Pass, device: &Device, x: &Tensor, y: &mut Tensor) -> Result<()> {
     copy_tokens_on(pass, &device.default_stream(), x, y)
@@ -494,8 +500,7 @@ pub(crate) fn copy_tokens_on(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Te
         return pass.launch_on(&omega_copy_tokens, stream, args!(x, &mut *y));
     }
     let axis = x.rank() - 1;
-    (0..width).step_by(PART).try_for_each(|from| {
-        let part = from..width.min(from + PART);
+    parts_of_rows(x).try_for_each(|part| {
         let (x, mut y) = (x.slice(axis, part.clone())?, y.slice(axis, part)?);
         pass.launch_on(&omega_copy_tokens, stream, args!(x, &mut y))
     })
