@@ -170,9 +170,7 @@ impl Checker<'_> {
         let shape = match broadcast(a, b) {
             Ok(shape) => shape,
             Err((m, n)) => {
-                let turned = |row: &[Size], tile: &[Size]| row.len() == 1 && tile.len() == 2 && row[0] == tile[0];
-                let row = if turned(a, b) { Some(list(a)) } else { turned(b, a).then(|| list(b)) };
-                let hint = row.map_or_else(String::new, |row| format!("; `.t()` makes a column of {row}"));
+                let hint = self.extents_mend(x, y);
                 let (a, b) = (list(a), list(b));
                 let message = format!(
                     "{what} of {x_name}{a} and {y_name}{b}: the extents {m} and {n} differ, and neither is 1{hint}"

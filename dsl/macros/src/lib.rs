@@ -39,6 +39,7 @@ mod ast;
 mod carried;
 mod check;
 mod check_derivative;
+mod check_extents;
 mod check_loops;
 mod check_memory;
 mod check_operations;

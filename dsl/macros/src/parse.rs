@@ -247,12 +247,12 @@ fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
     bracketed!(content in input);
     let dim = |input: ParseStream<'_>| {
         let number: Option<syn::LitInt> = input.fork().parse().ok();
-        let fixed = number.map_or_else(String::new, |n| {
-            format!("; that it is {n} is said before the body, as in `require {{ N == {n} }}`")
+        let mend = number.map_or("such as `N`".to_owned(), |n| {
+            format!("such as `D{n}`; that it is {n} is said before the body: `require {{ D{n} == {n} }}`")
         });
         input
             .parse::<Ident>()
-            .map_err(|e| syn::Error::new(e.span(), format!("a dim is an upper-case name, such as `N`{fixed}")))
+            .map_err(|e| syn::Error::new(e.span(), format!("a dim is an upper-case name, {mend}")))
     };
     let dims = content.parse_terminated(dim, Token![,])?.into_iter().collect();
     input.parse::<Option<Token![,]>>()?;

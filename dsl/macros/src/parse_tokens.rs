@@ -3,7 +3,7 @@
 
 use crate::error::{Errors, SourceRange};
 use crate::names::SHIFT;
-use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Writes `r#x` as `x`, which is the same name, except for words such as `r#type` that are keywords otherwise.
 pub(crate) fn plain_names(tokens: TokenStream) -> TokenStream {
@@ -187,6 +187,25 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 out.extend(operator('!', None));
                 1
             }
+            [TokenTree::Ident(word), ..] if word == "if" && is_operand(before) && chooses(rest) => {
+                errors.push(20, word.span(), "`a if c else b` has no meaning in a kernel; write `select(c, a, b)`");
+                rest.iter().position(is_end).unwrap_or(rest.len())
+            }
+            [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(p), ..]
+                if p.as_char() == '=' && DECLARES.iter().any(|d| word == d) =>
+            {
+                let message = format!("a name is bound by `let {name} = ..`, and by `let mut {name}` if it changes");
+                errors.push(20, word.span(), message);
+                out.push(Ident::new("let", word.span()).into());
+                1
+            }
+            [TokenTree::Punct(a), TokenTree::Punct(b), end @ ..] if is_step(a, b) && end.first().is_none_or(is_end) => {
+                let (place, op) = (SourceRange { start: a.span(), end: b.span() }, a.as_char());
+                errors.push(20, place, format!("there is no operator `{op}{op}`; write `x {op}= 1`"));
+                out.extend(operator(op, Some('=')));
+                out.push(Literal::u8_unsuffixed(1).into());
+                2
+            }
             [TokenTree::Punct(p), ..] if p.as_char() == '@' => {
                 errors.push(20, p.span(), "`@` has no meaning in a kernel; a matrix product is `dot(a, b)`");
                 out.extend(operator('*', None));
@@ -223,6 +242,11 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 out.extend(operator('>', Some('>')));
                 3
             }
+            [TokenTree::Group(g), ..] if is_operand(before) && adds_an_axis(g) => {
+                let message = "tiles are not indexed, and `None` adds no axis: `x[:, None]` of a tile of rank 1 is the column `x.t()`, and `x[None, :]` is `x`, which broadcasts as a row";
+                errors.push(20, SourceRange { start: g.span_open(), end: g.span_close() }, message);
+                1
+            }
             [TokenTree::Group(g), ..] => {
                 let inner = if g.delimiter() == Delimiter::Bracket && is_operand(before) {
                     without_slices(g.stream(), errors)
@@ -245,6 +269,12 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
     out.into_iter().collect()
 }
 
+/// True for the indices `[:, None]` and `[np.newaxis, :]`.
+fn adds_an_axis(indices: &Group) -> bool {
+    let is_axis = |t: &TokenTree| matches!(t, TokenTree::Ident(word) if word == "None" || word == "newaxis");
+    indices.delimiter() == Delimiter::Bracket && indices.stream().into_iter().any(|t| is_axis(&t))
+}
+
 /// Indices with `..` in place of `:`, which is reported.
 fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
     let mut out: Vec<TokenTree> = Vec::new();
@@ -252,7 +282,16 @@ fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
     let mut is_path = false;
     // The `:` that belongs to a `?`.
     let mut is_choice = false;
+    let mut dots = 0;
     for tree in tokens {
+        dots = if matches!(&tree, TokenTree::Punct(p) if p.as_char() == '.') { dots + 1 } else { 0 };
+        if dots == 3 {
+            errors.push(20, tree.span(), "`...` has no meaning as an index; write one `..` for each whole axis");
+            // `..` stands already; its second dot was to be followed by this one.
+            out.pop();
+            out.push(Punct::new('.', Spacing::Alone).into());
+            continue;
+        }
         let joint = match &tree {
             TokenTree::Punct(p) if p.as_char() == ':' => Some(p.spacing() == Spacing::Joint),
             _ => None,
@@ -272,6 +311,26 @@ fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
         is_path = joint == Some(true);
     }
     out.into_iter().collect()
+}
+
+/// Words before a name that C and other languages declare with them.
+const DECLARES: [&str; 9] = ["float", "double", "int", "half", "auto", "var", "val", "bool", "long"];
+
+/// True for what ends an expression.
+fn is_end(tree: &TokenTree) -> bool {
+    matches!(tree, TokenTree::Punct(p) if ";,".contains(p.as_char()))
+}
+
+/// `if c else b`, without braces. An `if` behind an operand also stands in a `match`.
+fn chooses(tokens: &[TokenTree]) -> bool {
+    let is_brace = |t: &TokenTree| matches!(t, TokenTree::Group(g) if g.delimiter() == Delimiter::Brace);
+    let until = tokens.iter().take_while(|t| !is_end(t) && !is_brace(t));
+    until.skip(1).any(|t| matches!(t, TokenTree::Ident(word) if word == "else"))
+}
+
+/// `++` and `--`.
+fn is_step(a: &Punct, b: &Punct) -> bool {
+    a.spacing() == Spacing::Joint && a.as_char() == b.as_char() && "+-".contains(a.as_char())
 }
 
 /// `where(..)`, a keyword of Rust.

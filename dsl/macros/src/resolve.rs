@@ -243,7 +243,7 @@ impl<'a> Resolver<'a> {
         }
         let id = self.locals.len();
         let used = name.to_string().starts_with('_');
-        self.locals.push(Local { name: name.clone(), kind, used, assigned: false, hides: None });
+        self.locals.push(Local { name: name.clone(), kind, used, assigned: false, hides: None, along: None });
         if let Some(scope) = self.names.scopes.last_mut() {
             scope.insert(name.to_string(), id);
         }
@@ -292,11 +292,8 @@ impl<'a> Resolver<'a> {
         let of_pairs = |axis: &AxisSyntax| matches!(axis, AxisSyntax::Pairs { .. });
         let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
         if coords.len() != wanted {
-            let found = if coords.len() == 1 {
-                "1 coordinate is".to_owned()
-            } else {
-                format!("{} coordinates are", coords.len())
-            };
+            let verb = if coords.len() == 1 { "coordinate is" } else { "coordinates are" };
+            let found = format!("{} {verb}", coords.len());
             let message = if wanted == written.len() {
                 let plural = if wanted == 1 { "axis" } else { "axes" };
                 format!(
@@ -323,6 +320,7 @@ impl<'a> Resolver<'a> {
             for up_to in [false, true].into_iter().take(if of_pairs(axis) { 2 } else { 1 }) {
                 let Some(coord) = coords.next() else { return axes };
                 let coord = self.bind(coord, LocalKind::Coordinate);
+                self.locals[coord].along = dim;
                 if let Some(dim) = dim {
                     axes.push(Axis { coord, dim, size: size.clone(), up_to });
                 }
@@ -526,6 +524,7 @@ impl<'a> Resolver<'a> {
         self.names.scopes.push(BTreeMap::new());
         self.loops.push((self.locals.len(), vec![]));
         let index = self.bind(index, LocalKind::LoopIndex);
+        self.locals[index].along = range.as_ref().and_then(Range::dim);
         let body = self.block(stmts);
         self.end_scope();
         let (_, carried) = self.loops.pop()?;

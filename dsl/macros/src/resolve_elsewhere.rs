@@ -199,7 +199,11 @@ impl Resolver<'_> {
             ("store", Some("mask")) => "`store` has no mask: what lies outside of the tensor is dropped by itself; where else nothing changes, store what is there: `store(y[..], select(mask, new, load(y[..])))`".to_owned(),
             ("load" | "store", Some(what)) => format!("`{name}` has no `{what}`: leave it out; the compiler chooses how memory is accessed"),
             ("load", None) if args.len() > 1 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `load(x[n, d])`".to_owned(),
-            ("dot", Some(_)) => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),
+            ("dot", _) if named.is_some() || args.len() > 2 => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),
+            ("zeros" | "full", _) => {
+                let value = if name == "full" { ", value" } else { "" };
+                format!("the element type of `{name}` stands before its brackets, and its extents in brackets of their own: `{name}::<f32>([A, B]{value})`")
+            }
             _ => return None,
         })
     }

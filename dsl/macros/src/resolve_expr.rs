@@ -118,11 +118,11 @@ impl Resolver<'_> {
         if let Some(i) = self.param(name) {
             self.param_used[i] = true;
             if let ParamKind::Tensor { dims, .. } = &self.params[i].kind {
-                let dots = vec![".."; dims.len()].join(", ");
+                let place = self.place_in(dims);
                 self.errors.push(
                     102,
                     name.span(),
-                    format!("`{name}` is a tensor; load a tile of it, as in `load({name}[{dots}])`"),
+                    format!("`{name}` is a tensor; load a tile of it, as in `load({name}[{place}])`"),
                 );
                 return None;
             }
