@@ -29,6 +29,9 @@ pub(super) struct ProblemArgs {
     pub(super) config: Option<String>,
 }
 
+/// So many names are shown for one that is not known.
+const NEAREST: usize = 6;
+
 /// A kernel by name.
 pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
     let def = declared(name)?.declared();
@@ -49,12 +52,13 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
         [one] => Ok(one),
         [] => {
             let mut names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
-            names.sort_by_cached_key(|known| distance(name, known));
+            names.sort_by_cached_key(|known| (!known.contains(name), distance(name, known)));
             bail!(
-                "this program has no kernel `{name}`. If a crate of yours declares it, the program is not linked to that crate: write \
-                 `use my_crate as _;`, with the crate's name, beside the `main` that calls `atlas_cli::main()`; the command `atlas` \
-                 itself has the kernels of Atlas alone. The kernels here, the nearest names first: {}",
-                names.join(", ")
+                "this program has no kernel `{name}`. The nearest of the {} names here: {}; `atlas list` lists all. If a crate of yours \
+                 declares it, the program is not linked to that crate: write `use my_crate as _;`, with the crate's name, beside the \
+                 `main` that calls `atlas_cli::main()`; the command `atlas` itself has the kernels of Atlas alone",
+                names.len(),
+                names[..names.len().min(NEAREST)].join(", ")
             )
         }
         _ => {
