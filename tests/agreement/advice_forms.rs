@@ -1,5 +1,5 @@
 //! The advice of diagnostics about forms of Python and C, applied: the results are the intended ones.
-//! dsl/macros/tests/ui has the messages: `forms_of_python_and_c`, `loops_downwards` and `part_and_whole`.
+//! dsl/macros/tests/ui has the messages: `forms_of_python_and_c`, `loops_downwards`, `part_and_whole` and `operands_elsewhere`.
 
 use super::{agrees_with, input, output, random};
 use atlas::prelude::*;
@@ -51,6 +51,21 @@ atlas_kernel! {
         }
     }
 
+    /// ATL105, ATL104 and ATL001: a quotient, a mask as a factor, and two comparisons. ATL107: a column that a loop carries.
+    kernel operands(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [F, N, D]>, s: &mut Tensor<f32, [N]>)
+    tune { BN: [8], BD: [4], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let t = load(x[n, ..]);
+            store(y[0, n, ..], t * (1.0 / size(D).cast::<f32>()));
+            store(y[1, n, ..], (t > 0.0).cast::<f32>() * t);
+            store(y[2, n, ..], select(0.0 < t && t < 0.5, t, 0.0));
+            let mut total = zeros::<f32>([BN, 1]);
+            for d in tiles(D, BD) { total += sum(load(x[n, d]), axis = 1); }
+            store(s[n], total);
+        }
+    }
+
     /// ATL001: a dim of which the extent is known. ATL026: a grid of elements.
     kernel three(x: &Tensor<f32, [N, D3]>, y: &mut Tensor<f32, [N]>)
     require { D3 == 3 }
@@ -99,5 +114,16 @@ fn products_and_extents_have_forms_here() {
     });
     agrees_with(&three, &[input(F32, &[5, 3], |i| i as f64), output(F32, &[5])], 0.0, |a| {
         vec![a[0].chunks(3).map(|row| row.iter().sum()).collect()]
+    });
+}
+
+#[test]
+fn operands_have_forms_here() {
+    let (n, d) = (13, 6);
+    agrees_with(&operands, &[random(F32, &[n, d]), output(F32, &[3, n, d]), output(F32, &[n])], 1e-6, |a| {
+        let x = &a[0];
+        let within = |v: f64| if 0.0 < v && v < 0.5 { v } else { 0.0 };
+        let matrices = x.iter().map(|v| v / d as f64).chain(x.iter().map(|v| v.max(0.0))).chain(x.iter().map(|&v| within(v)));
+        vec![matrices.collect(), x.chunks(d).map(|row| row.iter().sum()).collect()]
     });
 }

@@ -30,7 +30,9 @@ impl<'a> Checker<'a> {
             return self.mistake(105, dot.place, message);
         }
         if a.len() != b.len() || !a.iter().zip(b).all(|(x, y)| x.agrees(y)) {
-            return self.mistake(107, dot.place, format!("a dot {} is added to `{name}` {}", list(b), list(a)));
+            let (a, b, sum) = (list(a), list(b), &product.elem);
+            let message = format!("a dot {b} is added to `{name}` {a}; start with `let mut {name} = zeros::<{sum}>({b})`");
+            return self.mistake(107, dot.place, message);
         }
         Ty { depth: self.depth, ..old }.with_edges_of(&[&product])
     }

@@ -54,6 +54,7 @@ mod import;
 mod names;
 mod nesting;
 mod parse;
+mod parse_kernel;
 mod parse_loop;
 mod parse_tokens;
 mod parse_tune;

@@ -187,6 +187,15 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 out.extend(operator('!', None));
                 1
             }
+            [TokenTree::Ident(word), tail @ ..] if word == "for" && bare_names(tail) > 1 => {
+                let names: TokenStream = tail[..bare_names(tail) * 2 - 1].iter().cloned().collect();
+                let message = format!("several coordinates stand in parentheses: write `for ({names}) in ..`");
+                errors.push(1, tail[1].span(), message.replace(" ,", ","));
+                let width = bare_names(tail) * 2;
+                out.push(rest[0].clone());
+                out.push(Group::new(Delimiter::Parenthesis, names).into());
+                width
+            }
             [TokenTree::Ident(word), ..] if word == "if" && is_operand(before) && chooses(rest) => {
                 errors.push(20, word.span(), "`a if c else b` has no meaning in a kernel; write `select(c, a, b)`");
                 rest.iter().position(is_end).unwrap_or(rest.len())
@@ -315,6 +324,19 @@ fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
 
 /// Words before a name that C and other languages declare with them.
 const DECLARES: [&str; 9] = ["float", "double", "int", "half", "auto", "var", "val", "bool", "long"];
+
+/// The number of names in `a, b in`, which have no parentheses.
+fn bare_names(tokens: &[TokenTree]) -> usize {
+    let is_name = |t: &TokenTree| matches!(t, TokenTree::Ident(word) if word != "in");
+    let end = tokens.iter().position(|t| matches!(t, TokenTree::Ident(word) if word == "in")).unwrap_or(0);
+    let names = tokens[..end].iter().step_by(2);
+    let commas = tokens[..end].iter().skip(1).step_by(2);
+    let is_comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');
+    match names.clone().all(is_name) && commas.clone().all(is_comma) {
+        true => names.len(),
+        false => 0,
+    }
+}
 
 /// True for what ends an expression.
 fn is_end(tree: &TokenTree) -> bool {

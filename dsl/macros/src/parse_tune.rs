@@ -12,6 +12,9 @@ const MOST_VALUES: u32 = 1024;
 /// `BN: [64, 128]`, `stages: 2..=4` or `order: [linear, groups(8)]`.
 pub(crate) fn knob(input: ParseStream<'_>) -> syn::Result<Knob> {
     let name: Ident = input.parse()?;
+    if input.peek(Token![=]) {
+        return Err(input.error(format!("the values of a knob stand behind a `:`, as in `{name}: [..]`")));
+    }
     input.parse::<Token![:]>()?;
     let number = |input: ParseStream<'_>| {
         let at = input.span();

@@ -52,6 +52,20 @@ impl Resolver<'_> {
         along.is_some() && name != "_" && self.lookup(name) == Some(id)
     }
 
+    /// The tensor of `store(value, y[n])`, where the place stands behind the value.
+    pub(crate) fn place_second(&self, args: &[ExprSyntax]) -> Option<String> {
+        let tensor = |e: &ExprSyntax| match &e.kind {
+            ExprSyntaxKind::Index { base, .. } => match &base.kind {
+                ExprSyntaxKind::Name(name) => self.dims_of(name).map(|_| name.to_string()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let [first, second] = args else { return None };
+        let is_place = matches!(&first.kind, ExprSyntaxKind::Name(name) if self.dims_of(name).is_some());
+        tensor(second).filter(|_| tensor(first).is_none() && !is_place)
+    }
+
     /// The tensor and the indices of `x[g, n, ..]`.
     pub(crate) fn access(&mut self, e: &ExprSyntax, verb: &str) -> Option<(usize, Vec<Index>)> {
         let (base, index) = match &e.kind {

@@ -466,7 +466,11 @@ impl Resolver<'_> {
             "precision" => return self.precision(e, receiver, name, args),
             _ => {
                 let text = &name.to_string();
-                self.expr(receiver);
+                match text.as_str() {
+                    // The place is right.
+                    "load" | "store" => drop(self.access(receiver, text)),
+                    _ => drop(self.expr(receiver)),
+                }
                 let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);
                 let hint = if as_function {
                     Self::as_function(text, args)
@@ -532,6 +536,11 @@ impl Resolver<'_> {
             self.stores = true;
             self.no_types(name, generics)?;
             let args = self.arity(e, args, name, &["y[..]", "value"])?;
+            if let Some(tensor) = self.place_second(args) {
+                let message = format!("`store` takes the place first, and then the value: `store({tensor}[..], value)`");
+                self.errors.push(20, e.place, message);
+                return None;
+            }
             let value = self.expr(&args[1]);
             let (param, index) = self.access(&args[0], "store")?;
             let tensor = &self.params[param].name;
