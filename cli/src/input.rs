@@ -5,7 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::def::{Declared, TypeParamDef};
 use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, DType, KernelDef, Schedule, Specialization, distance};
+use atlas_dsl::{Config, DType, KernelDef, Schedule, Specialization, distance, key_elsewhere};
 use atlas_ops::Problem;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::{RECORDS_VARIABLE, Records};
@@ -51,8 +51,7 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
     match found[..] {
         [one] => Ok(one),
         [] => {
-            let mut names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
-            names.sort_by_cached_key(|known| (!known.contains(name), distance(name, known)));
+            let names = nearest_first(name, atlas_dsl::registry().iter().map(|k| k.name).collect());
             bail!(
                 "this program has no kernel `{name}`. The nearest of the {} names here: {}; `atlas list` lists all. If a crate of yours \
                  declares it, the program is not linked to that crate: write `use my_crate as _;`, with the crate's name, beside the \
@@ -71,6 +70,12 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
             )
         }
     }
+}
+
+/// Known names, those first that are nearest to one that is not known.
+pub(super) fn nearest_first<'n>(name: &str, mut known: Vec<&'n str>) -> Vec<&'n str> {
+    known.sort_by_cached_key(|known| (!known.contains(name), distance(name, known)));
+    known
 }
 
 /// The requested element type, or a default.
@@ -187,7 +192,8 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
         if !Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
             let mut knobs: Vec<&str> = def.tune.iter().map(|k| k.name).collect();
             knobs.extend(Schedule::KEYS.iter().filter(|key| !def.tune.iter().any(|k| k.name == **key)));
-            bail!("--config: `{}` has no knob `{key}`; its knobs are {}", def.name, knobs.join(", "));
+            let mend = key_elsewhere(key);
+            bail!("--config: `{}` has no knob `{key}`{mend}; its knobs are {}", def.name, knobs.join(", "));
         }
         if let Some(value) = typed.get(key) {
             config.set(key, value);
