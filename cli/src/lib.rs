@@ -62,7 +62,6 @@ mod sizes;
 mod stages;
 mod sweep;
 mod tune;
-mod usage;
 mod verify;
 mod verify_row;
 
@@ -195,7 +194,7 @@ pub fn run_with<T: Into<OsString> + Clone>(
 
 fn parse<T: Into<OsString>>(args: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error> {
     let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-    Cli::try_parse_from(&args).map_err(|error| usage::with_tip(error, &args))
+    Cli::try_parse_from(&args).map_err(|error| input::with_tip(error, &args))
 }
 
 fn warn_here(what: &str) {

@@ -385,8 +385,7 @@ fn tokens_of_a_type_that_no_kernel_takes() {
     let (device, on) = (crate::device(), Stream::default_of(&crate::device()));
     for dtype in [DType::I32, DType::F64, DType::F32] {
         let sizes = StreamSizes { dtype, ..stream_sizes(1, 4) };
-        let of_training =
-            TrainingSizes { sequences: 1, tokens: T, heads: 1, key: D, value: D, hidden: M, dtype };
+        let of_training = TrainingSizes { sequences: 1, tokens: T, heads: 1, key: D, value: D, hidden: M, dtype };
         let made = [
             OmegaTraining::new(&device, rule(Chunking::new(2, W)), of_training, None).map(drop),
             OmegaStream::new(&device, rule(Chunking::new(2, W)), sizes).map(drop),

@@ -81,9 +81,8 @@ fn forms_of_python_and_c_have_forms_here() {
         [random(F32, &[n, d]), random(F32, &[n]), random(F32, &[2, d]), output(F32, &[3, n, d]), output(F32, &[n, 3])];
     agrees_with(&forms, &args, 1e-6, |a| {
         let (x, v, w) = (&a[0], &a[1], &a[2]);
-        let each = |f: &dyn Fn(usize, usize, f64) -> f64| -> Vec<f64> {
-            (0..n * d).map(|i| f(i / d, i % d, x[i])).collect()
-        };
+        let each =
+            |f: &dyn Fn(usize, usize, f64) -> f64| -> Vec<f64> { (0..n * d).map(|i| f(i / d, i % d, x[i])).collect() };
         let matrices = [
             each(&|r, _, x| if r >= 8 { x + 1.0 } else { 1.0 - x }),
             each(&|r, c, x| v[r] * x + w[c]),
@@ -123,7 +122,8 @@ fn operands_have_forms_here() {
     agrees_with(&operands, &[random(F32, &[n, d]), output(F32, &[3, n, d]), output(F32, &[n])], 1e-6, |a| {
         let x = &a[0];
         let within = |v: f64| if 0.0 < v && v < 0.5 { v } else { 0.0 };
-        let matrices = x.iter().map(|v| v / d as f64).chain(x.iter().map(|v| v.max(0.0))).chain(x.iter().map(|&v| within(v)));
+        let matrices =
+            x.iter().map(|v| v / d as f64).chain(x.iter().map(|v| v.max(0.0))).chain(x.iter().map(|&v| within(v)));
         vec![matrices.collect(), x.chunks(d).map(|row| row.iter().sum()).collect()]
     });
 }

@@ -20,7 +20,11 @@ pub(super) fn left_out<'a>(
     }
     if !refused.is_empty() {
         let verb = if refused.len() == 1 { "is" } else { "are" };
-        text += &format!("; {} more {verb} refused for this size and GPU ({})", refused.len(), reasons(refused.into_iter()));
+        text += &format!(
+            "; {} more {verb} refused for this size and GPU ({})",
+            refused.len(),
+            reasons(refused.into_iter())
+        );
     }
     text
 }
@@ -65,6 +69,9 @@ mod tests {
         assert_eq!(text(&["a", "b", "c", "d", "e", "e"]), wanted);
         let config: Config = "BN=8 stages=2 warps=4".parse().unwrap();
         let refused = left_out(&failed(&["a"]), [(&config, "no room")].into_iter());
-        assert_eq!(refused, format!("; 1 failed (1, `BN=0`: a); 1 more is refused for this size and GPU (1, `{config}`: no room)"));
+        assert_eq!(
+            refused,
+            format!("; 1 failed (1, `BN=0`: a); 1 more is refused for this size and GPU (1, `{config}`: no room)")
+        );
     }
 }

@@ -151,7 +151,8 @@ impl<'a> Checker<'a> {
                             let (old, value_ty) = (self.vars[*local].clone(), self.expr(value));
                             let name = self.local_name(*local);
                             let mistake = self.other_type(*op, &name, &old, &value_ty, value.place);
-                            let mistake = mistake.or_else(|| self.row_meets_column(&name, &old, &value_ty, value.place));
+                            let mistake =
+                                mistake.or_else(|| self.row_meets_column(&name, &old, &value_ty, value.place));
                             let ty = match mistake {
                                 Some(mistake) => mistake,
                                 None => {

@@ -31,7 +31,8 @@ impl<'a> Checker<'a> {
         }
         if a.len() != b.len() || !a.iter().zip(b).all(|(x, y)| x.agrees(y)) {
             let (a, b, sum) = (list(a), list(b), &product.elem);
-            let message = format!("a dot {b} is added to `{name}` {a}; start with `let mut {name} = zeros::<{sum}>({b})`");
+            let message =
+                format!("a dot {b} is added to `{name}` {a}; start with `let mut {name} = zeros::<{sum}>({b})`");
             return self.mistake(107, dot.place, message);
         }
         Ty { depth: self.depth, ..old }.with_edges_of(&[&product])

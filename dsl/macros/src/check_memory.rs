@@ -2,8 +2,7 @@
 
 use crate::carried::neutral;
 use crate::check::Checker;
-use crate::check_extents::PartAndWhole;
-use crate::check_operations::whole_of_numbers;
+use crate::check_operations::{PartAndWhole, whole_of_numbers};
 use crate::error::SourceRange;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,

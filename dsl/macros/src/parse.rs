@@ -1,12 +1,10 @@
 //! From tokens to syntax, through `syn`. A mistake in one item does not affect the others.
 
-use crate::ast::{
-    Called, ExprSyntax, ExprSyntaxKind, Item, KernelSyntax, Mode, StmtSyntax, TileFnSyntax,
-};
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, Item, KernelSyntax, Mode, StmtSyntax, TileFnSyntax};
 use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
-use crate::parse_kernel::kernel_rest;
+use crate::parse_kernel::kernel_head;
 use crate::parse_loop::for_loop;
 use crate::parse_tokens::{plain_names, readable, refuse_attributes, strip, type_name, without_foreign};
 use crate::parse_unsupported::{
@@ -97,7 +95,11 @@ fn report(e: &syn::Error, errors: &mut Errors) {
 /// Reports and skips consts, which a macro would not share with the rest of the module.
 fn skip_consts(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
     while input.peek(Token![const]) || input.peek(Token![static]) {
-        errors.push(1, input.span(), "a const stands outside of `atlas_kernel!`, in the module; kernels see it by its name");
+        errors.push(
+            1,
+            input.span(),
+            "a const stands outside of `atlas_kernel!`, in the module; kernels see it by its name",
+        );
         while !input.is_empty() && input.parse::<Option<Token![;]>>()?.is_none() {
             input.parse::<TokenTree>()?;
         }
@@ -184,8 +186,19 @@ fn tile_fn(
     Ok(TileFnSyntax { is_device, attrs, vis, name, params, body, tokens, broken: broken || mistaken })
 }
 
+/// Reads a kernel from behind its name on.
+fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut Errors) -> syn::Result<()> {
+    let before = errors.count();
+    let conditions = kernel_head(input, kernel, errors)?;
+    kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
+    let mistaken = errors.count() > before;
+    (kernel.body, kernel.broken) = block(input, None, errors)?;
+    kernel.broken |= mistaken;
+    Ok(())
+}
+
 /// Reads a body: of a kernel, or of a tile or device fn as `of` says. The flag is true if it could not be read in full.
-pub(crate) fn block(input: ParseStream<'_>, of: Option<&str>, errors: &mut Errors) -> syn::Result<(Vec<StmtSyntax>, bool)> {
+fn block(input: ParseStream<'_>, of: Option<&str>, errors: &mut Errors) -> syn::Result<(Vec<StmtSyntax>, bool)> {
     let content;
     braced!(content in input);
     let tokens: TokenStream = content.parse()?;
@@ -248,7 +261,11 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<StmtSyntax> {
         }
         syn::Stmt::Expr(e, semi) => Some(StmtSyntax::Expr { value: expression(e, errors)?, last: semi.is_none() }),
         syn::Stmt::Item(i) => {
-            errors.push(20, SourceRange::of(i), "items are written outside of `atlas_kernel!`, in the module; kernels see a const by its name");
+            errors.push(
+                20,
+                SourceRange::of(i),
+                "items are written outside of `atlas_kernel!`, in the module; kernels see a const by its name",
+            );
             None
         }
         syn::Stmt::Macro(m) => {

@@ -537,7 +537,8 @@ impl Resolver<'_> {
             self.no_types(name, generics)?;
             let args = self.arity(e, args, name, &["y[..]", "value"])?;
             if let Some(tensor) = self.place_second(args) {
-                let message = format!("`store` takes the place first, and then the value: `store({tensor}[..], value)`");
+                let message =
+                    format!("`store` takes the place first, and then the value: `store({tensor}[..], value)`");
                 self.errors.push(20, e.place, message);
                 return None;
             }

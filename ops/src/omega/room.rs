@@ -20,7 +20,9 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
     // No config is legal for such tokens, which would read as a lack of room.
     if !matches!(sizes.dtype, DType::F32 | DType::Bf16 | DType::F16) {
         let found = format!("tokens of {}", sizes.dtype);
-        return Err(LaunchError::Choice { op: rule.chain().name, found, mend: "take tokens of f32, bf16 or f16" }.into());
+        return Err(
+            LaunchError::Choice { op: rule.chain().name, found, mend: "take tokens of f32, bf16 or f16" }.into()
+        );
     }
     let (chunk, keys) = (rule.chunking.chunk, rule.chunking.keys());
     let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
