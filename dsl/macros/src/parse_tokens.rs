@@ -160,54 +160,12 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
     let mut is_choice = false;
     while i < all.len() {
         let (before, rest) = (out.last(), &all[i..]);
+        if let Some((written, width)) = foreign_word(before, rest, errors) {
+            out.extend(written);
+            i += width;
+            continue;
+        }
         let width = match rest {
-            [TokenTree::Ident(word), TokenTree::Group(g), ..] if is_where(word, g) => {
-                errors.push(5, word.span(), "unknown function `where`; write `select(condition, a, b)`");
-                out.push(Ident::new("select", word.span()).into());
-                1
-            }
-            [TokenTree::Ident(word), TokenTree::Group(g), ..]
-                if word == "mod" && g.delimiter() == Delimiter::Parenthesis =>
-            {
-                let message = "unknown function `mod`; write `x - y * floor(x / y)`, of integers `x % y`";
-                errors.push(5, word.span(), message);
-                out.push(Ident::new("max", word.span()).into());
-                1
-            }
-            [TokenTree::Ident(word), ..] if is_operand(before) && (word == "and" || word == "or") => {
-                let op = if word == "and" { '&' } else { '|' };
-                errors.push(20, word.span(), format!("`{word}` has no meaning in a kernel; write `{op}{op}`"));
-                out.extend(operator(op, Some(op)));
-                1
-            }
-            [TokenTree::Ident(word), TokenTree::Ident(_) | TokenTree::Literal(_), ..]
-                if word == "not" && !is_operand(before) =>
-            {
-                errors.push(20, word.span(), "`not` has no meaning in a kernel; write `!condition`");
-                out.extend(operator('!', None));
-                1
-            }
-            [TokenTree::Ident(word), tail @ ..] if word == "for" && bare_names(tail) > 1 => {
-                let names: TokenStream = tail[..bare_names(tail) * 2 - 1].iter().cloned().collect();
-                let message = format!("several coordinates stand in parentheses: write `for ({names}) in ..`");
-                errors.push(1, tail[1].span(), message.replace(" ,", ","));
-                let width = bare_names(tail) * 2;
-                out.push(rest[0].clone());
-                out.push(Group::new(Delimiter::Parenthesis, names).into());
-                width
-            }
-            [TokenTree::Ident(word), ..] if word == "if" && is_operand(before) && chooses(rest) => {
-                errors.push(20, word.span(), "`a if c else b` has no meaning in a kernel; write `select(c, a, b)`");
-                rest.iter().position(is_end).unwrap_or(rest.len())
-            }
-            [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(p), ..]
-                if p.as_char() == '=' && DECLARES.iter().any(|d| word == d) =>
-            {
-                let message = format!("a name is bound by `let {name} = ..`, and by `let mut {name}` if it changes");
-                errors.push(20, word.span(), message);
-                out.push(Ident::new("let", word.span()).into());
-                1
-            }
             [TokenTree::Punct(a), TokenTree::Punct(b), end @ ..] if is_step(a, b) && end.first().is_none_or(is_end) => {
                 let (place, op) = (SourceRange { start: a.span(), end: b.span() }, a.as_char());
                 errors.push(20, place, format!("there is no operator `{op}{op}`; write `x {op}= 1`"));
@@ -276,6 +234,56 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
         i += width;
     }
     out.into_iter().collect()
+}
+
+/// What stands for words of other languages at the begin of some tokens, and how many tokens it replaces. They are reported.
+fn foreign_word(before: Option<&TokenTree>, rest: &[TokenTree], errors: &mut Errors) -> Option<(TokenStream, usize)> {
+    let word_of = |name: &str, at: &Ident| TokenStream::from(TokenTree::from(Ident::new(name, at.span())));
+    Some(match rest {
+        [TokenTree::Ident(word), TokenTree::Group(g), ..] if is_where(word, g) => {
+            errors.push(5, word.span(), "unknown function `where`; write `select(condition, a, b)`");
+            (word_of("select", word), 1)
+        }
+        [TokenTree::Ident(word), TokenTree::Group(g), ..]
+            if word == "mod" && g.delimiter() == Delimiter::Parenthesis =>
+        {
+            let message = "unknown function `mod`; write `x - y * floor(x / y)`, of integers `x % y`";
+            errors.push(5, word.span(), message);
+            (word_of("max", word), 1)
+        }
+        [TokenTree::Ident(word), ..] if is_operand(before) && (word == "and" || word == "or") => {
+            let op = if word == "and" { '&' } else { '|' };
+            errors.push(20, word.span(), format!("`{word}` has no meaning in a kernel; write `{op}{op}`"));
+            (operator(op, Some(op)).collect(), 1)
+        }
+        [TokenTree::Ident(word), TokenTree::Ident(_) | TokenTree::Literal(_), ..]
+            if word == "not" && !is_operand(before) =>
+        {
+            errors.push(20, word.span(), "`not` has no meaning in a kernel; write `!condition`");
+            (operator('!', None).collect(), 1)
+        }
+        [TokenTree::Ident(word), tail @ ..] if word == "for" && bare_names(tail) > 1 => {
+            let width = bare_names(tail) * 2;
+            let names: TokenStream = tail[..width - 1].iter().cloned().collect();
+            let written = names.to_string().replace(" ,", ",");
+            let message = format!("several coordinates stand in parentheses: write `for ({written}) in ..`");
+            errors.push(1, tail[1].span(), message);
+            let together = TokenTree::from(Group::new(Delimiter::Parenthesis, names));
+            ([rest[0].clone(), together].into_iter().collect(), width)
+        }
+        [TokenTree::Ident(word), ..] if word == "if" && is_operand(before) && chooses(rest) => {
+            errors.push(20, word.span(), "`a if c else b` has no meaning in a kernel; write `select(c, a, b)`");
+            (TokenStream::new(), rest.iter().position(is_end).unwrap_or(rest.len()))
+        }
+        [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(p), ..]
+            if p.as_char() == '=' && DECLARES.iter().any(|d| word == d) =>
+        {
+            let message = format!("a name is bound by `let {name} = ..`, and by `let mut {name}` if it changes");
+            errors.push(20, word.span(), message);
+            (word_of("let", word), 1)
+        }
+        _ => return None,
+    })
 }
 
 /// True for the indices `[:, None]` and `[np.newaxis, :]`.

@@ -176,7 +176,7 @@ impl Resolver<'_> {
             ExprSyntaxKind::Name(name) => self.lookup(name).is_some(),
             kind => !matches!(kind, ExprSyntaxKind::Path(_)),
         };
-        written.retain(|i| !is_tensor && !(is_tile && matches!(i.kind, ExprSyntaxKind::Whole)));
+        written.retain(|i| !(is_tensor || is_tile && matches!(i.kind, ExprSyntaxKind::Whole)));
         let indices = written.iter().map(|i| self.expr(i)).collect();
         let of_tiles = |tile: &str| {
             format!(
