@@ -67,6 +67,7 @@ impl<'a> Checker<'a> {
         }
         index.depth = self.depth + 1;
         self.vars[l.index] = index;
+        let starts: Vec<Elem> = l.carried.iter().map(|&c| self.vars[c].elem.clone()).collect();
         let mut entered: Vec<Ty> = l.carried.iter().map(|&c| carried_in(&self.vars[c], self.depth + 1)).collect();
         // Edges go around the loop until there are no new ones.
         loop {
@@ -80,7 +81,7 @@ impl<'a> Checker<'a> {
                 break;
             }
         }
-        for (&c, want) in l.carried.iter().zip(entered) {
+        for ((&c, want), start) in l.carried.iter().zip(entered).zip(starts) {
             let left = self.vars[c].clone();
             let mut is_mistaken = left.shape.is_none();
             if let (Some(a), Some(b)) = (&left.shape, &want.shape)
@@ -91,7 +92,11 @@ impl<'a> Checker<'a> {
                     format!(": write `broadcast(.., {})` where the body assigns it", list(b))
                 } else if left.elem.agrees(&want.elem) && broadcasts_to(b, a) {
                     let (elem, wide) = (&left.elem, list(a));
-                    format!(": begin with all of its elements, as in `let mut {name} = zeros::<{elem}>({wide})`")
+                    let begin = match start {
+                        Elem::Literal(Some(0.0)) => format!("zeros::<{elem}>({wide})`"),
+                        _ => format!("full::<{elem}>({wide}, ..)` with the number that it begins with"),
+                    };
+                    format!(": begin with all of its elements, as in `let mut {name} = {begin}")
                 } else {
                     String::new()
                 };

@@ -293,9 +293,14 @@ fn bound(pat: &syn::Pat, value: Option<ExprSyntax>, errors: &mut Errors) -> Opti
         (syn::Pat::Tuple(t), Some(value)) if t.elems.iter().all(|e| name(e).is_some()) => {
             Some(StmtSyntax::LetMany { names: t.elems.iter().filter_map(name).collect(), value })
         }
+        // The name is known, so that its uses are no mistakes.
+        (syn::Pat::Type(p), value) => {
+            let message = "a `let` in a kernel has no written type: remove it; `x.cast::<f32>()` converts";
+            errors.push(20, SourceRange::of(&p.ty), message);
+            bound(&p.pat, value, errors)
+        }
         _ => {
-            let message =
-                "a `let` in a kernel binds a name, or `(a, b)` what a function gives, and has no written type";
+            let message = "a `let` in a kernel binds a name, or `(a, b)` what a function gives";
             errors.push(20, SourceRange::of(pat), message);
             None
         }

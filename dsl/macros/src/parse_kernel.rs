@@ -50,6 +50,14 @@ pub(crate) fn kernel_head(
         } else {
             break;
         }
+        if !input.peek(syn::token::Brace) {
+            let what = if is_tune {
+                "knobs stand in braces: `tune { BN: [64, 128] }`"
+            } else {
+                "conditions stand in braces: `require { N == 64 }`"
+            };
+            return Err(input.error(what));
+        }
         let content;
         braced!(content in input);
         if is_tune {
@@ -85,6 +93,9 @@ fn refuse_result(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()>
 }
 
 fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
+    if input.peek(Token![&]) {
+        return Err(input.error("the `&` of a parameter stands before its type: `x: &Tensor<f32, [N]>`"));
+    }
     let name: Ident = input.parse()?;
     let form = "write `x: &Tensor<f32, [N]>`, `y: &mut Tensor<f32, [N]>` to store to it, or `eps: f32` for a number";
     if !input.peek(Token![:]) {
@@ -124,6 +135,9 @@ fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
         return Err(input.error("the element type of a tensor stands before its dims, as in `Tensor<f32, [N, D]>`"));
     }
     let dtype = input.parse()?;
+    if !input.peek(Token![,]) {
+        return Err(input.error("the dims of a tensor stand behind its element type, as in `Tensor<f32, [N, D]>`"));
+    }
     input.parse::<Token![,]>()?;
     if !input.peek(syn::token::Bracket) {
         return Err(input.error("the dims of a tensor stand in brackets, as in `Tensor<f32, [N, D]>`"));

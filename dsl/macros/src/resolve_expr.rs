@@ -204,7 +204,13 @@ impl Resolver<'_> {
     pub(crate) fn needless_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
         let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
         let cast = format!("cast what goes in or comes out, as in `x.cast::<{first}>()`");
-        let message = format!("`{name}` is given no element type: it takes that of its operands; {cast}");
+        let message = match name.to_string().as_str() {
+            "iota" if first == "i32" => "`iota` is given no element type: it counts in i32".to_owned(),
+            "iota" => {
+                format!("`iota` is given no element type: it counts in i32; convert with `iota(..).cast::<{first}>()`")
+            }
+            _ => format!("`{name}` is given no element type: it takes that of its operands; {cast}"),
+        };
         self.errors.push(22, SourceRange { start: first.span(), end: last.span() }, message);
         None
     }
@@ -248,6 +254,7 @@ impl Resolver<'_> {
             "clamp" | "fma" | "is_nan" => return self.composed(e, name, args),
             "sum" | "max" | "min" => return self.reduce(e, name, args),
             "zeros" | "full" => return self.filled(e, name, generics, args),
+            "iota" if first == "i32" => "`iota` is given no element type: it counts in i32".to_owned(),
             "iota" => {
                 self.arity(e, args, name, &["[extents]", "axis"])?;
                 let axis = self.axis(&args[1])?;

@@ -67,4 +67,34 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    kernel unbraced_require(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) require N == 64 {
+        for n in grid(tiles(N, 64)) { store(y[n], load(x[n])); }
+    }
+}
+
+atlas_kernel! {
+    kernel no_dims(a: f32) {
+        for n in grid(N) { store(y[n], a); }
+    }
+}
+
+atlas_kernel! {
+    kernel ampersand(&x: Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 64)) { store(y[n], load(x[n])); }
+    }
+}
+
+atlas_kernel! {
+    kernel no_extents(x: &Tensor<f32>, y: &mut Tensor<f32>) {
+        for n in grid(tiles(N, 64)) { store(y[n], load(x[n])); }
+    }
+}
+
+atlas_kernel! {
+    kernel tile_of_a_number(x: &Tensor<f32, [N, D]>, k: i32, y: &mut Tensor<f32, [N, D]>) {
+        for n in grid(tiles(N, k)) { store(y[n, ..], load(x[n, ..])); }
+    }
+}
+
 fn main() {}

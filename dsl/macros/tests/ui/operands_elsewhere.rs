@@ -73,4 +73,28 @@ atlas_kernel! {
     }
 }
 
+atlas_kernel! {
+    kernel written_type(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 64)) { let t: Tile<f32> = load(x[n]); store(y[n], t); }
+    }
+}
+
+atlas_kernel! {
+    kernel typed_iota(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 64)) { let i = iota::<i32>([64], 0); store(y[n], load(x[n]) * i.cast::<f32>()); }
+    }
+}
+
+atlas_kernel! {
+    kernel unbound(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 64)) { t = load(x[n]); store(y[n], t); }
+    }
+}
+
+atlas_kernel! {
+    kernel carried_scalar(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>) {
+        for n in grid(tiles(N, 64)) { let mut m = -1e30; for d in tiles(D, 32) { m = max(m, load(x[n, d])); } store(y[n, ..], m); }
+    }
+}
+
 fn main() {}
