@@ -254,7 +254,6 @@ impl Resolver<'_> {
             "clamp" | "fma" | "is_nan" => return self.composed(e, name, args),
             "sum" | "max" | "min" => return self.reduce(e, name, args),
             "zeros" | "full" => return self.filled(e, name, generics, args),
-            "iota" if first == "i32" => "`iota` is given no element type: it counts in i32".to_owned(),
             "iota" => {
                 self.arity(e, args, name, &["[extents]", "axis"])?;
                 let axis = self.axis(&args[1])?;

@@ -187,7 +187,11 @@ fn a_panic_ends_the_recording() {
 #[test]
 fn a_recording_that_has_ended_is_said_of_launches_that_were_not_prepared_too() {
     let (mut x, mut kept) = (counter(1223), None);
-    stream().capture(|recording| Ok(kept = Some(recording.clone()))).unwrap();
+    let keep = |recording: &Stream| {
+        kept = Some(recording.clone());
+        Ok(())
+    };
+    stream().capture(keep).unwrap();
     let recording = kept.unwrap();
     assert_eq!(code(BUMP.launch_on(&recording, args!(&mut x, 1))), "ATL658");
     // Wrong arguments are wrong first.
