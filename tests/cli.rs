@@ -106,16 +106,44 @@ fn codes_are_explained() {
 
 #[test]
 fn unknown_names_are_answered_with_the_known_ones() {
-    has(&refuses(&["compile", "gemm", "--emit", "tile"]), &["no kernel `gemm`", "memory_read", "softmax"]);
-    has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["the nearest names first: softmax, "]);
+    let unknown = refuses(&["compile", "gemm", "--emit", "tile"]);
+    has(&unknown, &["no kernel `gemm`. The nearest", "`atlas list` lists all", "use my_crate as _;"]);
+    // A few names, and not all of them.
+    assert!(unknown.len() < 600, "{unknown}");
+    has(&refuses(&["compile", "sofmtax", "--emit", "tile"]), &["names here: softmax, "]);
+    has(&refuses(&["compile", "layer_no", "--emit", "tile"]), &["names here: layer_norm, "]);
     has(&refuses(&["compile", "softmax", "--arch", "sm_75"]), &["sm_75", "sm_80", "sm_89", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--arch", "hopper"]), &["hopper", "sm_90"]);
     has(&refuses(&["compile", "softmax", "--emit", "sass"]), &["no stage `sass`", "ptx"]);
     has(&refuses(&["compile", "softmax", "--emit", "tile", "--dtype", "f8"]), &["`f8`", "bf16"]);
     has(&refuses(&["compile", "softmax", "--emit", "tile", "--dtype", "i32"]), &["cannot be i32", "bf16"]);
+    has(&refuses(&["compile", "softmax", "--config", "num_warps=4"]), &["no knob `num_warps`; did you mean `warps`?"]);
     has(&refuses(&["verify", "--only", "gemm"]), &["no op `gemm`", "rms_norm"]);
+    has(&refuses(&["verify", "--only", "sofmax"]), &["no op `sofmax`", "names first: softmax, "]);
     has(&refuses(&["verify", "--device", "tpu:0"]), &["no device `tpu:0`", "cpu"]);
     has(&refuses(&["bench", "--only", "gemm"]), &["no benchmark `gemm`", "poly3"]);
+}
+
+/// What clap suggests of itself would be another mistake: `run` is near to `tune`, and `-- --device` would be a kernel.
+#[test]
+fn command_lines_of_other_tools_are_told_what_to_write() {
+    for (args, tip) in [
+        (&["run", "softmax"][..], "tip: `atlas verify --only OP` runs the kernels of an op"),
+        (&["profile", "softmax"], "tip: `atlas bench` measures kernels"),
+        (&["verify", "softmax"], "tip: one op is selected by its name: `atlas verify --only softmax`"),
+        (&["bench", "softmax"], "tip: one op is selected by its name: `atlas bench --only softmax`"),
+        (&["explain", "softmax", "--device", "cuda:0"], "`--arch sm_90`"),
+        (&["compile", "--kernel", "softmax"], "tip: the kernel's name stands alone: `atlas compile KERNEL`"),
+        (&["list", "--filter", "soft"], "tip: the text stands alone: `atlas list TEXT`"),
+    ] {
+        let said = refuses(args);
+        has(&said, &[tip]);
+        assert!(!said.contains("'tune'") && !said.contains("as a value"), "{said}");
+    }
+    // Where nothing is known, nothing is suggested, and a name that is misspelt has its own tip.
+    assert!(!refuses(&["doctor", "--verbose"]).contains("tip:"));
+    has(&refuses(&["doctr"]), &["tip: a similar subcommand exists: 'doctor'"]);
+    has(&refuses(&["verify", "--onyl", "softmax"]), &["'--only'"]);
 }
 
 #[test]

@@ -48,6 +48,9 @@ fn a_config_that_ends_its_process_is_left_out() {
         assert_ne!(row["config"].as_str(), Some(best.as_str()));
         let failed = row["failed"].as_array().unwrap();
         assert!(failed.iter().any(|f| f[0] == best.as_str() && f[1].as_str().unwrap().contains(why)), "{failed:?}");
+        // The line of the size says it too.
+        let summary = row["summary"].as_str().unwrap();
+        assert!(summary.contains(&format!("; 1 failed (1, `{best}`: ")) && summary.contains(why), "{summary}");
     }
 }
 
@@ -224,7 +227,7 @@ fn files_of_sizes_that_are_of_no_use_say_why() {
     for (text, kernels, why) in [
         (String::new(), &[][..], "lists no launch"),
         (one(""), &["poly1"], "lists no launch of `poly1`, only of softmax"),
-        (one(""), &["softmx"], "this program has no kernel `softmx`. If a crate"),
+        (one(""), &["softmx"], "this program has no kernel `softmx`. The nearest"),
         (one("types = \"T=f61\""), &[], "launch 1 of `softmax`: `f61` is no element type; `T` may be bf16, f16, f32"),
         (one("types = \"Q=f16\""), &[], "has no element type `Q`; those that it has by name are T"),
         (one("tensors = \"q=4:1,1\""), &[], "has no tensor `q`; its tensors are x, y"),

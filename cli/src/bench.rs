@@ -69,11 +69,11 @@ pub(super) fn run(args: &BenchArgs) -> Result<bool> {
     let plans = if as_is { bench_plans::chosen(args.only.as_deref()) } else { Vec::new() };
     if benches.is_empty() && plans.is_empty() {
         let (all, plans) = (cases::benches(), atlas_ops::plans::plans());
+        let name = args.only.as_deref().unwrap_or("");
         let names: Vec<&str> = all.iter().map(|b| b.name).chain(plans.iter().map(|p| p.name)).collect();
         bail!(
-            "there is no benchmark `{}`; the benchmarks are {}",
-            args.only.as_deref().unwrap_or(""),
-            names.join(", ")
+            "there is no benchmark `{name}`; the benchmarks, the nearest names first: {}",
+            input::nearest_first(name, names).join(", ")
         );
     }
     let problems = problems(args);

@@ -1,16 +1,18 @@
-//! The user's arguments, resolved: kernels, dims, element types and configs.
+//! The user's arguments, resolved: kernels, dims, element types and configs; and what to write instead of those that are not understood.
 
 use super::print::tell;
 use anyhow::{Context, Result, anyhow, bail};
 use atlas_codegen::Machine;
 use atlas_dsl::def::{Declared, TypeParamDef};
 use atlas_dsl::specialization::{DimFact, largest_class};
-use atlas_dsl::{Config, DType, KernelDef, Schedule, Specialization, distance};
+use atlas_dsl::{Config, DType, KernelDef, Schedule, Specialization, distance, key_elsewhere};
 use atlas_ops::Problem;
 use atlas_runtime::bundle::Bundles;
 use atlas_runtime::records::{RECORDS_VARIABLE, Records};
 use atlas_runtime::{Device, Selection, choose_with, files};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -28,6 +30,9 @@ pub(super) struct ProblemArgs {
     #[arg(long, value_name = "KEY=VALUE ..")]
     pub(super) config: Option<String>,
 }
+
+/// So many names are shown for one that is not known.
+const NEAREST: usize = 6;
 
 /// A kernel by name.
 pub(super) fn kernel(name: &str) -> Result<&'static KernelDef> {
@@ -48,13 +53,13 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
     match found[..] {
         [one] => Ok(one),
         [] => {
-            let mut names: Vec<&str> = atlas_dsl::registry().iter().map(|k| k.name).collect();
-            names.sort_by_cached_key(|known| distance(name, known));
+            let names = nearest_first(name, atlas_dsl::registry().iter().map(|k| k.name).collect());
             bail!(
-                "this program has no kernel `{name}`. If a crate of yours declares it, the program is not linked to that crate: write \
-                 `use my_crate as _;`, with the crate's name, beside the `main` that calls `atlas_cli::main()`; the command `atlas` \
-                 itself has the kernels of Atlas alone. The kernels here, the nearest names first: {}",
-                names.join(", ")
+                "this program has no kernel `{name}`. The nearest of the {} names here: {}; `atlas list` lists all. If a crate of yours \
+                 declares it, the program is not linked to that crate: write `use my_crate as _;`, with the crate's name, beside the \
+                 `main` that calls `atlas_cli::main()`; the command `atlas` itself has the kernels of Atlas alone",
+                names.len(),
+                names[..names.len().min(NEAREST)].join(", ")
             )
         }
         _ => {
@@ -67,6 +72,12 @@ pub(super) fn declared(name: &str) -> Result<&'static dyn Declared> {
             )
         }
     }
+}
+
+/// Known names, those first that are nearest to one that is not known.
+pub(super) fn nearest_first<'n>(name: &str, mut known: Vec<&'n str>) -> Vec<&'n str> {
+    known.sort_by_cached_key(|known| (!known.contains(name), distance(name, known)));
+    known
 }
 
 /// The requested element type, or a default.
@@ -183,7 +194,8 @@ pub(super) fn config(def: &KernelDef, text: &str) -> Result<Config> {
         if !Schedule::KEYS.contains(&key) && !def.tune.iter().any(|k| k.name == key) {
             let mut knobs: Vec<&str> = def.tune.iter().map(|k| k.name).collect();
             knobs.extend(Schedule::KEYS.iter().filter(|key| !def.tune.iter().any(|k| k.name == **key)));
-            bail!("--config: `{}` has no knob `{key}`; its knobs are {}", def.name, knobs.join(", "));
+            let mend = key_elsewhere(key);
+            bail!("--config: `{}` has no knob `{key}`{mend}; its knobs are {}", def.name, knobs.join(", "));
         }
         if let Some(value) = typed.get(key) {
             config.set(key, value);
@@ -347,4 +359,64 @@ pub(super) fn chosen(
 /// Sizes of a problem by dim.
 pub(super) fn dims_of(p: &Problem) -> BTreeMap<String, u64> {
     p.kernel.dims.iter().map(|d| d.name.to_owned()).zip(p.dims.iter().copied()).collect()
+}
+
+/// An error in the command line, with a tip that is right or with none: what clap suggests of itself is near in its letters, not in its
+/// meaning.
+pub(super) fn with_tip(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let tip = match error.kind() {
+        ErrorKind::InvalidSubcommand => of_verb(&text_of(&error, ContextKind::InvalidSubcommand)).map(str::to_owned),
+        ErrorKind::UnknownArgument => {
+            // `-- --device` would be a kernel of this name.
+            error.remove(ContextKind::Suggested);
+            let found = text_of(&error, ContextKind::InvalidArg);
+            of_argument(args.get(1).and_then(|verb| verb.to_str()).unwrap_or(""), &found)
+        }
+        _ => None,
+    };
+    if let Some(tip) = tip {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+fn text_of(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Verbs of other tools.
+fn of_verb(verb: &str) -> Option<&'static str> {
+    Some(match verb {
+        "run" | "exec" | "launch" | "test" | "check" => {
+            "`atlas verify --only OP` runs the kernels of an op and compares their results, `atlas bench --only OP` measures them"
+        }
+        "profile" | "time" | "measure" | "benchmark" => "`atlas bench` measures kernels",
+        "simulate" | "sim" | "emulate" => "`atlas verify --device sim` runs kernels in the simulator",
+        "build" => "`atlas compile KERNEL` prints a stage of a kernel, `atlas bundle` compiles kernels into a file",
+        "show" | "dump" | "emit" | "ptx" | "disassemble" => {
+            "`atlas compile KERNEL --emit ptx` prints a stage of a kernel"
+        }
+        "ls" | "kernels" | "ops" => "`atlas list` lists the kernels",
+        _ => return None,
+    })
+}
+
+fn of_argument(verb: &str, found: &str) -> Option<String> {
+    Some(match (verb, found) {
+        ("verify" | "bench", name) if !name.starts_with('-') => {
+            format!("one op is selected by its name: `atlas {verb} --only {name}`")
+        }
+        ("compile" | "explain", "--device") => {
+            format!("`atlas {verb}` runs nothing; the GPU that it is for is said by `--arch sm_90`")
+        }
+        ("compile" | "explain" | "tune", "--kernel" | "--name" | "--only") => {
+            format!("the kernel's name stands alone: `atlas {verb} KERNEL`")
+        }
+        ("list", "--filter" | "--only" | "--name") => "the text stands alone: `atlas list TEXT`".to_owned(),
+        _ => return None,
+    })
 }

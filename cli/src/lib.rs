@@ -120,7 +120,7 @@ impl Verb {
 
 /// Runs the command line of this program over every kernel linked into it.
 pub fn main() -> ExitCode {
-    let parsed = Cli::try_parse();
+    let parsed = parse(std::env::args_os());
     // If stdout is closed, Rust's runtime opens `/dev/null` in its place, and the output would be lost without an
     // error.
     if standard_streams::was_closed(1) && !parsed.as_ref().is_err_and(clap::Error::use_stderr) {
@@ -188,8 +188,13 @@ pub fn run_with<T: Into<OsString> + Clone>(
     args: impl IntoIterator<Item = T>,
     mut warn: impl FnMut(&str),
 ) -> Result<bool, String> {
-    let cli = Cli::try_parse_from(args).map_err(|e| e.to_string())?;
+    let cli = parse(args).map_err(|e| e.to_string())?;
     perform(cli.verb, &mut warn).map_err(|e| format!("{e:#}"))
+}
+
+fn parse<T: Into<OsString>>(args: impl IntoIterator<Item = T>) -> Result<Cli, clap::Error> {
+    let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+    Cli::try_parse_from(&args).map_err(|error| input::with_tip(error, &args))
 }
 
 fn warn_here(what: &str) {

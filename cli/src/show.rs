@@ -41,11 +41,16 @@ const FEW: usize = 100;
 /// The least time between two lines of many.
 const BETWEEN: Duration = Duration::from_secs(1);
 
+/// The least time between two lines of one step.
+pub(super) const WITHIN: Duration = Duration::from_secs(10);
+
 /// A progress bar on a terminal. In a pipe, a plain line for each step of few, and one a second for many. Both go to stderr.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
     done: usize,
     total: usize,
+    /// The step that has begun.
+    step: String,
     /// When the last line was printed.
     printed: Option<Instant>,
 }
@@ -60,12 +65,13 @@ impl Progress {
             }
             bar
         });
-        Progress { bar, done: 0, total, printed: None }
+        Progress { bar, done: 0, total, step: String::new(), printed: None }
     }
 
     /// Begins a step.
     pub(super) fn step(&mut self, what: &str) {
         self.done += 1;
+        what.clone_into(&mut self.step);
         match &self.bar {
             Some(bar) => {
                 bar.set_position(self.done as u64 - 1);
@@ -73,6 +79,27 @@ impl Progress {
             }
             None if self.total <= FEW || self.printed.is_none_or(|at| at.elapsed() >= BETWEEN) => {
                 tell!("[{}/{}] {what}", self.done, self.total);
+                self.printed = Some(Instant::now());
+            }
+            None => {}
+        }
+    }
+
+    /// Says how far a step is that takes long. In a pipe, one line in ten seconds.
+    pub(super) fn within(&mut self, how_far: &str) {
+        self.update(&format!("{}: {how_far}", self.step), how_far);
+    }
+
+    /// Says what the next step waits for. In a pipe, one line in ten seconds.
+    pub(super) fn before_next(&mut self, what: &str) {
+        self.update(what, what);
+    }
+
+    fn update(&mut self, of_bar: &str, of_pipe: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(of_bar.to_owned()),
+            None if self.printed.is_none_or(|at| at.elapsed() >= WITHIN) => {
+                tell!("  {of_pipe}");
                 self.printed = Some(Instant::now());
             }
             None => {}
@@ -91,4 +118,21 @@ impl Drop for Progress {
 /// Prints a value as indented JSON.
 pub(super) fn json(value: &serde_json::Value) {
     say!("{value:#}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Progress, WITHIN};
+    use std::time::Instant;
+
+    #[test]
+    fn a_pipe_hears_of_a_long_step_now_and_then() {
+        let heard = |printed: Option<Instant>| {
+            let mut progress = Progress { bar: None, done: 1, total: 1, step: String::new(), printed };
+            progress.within("round 2 of 4");
+            progress.printed != printed
+        };
+        assert!(heard(None) && heard(Instant::now().checked_sub(WITHIN)));
+        assert!(!heard(Some(Instant::now())));
+    }
 }

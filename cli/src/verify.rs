@@ -135,7 +135,8 @@ fn ops(only: Option<&str>) -> Result<Vec<&'static Op>> {
         let own = input::kernel(name).map_or("", |_| {
             "; it is a kernel of this program, of which no reference is known here: `atlas bundle` compares it with the interpreter"
         });
-        format!("there is no op `{name}`{own}; the ops are {}", names.join(", "))
+        let names = input::nearest_first(name, names).join(", ");
+        format!("there is no op `{name}`{own}; the ops, the nearest names first: {names}")
     })?;
     Ok(vec![op])
 }

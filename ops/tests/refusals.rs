@@ -5,6 +5,7 @@ use atlas_ops::layer::{
     AtlasLayer, Combine, ContextWeights, FeatureMap, LayerRule, LayerSizes, LayerTokens, LayerWeights, Residual,
 };
 use atlas_ops::muon::{Muon, MuonMatrix, MuonSpace, MuonSpaces, NewtonSchulz, StepScale};
+use atlas_ops::omega::backward::{OmegaTraining, TrainingSizes};
 use atlas_ops::omega::{Chunking, Loss, OmegaPacked, OmegaRule, OmegaStream, StreamSizes, Tokens};
 use atlas_runtime::{Result, Stream, Tensor};
 
@@ -375,5 +376,25 @@ fn chunks_of_any_number_of_tokens() {
     for chunking in [Chunking::new(usize::MAX, 1), Chunking::new(usize::MAX - 2, 5), Chunking::new(4, usize::MAX)] {
         let made = OmegaStream::new(&crate::device(), rule(chunking), stream_sizes(1, 4));
         assert!(made.is_err(), "{chunking:?}");
+    }
+}
+
+/// Not as chunks for which there is no room, which the message of a GPU's kernels would say.
+#[test]
+fn tokens_of_a_type_that_no_kernel_takes() {
+    let (device, on) = (crate::device(), Stream::default_of(&crate::device()));
+    for dtype in [DType::I32, DType::F64, DType::F32] {
+        let sizes = StreamSizes { dtype, ..stream_sizes(1, 4) };
+        let of_training = TrainingSizes { sequences: 1, tokens: T, heads: 1, key: D, value: D, hidden: M, dtype };
+        let made = [
+            OmegaTraining::new(&device, rule(Chunking::new(2, W)), of_training, None).map(drop),
+            OmegaStream::new(&device, rule(Chunking::new(2, W)), sizes).map(drop),
+            OmegaPacked::new(&on, rule(Chunking::new(2, W)), sizes).map(drop),
+        ];
+        for made in made {
+            let wanted = format!("error[ATL651]: `omega_mlp`: tokens of {dtype}; take tokens of f32, bf16 or f16");
+            let found = made.err().map(|e| e.to_string());
+            assert_eq!(found, (dtype != DType::F32).then_some(wanted));
+        }
     }
 }

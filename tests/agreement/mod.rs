@@ -8,6 +8,7 @@
 mod absolute;
 mod advice;
 mod advice_elsewhere;
+mod advice_forms;
 mod ahead;
 mod arguments;
 mod before_loops;

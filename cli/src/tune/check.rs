@@ -80,7 +80,9 @@ pub(super) fn run(
                 (Ok(_), None) => {}
                 (Ok(job), Some(tuner)) => {
                     measured += 1;
-                    if let Some(what) = again(&job, size, tuner).unwrap_or_else(|e| Some(format!("{e:#}"))) {
+                    if let Some(what) =
+                        again(&job, size, tuner, &mut progress).unwrap_or_else(|e| Some(format!("{e:#}")))
+                    {
                         problem(Some(size), what);
                     }
                 }
@@ -126,14 +128,14 @@ fn healthy(record: &Record, size: &TunedSize, machine: Machine, here: Option<Mac
 }
 
 /// Why the current times contradict a record, if they do.
-fn again(job: &Job, size: &TunedSize, tuner: &mut Tuner<'_>) -> Result<Option<String>> {
+fn again(job: &Job, size: &TunedSize, tuner: &mut Tuner<'_>, progress: &mut show::Progress) -> Result<Option<String>> {
     let candidates = ranked(job, tuner.machine, &Records::none(&tuner.gpu))?;
     let recorded: Vec<_> = size.configs.iter().take(MEASURED).collect();
     let at = |text: &str| candidates.iter().position(|c| c.config.to_string() == text);
     let which: Vec<usize> = recorded.iter().filter_map(|t| at(&t.config)).collect();
     let (mut times, mut failed) = (BTreeMap::new(), Vec::new());
     // There is no time limit here, so all of them are tried.
-    tuner.measure(job, &candidates, &which, &mut times, &mut failed)?;
+    tuner.measure(job, &candidates, &which, &mut times, &mut failed, progress)?;
     let now = |config: &str| at(config).and_then(|at| times.get(&at)).map(|t| t.median).filter(|us| us.is_finite());
     let chosen = recorded[0];
     let Some(us) = now(&chosen.config) else {

@@ -7,6 +7,7 @@
 mod check;
 mod child;
 mod file;
+mod left_out;
 mod pack;
 mod recount;
 mod replay;
@@ -16,6 +17,7 @@ mod tuner;
 mod worker;
 
 use self::child::{Pool, WorkerProcess};
+use self::left_out::reasons;
 use self::pack::Task;
 use self::tuner::Tuner;
 use super::jobs::{self, Job};
@@ -202,7 +204,10 @@ fn ranked(job: &Job, machine: Machine, records: &Records) -> Result<Vec<Candidat
     let legal: Vec<Candidate> = selection.legal().cloned().collect();
     match legal.is_empty() {
         false => Ok(legal),
-        true => bail!("no config of `{}` is legal for {}", job.def.name, job.dims_text()),
+        true => {
+            let why = reasons(selection.refused());
+            bail!("no config of `{}` is legal for {} ({why})", job.def.name, job.dims_text())
+        }
     }
 }
 

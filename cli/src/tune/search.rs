@@ -5,7 +5,9 @@
 //! of them.
 
 /// For each round, the runs of each candidate, and how much slower than the best a candidate may be to stay.
-const ROUNDS: [(usize, f64); 4] = [(4, 0.30), (6, 0.12), (10, 0.05), (20, 0.02)];
+const RUNS: [(usize, f64); ROUNDS] = [(4, 0.30), (6, 0.12), (10, 0.05), (20, 0.02)];
+/// The rounds of a search.
+pub(super) const ROUNDS: usize = 4;
 /// At least this many stay, however slow they are, because the runner-up is worth knowing.
 const LEAST: usize = 2;
 /// The resolution of a GPU's clock in microseconds. An H200's times are multiples of it, so smaller differences cannot
@@ -49,7 +51,7 @@ pub(super) fn halving<E>(
 ) -> Result<Vec<Times>, E> {
     let mut rounds: Vec<Vec<Vec<f64>>> = vec![Vec::new(); candidates];
     let mut alive: Vec<usize> = (0..candidates).collect();
-    for (runs, slack) in ROUNDS {
+    for (runs, slack) in RUNS {
         for (&at, us) in alive.iter().zip(time(&alive, runs)?) {
             rounds[at].push(us);
         }

@@ -4,8 +4,9 @@ use super::super::gpu_lock;
 use super::super::jobs::Job;
 use super::super::print::{say, tell};
 use super::child::{Answer, Pool, WorkerProcess};
+use super::left_out::{left_out, reasons};
 use super::pack::Task;
-use super::search::{Times, halving};
+use super::search::{ROUNDS, Times, halving};
 use super::{TuneArgs, build_request, file, measured, of_other_sizes, ranked, show};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Machine;
@@ -89,7 +90,7 @@ impl Tuner<'_> {
         let (maker, ready) = self.ready_ahead(tasks, todo, done);
         let (mut rows, mut failures) = (Vec::new(), 0);
         let end = loop {
-            let (at, ready) = match self.wait_for(&ready) {
+            let (at, ready) = match self.wait_for(&ready, &mut progress) {
                 Ok(next) => next,
                 Err(RecvTimeoutError::Timeout) => break End::Spent,
                 Err(RecvTimeoutError::Disconnected) => break End::Done,
@@ -98,7 +99,7 @@ impl Tuner<'_> {
                 progress.step(&ready.job.text());
                 match self.is_over() {
                     true => Ok(None),
-                    false => self.tune(&ready).with_context(|| ready.job.text()),
+                    false => self.tune(&ready, &mut progress).with_context(|| ready.job.text()),
                 }
             });
             // The receiver is gone after the last problem.
@@ -193,10 +194,19 @@ impl Tuner<'_> {
     }
 
     /// The next problem that is ready, if there is one before the time limit.
-    fn wait_for<T>(&self, ready: &Receiver<T>) -> std::result::Result<T, RecvTimeoutError> {
-        match self.deadline {
-            Some(deadline) => ready.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-            None => ready.recv().map_err(|_| RecvTimeoutError::Disconnected),
+    fn wait_for<T>(
+        &self,
+        ready: &Receiver<T>,
+        progress: &mut show::Progress,
+    ) -> std::result::Result<T, RecvTimeoutError> {
+        loop {
+            let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            match ready.recv_timeout(left.map_or(show::WITHIN, |left| left.min(show::WITHIN))) {
+                Err(RecvTimeoutError::Timeout) if !self.is_over() => {
+                    progress.before_next("the configs of the next size are ranked and compiled");
+                }
+                end => return end,
+            }
         }
     }
 
@@ -220,11 +230,11 @@ impl Tuner<'_> {
     }
 
     /// Measures a size and records it. `None` if the time limit was reached before all its candidates were tried.
-    fn tune(&mut self, ready: &ReadyTask) -> Result<Option<Tuned>> {
+    fn tune(&mut self, ready: &ReadyTask, progress: &mut show::Progress) -> Result<Option<Tuned>> {
         let ReadyTask { job, candidates, first, failed } = ready;
         let mut failed = failed.clone();
         let mut times: BTreeMap<usize, Times> = BTreeMap::new();
-        match self.measure(job, candidates, first, &mut times, &mut failed)? {
+        match self.measure(job, candidates, first, &mut times, &mut failed, progress)? {
             true => self.record(job, candidates, &times, &failed).map(Some),
             false => Ok(None),
         }
@@ -239,13 +249,15 @@ impl Tuner<'_> {
         which: &[usize],
         times: &mut BTreeMap<usize, Times>,
         failed: &mut Vec<(String, String)>,
+        progress: &mut show::Progress,
     ) -> Result<bool> {
         let name = |at: usize| candidates[at].config.to_string();
         let mut good: Vec<usize> = Vec::new();
-        for &at in which {
+        for (tried, &at) in which.iter().enumerate() {
             if self.is_over() {
                 return Ok(false);
             }
+            progress.within(&format!("config {} of {} runs once", tried + 1, which.len()));
             match self.ask_opened(job, &json!({ "verb": "try", "config": name(at) }))? {
                 Answer::Done(answer) if answer["spills"].as_u64().unwrap_or(0) > 0 => {
                     failed.push((name(at), "its registers spill".to_owned()));
@@ -262,9 +274,13 @@ impl Tuner<'_> {
         // The simulator counts instructions, which are the same each time.
         let mut counted: BTreeMap<usize, f64> = BTreeMap::new();
         let mut is_cut = false;
+        let mut round = 0;
         let found = halving(good.len(), |alive, runs| -> Result<Vec<Vec<f64>>> {
             let mut all = vec![Vec::new(); alive.len()];
+            round += 1;
             for run in 0..runs {
+                let configs = alive.len();
+                progress.within(&format!("round {round} of {ROUNDS}, {configs} configs, run {} of {runs}", run + 1));
                 // One request per candidate, each with its own time limit. The order rotates, so that no candidate
                 // always follows the same one.
                 for i in (0..alive.len()).map(|i| (i + run) % alive.len()) {
@@ -387,8 +403,7 @@ impl Tuner<'_> {
         let cycles: BTreeMap<&Config, f64> = plain.legal().filter_map(|c| Some((&c.config, cost(c)?))).collect();
         prefer_the_models(&mut order, |at| cycles.get(&candidates[at].config).copied());
         let Some(&(best, best_times)) = order.first() else {
-            let why: Vec<String> = failed.iter().take(3).map(|(config, why)| format!("`{config}`: {why}")).collect();
-            bail!("no config could be measured: {}", why.join("; "));
+            bail!("no config could be measured: {}", reasons(failed.iter().map(|(config, why)| (config, why))));
         };
         let config = &candidates[best].config;
         let timed = order.iter().filter_map(|(at, t)| {
@@ -418,10 +433,11 @@ impl Tuner<'_> {
             false => show::time(best_times.median / 1e3),
         };
         let summary = format!(
-            "{config}: {took}{}, {} of {} configs measured",
+            "{config}: {took}{}, {} of {} configs measured{}",
             gain.map_or_else(String::new, |g| format!(" (the model's choice takes {g:.2} times as long)")),
             times.len(),
             candidates.len(),
+            left_out(failed, plain.refused()),
         );
         let row = json!({
             "kernel": job.def.name, "types": size.types, "tensors": size.tensors, "dims": job.dims_text(), "config": config.to_string(),

@@ -150,7 +150,10 @@ impl<'a> Checker<'a> {
                         (Some(op), _) => {
                             let (old, value_ty) = (self.vars[*local].clone(), self.expr(value));
                             let name = self.local_name(*local);
-                            let ty = match self.other_type(*op, &name, &old, &value_ty, value.place) {
+                            let mistake = self.other_type(*op, &name, &old, &value_ty, value.place);
+                            let mistake =
+                                mistake.or_else(|| self.row_meets_column(&name, &old, &value_ty, value.place));
+                            let ty = match mistake {
                                 Some(mistake) => mistake,
                                 None => {
                                     let (x, y) = ((&old, format!("{name} ")), (&value_ty, self.named(value)));
@@ -269,7 +272,8 @@ impl<'a> Checker<'a> {
             ExprKind::Unary(op, x) => self.unary(*op, x, e),
             ExprKind::Binary(op, a, b) => {
                 let (x, y) = (self.expr(a), self.expr(b));
-                if let Some(mistake) = self.whole_quotient(*op, a, b, e.place) {
+                let mistake = self.whole_quotient(*op, a, b, e.place);
+                if let Some(mistake) = mistake.or_else(|| self.cut_quotient((&x, a), (&y, b))) {
                     return mistake;
                 }
                 let ty = self.binary(*op, (&x, self.named(a)), (&y, self.named(b)), e.place);

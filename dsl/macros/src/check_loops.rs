@@ -5,7 +5,7 @@ use crate::check::Checker;
 use crate::check_memory::not_one_i32;
 use crate::symbolic::{Coordinate, Edge, Elem, Number, Size, Ty, broadcasts_to, list};
 use crate::tree::{Expr, ExprKind, Loop, Range};
-use atlas_vocabulary::DType;
+use atlas_vocabulary::{DType, number};
 
 impl<'a> Checker<'a> {
     /// `acc += dot(a, b)`, which accumulates in place.
@@ -22,14 +22,18 @@ impl<'a> Checker<'a> {
             );
         }
         if !old.elem.agrees(&product.elem) {
+            let (sum, elem) = (&product.elem, &old.elem);
             let message = format!(
-                "dot accumulates {}, but `{name}` is {old}; make it `{name}.cast::<{}>()`",
-                product.elem, product.elem
+                "dot accumulates {sum}, but `{name}` is {old}; make it {sum} where it begins, as in `let mut {name} = zeros::<{sum}>({})`, and convert the sum at its end, by `{name}.cast::<{elem}>()`",
+                list(b)
             );
             return self.mistake(105, dot.place, message);
         }
         if a.len() != b.len() || !a.iter().zip(b).all(|(x, y)| x.agrees(y)) {
-            return self.mistake(107, dot.place, format!("a dot {} is added to `{name}` {}", list(b), list(a)));
+            let (a, b, sum) = (list(a), list(b), &product.elem);
+            let message =
+                format!("a dot {b} is added to `{name}` {a}; start with `let mut {name} = zeros::<{sum}>({b})`");
+            return self.mistake(107, dot.place, message);
         }
         Ty { depth: self.depth, ..old }.with_edges_of(&[&product])
     }
@@ -53,6 +57,7 @@ impl<'a> Checker<'a> {
                         self.error(112, bound.place, format!("a loop bound is a scalar i32, found {ty}{cure}"));
                     }
                 }
+                self.counts_upwards(lo, hi);
                 if let (ExprKind::Literal { value, .. }, ExprKind::Size(dim)) = (&lo.kind, &hi.kind)
                     && *value >= 0.0
                 {
@@ -62,6 +67,7 @@ impl<'a> Checker<'a> {
         }
         index.depth = self.depth + 1;
         self.vars[l.index] = index;
+        let starts: Vec<Elem> = l.carried.iter().map(|&c| self.vars[c].elem.clone()).collect();
         let mut entered: Vec<Ty> = l.carried.iter().map(|&c| carried_in(&self.vars[c], self.depth + 1)).collect();
         // Edges go around the loop until there are no new ones.
         loop {
@@ -75,7 +81,7 @@ impl<'a> Checker<'a> {
                 break;
             }
         }
-        for (&c, want) in l.carried.iter().zip(entered) {
+        for ((&c, want), start) in l.carried.iter().zip(entered).zip(starts) {
             let left = self.vars[c].clone();
             let mut is_mistaken = left.shape.is_none();
             if let (Some(a), Some(b)) = (&left.shape, &want.shape)
@@ -86,7 +92,11 @@ impl<'a> Checker<'a> {
                     format!(": write `broadcast(.., {})` where the body assigns it", list(b))
                 } else if left.elem.agrees(&want.elem) && broadcasts_to(b, a) {
                     let (elem, wide) = (&left.elem, list(a));
-                    format!(": begin with all of its elements, as in `let mut {name} = zeros::<{elem}>({wide})`")
+                    let begin = match start {
+                        Elem::Literal(Some(0.0)) => format!("zeros::<{elem}>({wide})`"),
+                        _ => format!("full::<{elem}>({wide}, ..)` with the number that it begins with"),
+                    };
+                    format!(": begin with all of its elements, as in `let mut {name} = {begin}")
                 } else {
                     String::new()
                 };
@@ -101,6 +111,25 @@ impl<'a> Checker<'a> {
             let ty = if is_mistaken { Ty::unknown() } else { Ty { of_numbers, counts, ..want } };
             self.vars[c] = Ty { depth: self.depth, coordinate: None, number: Number::Unknown, ..ty };
         }
+    }
+
+    /// Reports a range that is written downwards, which has no iterations. Equal bounds may come from a user's macro.
+    fn counts_upwards(&mut self, lo: &Expr, hi: &Expr) {
+        // What counts from below the greater bound down to the smaller one, and what from the greater bound on.
+        let (low, high, below, from) = match (&lo.kind, &hi.kind) {
+            (ExprKind::Literal { value: low, .. }, ExprKind::Literal { value: high, .. }) if low > high => {
+                (number(*low), number(*high), format!("{} - i", number(low + high - 1.0)), number(low + high))
+            }
+            (ExprKind::Size(dim), ExprKind::Literal { value: 0.0, .. }) => {
+                let size = format!("size({})", self.kernel.dims[*dim].name);
+                (size.clone(), "0".to_owned(), format!("{size} - 1 - i"), size)
+            }
+            _ => return,
+        };
+        let message = format!(
+            "the loop `{low}..{high}` never runs, because a loop counts upwards: write `for i in {high}..{low}`, and in its body `{below}`, or `{from} - i` to begin with {low}"
+        );
+        self.error(112, lo.place, message);
     }
 
     /// Adds the edges that the body leaves to those of the carried names. True if there are new ones. Edges that the loop moves

@@ -2,7 +2,7 @@
 
 use crate::carried::neutral;
 use crate::check::Checker;
-use crate::check_operations::whole_of_numbers;
+use crate::check_operations::{PartAndWhole, whole_of_numbers};
 use crate::error::SourceRange;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
@@ -60,7 +60,15 @@ impl Checker<'_> {
                     format!("; a store does not broadcast: write `broadcast(.., {wanted})`")
                 }
                 _ if is_turned => "; is a `.t()` missing, or one too many?".to_owned(),
-                _ => String::new(),
+                _ => match self.part_and_whole(&found, &target) {
+                    Some(PartAndWhole { is_first: true, tile, dim }) => {
+                        format!("; it has tile `{tile}` of {dim}: store it at `{tile}`, not `..`")
+                    }
+                    Some(PartAndWhole { is_first: false, tile, dim }) => {
+                        format!("; it has all of {dim}, and the place is tile `{tile}` of it")
+                    }
+                    None => String::new(),
+                },
             };
             let found = if from.is_empty() { "a scalar".to_owned() } else { list(from) };
             self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));

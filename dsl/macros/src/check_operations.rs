@@ -16,7 +16,48 @@ fn same_bits(x: f64, elem: &Elem) -> String {
     format!("; {} has the same 32 bits", x as u32 as i32)
 }
 
+/// Two tiles of which one has a tile of a dim along an axis that is the whole dim in the other one.
+pub(crate) struct PartAndWhole {
+    /// Whether the first of the two has the tile.
+    pub(crate) is_first: bool,
+    /// The name of the tile's coordinate.
+    pub(crate) tile: String,
+    pub(crate) dim: String,
+}
+
 impl Checker<'_> {
+    /// Finds such an axis. Axes are aligned at the last one.
+    pub(crate) fn part_and_whole(&self, x: &Ty, y: &Ty) -> Option<PartAndWhole> {
+        let (a, b) = (x.shape.as_deref()?, y.shape.as_deref()?);
+        (1..=a.len().min(b.len())).find_map(|from_end| {
+            let (p, q) = (a.len() - from_end, b.len() - from_end);
+            if a[p].agrees(&b[q]) {
+                return None;
+            }
+            let of = |part: &Ty, axis: usize, whole: &Size, is_first: bool| {
+                let Size::Named { name, .. } = whole else { return None };
+                let edge = part.edges.iter().find(|e| e.axis == axis && !e.repeats && e.cut.dim_name == *name)?;
+                Some(PartAndWhole { is_first, tile: edge.tile.clone()?, dim: name.clone() })
+            };
+            of(x, p, &b[q], true).or_else(|| of(y, q, &a[p], false))
+        })
+    }
+
+    /// The end of a message about two operands whose extents differ.
+    pub(crate) fn extents_mend(&self, x: &Ty, y: &Ty) -> String {
+        let (Some(a), Some(b)) = (&x.shape, &y.shape) else { return String::new() };
+        let turned = |row: &[Size], tile: &[Size]| row.len() == 1 && tile.len() == 2 && row[0] == tile[0];
+        let row = if turned(a, b) { Some(list(a)) } else { turned(b, a).then(|| list(b)) };
+        if let Some(row) = row {
+            return format!("; `.t()` makes a column of {row}");
+        }
+        let Some(PartAndWhole { is_first, tile, dim }) = self.part_and_whole(x, y) else { return String::new() };
+        let (part, whole) = if is_first { ("left", "right") } else { ("right", "left") };
+        format!(
+            "; the {part} one has tile `{tile}` of {dim} there, and the {whole} one all of {dim}: load the {whole} one at `{tile}`, not `..`"
+        )
+    }
+
     pub(crate) fn broadcast(&mut self, value: &Expr, shape: &[Extent]) -> Ty {
         let (ty, to) = (self.expr(value), self.sizes(shape));
         let Some(from) = &ty.shape else { return Ty { shape: Some(to), coordinate: None, ..ty } };
@@ -170,9 +211,10 @@ impl Checker<'_> {
         let shape = match broadcast(a, b) {
             Ok(shape) => shape,
             Err((m, n)) => {
-                let turned = |row: &[Size], tile: &[Size]| row.len() == 1 && tile.len() == 2 && row[0] == tile[0];
-                let row = if turned(a, b) { Some(list(a)) } else { turned(b, a).then(|| list(b)) };
-                let hint = row.map_or_else(String::new, |row| format!("; `.t()` makes a column of {row}"));
+                let hint = match (a.as_slice(), b.as_slice()) {
+                    ([_, k], [l, _]) if what == "`*`" && k.agrees(l) => "; a matrix product is `dot(a, b)`".to_owned(),
+                    _ => self.extents_mend(x, y),
+                };
                 let (a, b) = (list(a), list(b));
                 let message = format!(
                     "{what} of {x_name}{a} and {y_name}{b}: the extents {m} and {n} differ, and neither is 1{hint}"
@@ -218,9 +260,38 @@ impl Checker<'_> {
         Some(self.mistake(105, place, message))
     }
 
+    /// Reports `s += sum(x, axis = 1)` of a row `s`. What to write is not a column of the row, as it is in `s + sum(x, axis = 1)`.
+    pub(crate) fn row_meets_column(&mut self, name: &str, old: &Ty, value: &Ty, place: SourceRange) -> Option<Ty> {
+        let (Some([n @ Size::Named { .. }]), Some([m, one])) = (old.shape.as_deref(), value.shape.as_deref()) else {
+            return None;
+        };
+        if n != m || !one.is_one() {
+            return None;
+        }
+        let column = list(value.shape.as_deref().unwrap_or_default());
+        let message = format!(
+            "`{name}` [{n}] is a row, and {column} a column, for a reduced axis stays with extent 1: make `{name}` a column where it begins, as in `let mut {name} = zeros::<{}>({column})`",
+            value.elem
+        );
+        Some(self.mistake(107, place, message))
+    }
+
+    /// Reports `x * (1 / size(D))`, whose quotient a cast around it would leave at 0.
+    pub(crate) fn cut_quotient(&mut self, (x, a): (&Ty, &Expr), (y, b): (&Ty, &Expr)) -> Option<Ty> {
+        let is_int = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int());
+        let is_float = |ty: &Ty| ty.elem.is_of_numbers() && ty.elem.may_be_float();
+        let (_, e, float) = [(x, a, y), (y, b, x)].into_iter().find(|(ty, e, other)| {
+            is_int(ty) && is_float(other) && matches!(e.kind, ExprKind::Binary(BinaryOp::Div, ..))
+        })?;
+        let message = format!(
+            "a quotient of whole numbers meets {float}, and it is cut towards 0: convert what is divided, as in `1.0 / size(D).cast::<f32>()`"
+        );
+        Some(self.mistake(105, e.place, message))
+    }
+
     pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: SourceRange) -> Ty {
         let what = format!("`{}`", op.text());
-        for ty in [x.0, y.0] {
+        for (ty, other) in [(x.0, y.0), (y.0, x.0)] {
             let takes = op.row().takes;
             if !ty.elem.may_be(takes) {
                 let wanted = match takes {
@@ -235,6 +306,9 @@ impl Checker<'_> {
                     BinaryOp::Rem if ty.elem.may_be_float() => {
                         "; of floats write `x - y * floor(x / y)`, or `x - y * trunc(x / y)` with the sign of `x`"
                             .to_owned()
+                    }
+                    _ if takes == Takes::Numbers && ty.elem.is_bool() && other.elem.is_of_numbers() => {
+                        format!("; write `(..).cast::<{}>()` around it, or choose by it: `select(c, x, 0)`", other.elem)
                     }
                     _ if takes == Takes::Numbers && ty.elem.is_bool() => {
                         "; write `(..).cast::<i32>()` around it, or another type".to_owned()

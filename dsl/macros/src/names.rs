@@ -211,7 +211,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 177] = [
+const ELSEWHERE: [(&str, &str); 178] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -248,6 +248,7 @@ const ELSEWHERE: [(&str, &str); 177] = [
     ("cdiv", CEIL_DIV),
     ("ceil_div", CEIL_DIV),
     ("clone", "`x`: tiles are values"),
+    ("copy", "`x`: tiles are values"),
     ("concat", NOTHING),
     ("concatenate", NOTHING),
     ("contiguous", "`x`: tiles are values"),

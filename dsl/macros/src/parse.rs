@@ -1,15 +1,12 @@
 //! From tokens to syntax, through `syn`. A mistake in one item does not affect the others.
 
-use crate::ast::{
-    Called, ExprSyntax, ExprSyntaxKind, Item, KernelSyntax, Mode, ParamSyntax, ParamSyntaxKind, StmtSyntax,
-    TileFnSyntax, TypeParam,
-};
+use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, Item, KernelSyntax, Mode, StmtSyntax, TileFnSyntax};
 use crate::error::{Errors, SourceRange};
 use crate::names::POWER;
 use crate::nesting::{DEEPEST, deep_brackets, deep_expression};
+use crate::parse_kernel::kernel_head;
 use crate::parse_loop::for_loop;
 use crate::parse_tokens::{plain_names, readable, refuse_attributes, strip, type_name, without_foreign};
-use crate::parse_tune::knob;
 use crate::parse_unsupported::{
     bad, is_foreign, no_callee, no_macro, no_number, no_place, unsupported, without_return,
 };
@@ -18,16 +15,14 @@ use atlas_vocabulary::{BinaryOp, Predicate};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::parse::{Parse, ParseStream, Parser};
+use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
-use syn::{Attribute, Token, Visibility, braced, bracketed, parenthesized};
+use syn::{Attribute, Token, Visibility, braced, bracketed};
 
 mod keyword {
     syn::custom_keyword!(kernel);
     syn::custom_keyword!(tile);
     syn::custom_keyword!(device);
-    syn::custom_keyword!(tune);
-    syn::custom_keyword!(require);
 }
 
 /// Reads every item of the macro's input, and the path of `#![crate = path]` before them.
@@ -40,6 +35,10 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> (Option<syn::Pa
     let read = |input: ParseStream<'_>| {
         root = named_crate(input)?;
         while !input.is_empty() {
+            skip_consts(input, errors)?;
+            if input.is_empty() {
+                break;
+            }
             let mut started = None;
             match item(input, errors, &mut started) {
                 Ok(item) => items.push(item),
@@ -82,8 +81,30 @@ pub(crate) fn named_crate(input: ParseStream<'_>) -> syn::Result<Option<syn::Pat
 
 fn report(e: &syn::Error, errors: &mut Errors) {
     for e in e.clone() {
-        errors.push(1, e.span(), e);
+        let mend = match e.to_string().as_str() {
+            // `&` binds more strongly than a comparison.
+            "comparison operators cannot be chained" => {
+                "; write `0.0 < x && x < 1.0`, with `&&` and not `&` between comparisons"
+            }
+            _ => "",
+        };
+        errors.push(1, e.span(), format!("{e}{mend}"));
     }
+}
+
+/// Reports and skips consts, which a macro would not share with the rest of the module.
+fn skip_consts(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+    while input.peek(Token![const]) || input.peek(Token![static]) {
+        errors.push(
+            1,
+            input.span(),
+            "a const stands outside of `atlas_kernel!`, in the module; kernels see it by its name",
+        );
+        while !input.is_empty() && input.parse::<Option<Token![;]>>()?.is_none() {
+            input.parse::<TokenTree>()?;
+        }
+    }
+    Ok(())
 }
 
 /// Skips the rest of a broken item: up to the next item keyword after a brace group.
@@ -121,6 +142,10 @@ fn item(input: ParseStream<'_>, errors: &mut Errors, started: &mut Option<Item>)
         return Err(input.error("expected `kernel NAME(..)`, `tile fn NAME(..)` or `device fn NAME(..)`"));
     }
     input.parse::<keyword::kernel>()?;
+    if input.peek(Token![fn]) {
+        errors.push(1, input.span(), "a kernel is declared without `fn`: write `kernel NAME(..)`");
+        input.parse::<Token![fn]>()?;
+    }
     let name: Ident = input.parse()?;
     let mut kernel = KernelSyntax {
         attrs,
@@ -161,103 +186,15 @@ fn tile_fn(
     Ok(TileFnSyntax { is_device, attrs, vis, name, params, body, tokens, broken: broken || mistaken })
 }
 
+/// Reads a kernel from behind its name on.
 fn kernel_rest(input: ParseStream<'_>, kernel: &mut KernelSyntax, errors: &mut Errors) -> syn::Result<()> {
-    if input.peek(Token![<]) {
-        input.parse::<Token![<]>()?;
-        while !input.peek(Token![>]) {
-            let name = input.parse()?;
-            let bound = if input.peek(Token![:]) {
-                input.parse::<Token![:]>()?;
-                Some(input.parse()?)
-            } else {
-                None
-            };
-            kernel.types.push(TypeParam { name, bound });
-            if !input.peek(Token![>]) {
-                input.parse::<Token![,]>()?;
-            }
-        }
-        input.parse::<Token![>]>()?;
-    }
-    let content;
-    parenthesized!(content in input);
-    kernel.params = content.parse_terminated(param, Token![,])?.into_iter().collect();
     let before = errors.count();
-    let (mut tuned, mut required) = (false, false);
-    loop {
-        let is_tune = input.peek(keyword::tune) && !tuned;
-        if is_tune {
-            input.parse::<keyword::tune>()?;
-        } else if input.peek(keyword::require) && !required {
-            input.parse::<keyword::require>()?;
-        } else {
-            break;
-        }
-        let content;
-        braced!(content in input);
-        if is_tune {
-            tuned = true;
-            kernel.tune = content.parse_terminated(knob, Token![,])?.into_iter().collect();
-        } else {
-            required = true;
-            refuse_attributes(&content.cursor().token_stream(), errors);
-            let conditions = content.parse_terminated(syn::Expr::parse, Token![,])?;
-            kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
-        }
-    }
+    let conditions = kernel_head(input, kernel, errors)?;
+    kernel.requires = conditions.iter().filter_map(|e| expression(e, errors)).collect();
     let mistaken = errors.count() > before;
     (kernel.body, kernel.broken) = block(input, None, errors)?;
     kernel.broken |= mistaken;
     Ok(())
-}
-
-fn param(input: ParseStream<'_>) -> syn::Result<ParamSyntax> {
-    let name: Ident = input.parse()?;
-    let form = "write `x: &Tensor<f32, [N]>`, `y: &mut Tensor<f32, [N]>` to store to it, or `eps: f32` for a number";
-    if !input.peek(Token![:]) {
-        return Err(syn::Error::new(name.span(), format!("`{name}` has no type; {form}")));
-    }
-    input.parse::<Token![:]>()?;
-    if !input.peek(Token![&]) {
-        let place = input.span();
-        let dtype: Ident =
-            input.parse().map_err(|_| syn::Error::new(place, format!("no type of a parameter: {form}")))?;
-        if dtype == "Tensor" {
-            return Err(syn::Error::new(
-                dtype.span(),
-                format!("write `{name}: &Tensor<..>`, or `&mut` to store to it"),
-            ));
-        }
-        return Ok(ParamSyntax { name, kind: ParamSyntaxKind::Scalar { dtype } });
-    }
-    input.parse::<Token![&]>()?;
-    let writable = input.parse::<Option<Token![mut]>>()?.is_some();
-    let place = input.span();
-    let tensor: Ident = input.parse().map_err(|_| syn::Error::new(place, format!("no type of a parameter: {form}")))?;
-    if tensor != "Tensor" {
-        return Err(syn::Error::new(tensor.span(), "expected `Tensor<DTYPE, [DIMS]>`"));
-    }
-    input.parse::<Token![<]>()?;
-    let dtype = input.parse()?;
-    input.parse::<Token![,]>()?;
-    if !input.peek(syn::token::Bracket) {
-        return Err(input.error("the dims of a tensor stand in brackets, as in `Tensor<f32, [N, D]>`"));
-    }
-    let content;
-    bracketed!(content in input);
-    let dim = |input: ParseStream<'_>| {
-        let number: Option<syn::LitInt> = input.fork().parse().ok();
-        let fixed = number.map_or_else(String::new, |n| {
-            format!("; that it is {n} is said before the body, as in `require {{ N == {n} }}`")
-        });
-        input
-            .parse::<Ident>()
-            .map_err(|e| syn::Error::new(e.span(), format!("a dim is an upper-case name, such as `N`{fixed}")))
-    };
-    let dims = content.parse_terminated(dim, Token![,])?.into_iter().collect();
-    input.parse::<Option<Token![,]>>()?;
-    input.parse::<Token![>]>()?;
-    Ok(ParamSyntax { name, kind: ParamSyntaxKind::Tensor { writable, dtype, dims } })
 }
 
 /// Reads a body: of a kernel, or of a tile or device fn as `of` says. The flag is true if it could not be read in full.
@@ -324,7 +261,11 @@ fn statement(stmt: &syn::Stmt, errors: &mut Errors) -> Option<StmtSyntax> {
         }
         syn::Stmt::Expr(e, semi) => Some(StmtSyntax::Expr { value: expression(e, errors)?, last: semi.is_none() }),
         syn::Stmt::Item(i) => {
-            errors.push(20, SourceRange::of(i), "items are written outside the kernel");
+            errors.push(
+                20,
+                SourceRange::of(i),
+                "items are written outside of `atlas_kernel!`, in the module; kernels see a const by its name",
+            );
             None
         }
         syn::Stmt::Macro(m) => {
@@ -352,9 +293,14 @@ fn bound(pat: &syn::Pat, value: Option<ExprSyntax>, errors: &mut Errors) -> Opti
         (syn::Pat::Tuple(t), Some(value)) if t.elems.iter().all(|e| name(e).is_some()) => {
             Some(StmtSyntax::LetMany { names: t.elems.iter().filter_map(name).collect(), value })
         }
+        // The name is known, so that its uses are no mistakes.
+        (syn::Pat::Type(p), value) => {
+            let message = "a `let` in a kernel has no written type: remove it; `x.cast::<f32>()` converts";
+            errors.push(20, SourceRange::of(&p.ty), message);
+            bound(&p.pat, value, errors)
+        }
         _ => {
-            let message =
-                "a `let` in a kernel binds a name, or `(a, b)` what a function gives, and has no written type";
+            let message = "a `let` in a kernel binds a name, or `(a, b)` what a function gives";
             errors.push(20, SourceRange::of(pat), message);
             None
         }

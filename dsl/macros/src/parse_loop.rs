@@ -71,7 +71,12 @@ fn tiles(e: &syn::Expr, errors: &mut Errors) -> Option<Option<(Ident, ExprSyntax
         return Some(None);
     }
     let Some(dim) = ident_of(&c.args[0]) else {
-        errors.push(27, SourceRange::of(&c.args[0]), "the first argument of `tiles` is a dim");
+        let turned = match (strip(&c.args[0]), ident_of(&c.args[1])) {
+            (syn::Expr::Lit(size), Some(dim)) => format!(": write `tiles({dim}, {})`", size.to_token_stream()),
+            _ => String::new(),
+        };
+        let message = format!("the first argument of `tiles` is a dim, and the second its tile size{turned}");
+        errors.push(27, SourceRange::of(&c.args[0]), message);
         return Some(None);
     };
     Some(expression(&c.args[1], errors).map(|size| (dim, size)))
@@ -92,13 +97,49 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
     }
     let dim = ident_of(e);
     if dim.is_none() {
+        let mend = counted(strip(e)).map_or_else(String::new, |axis| format!(": write `{axis}`"));
         errors.push(
             26,
             SourceRange::of(e),
-            "an axis of the grid is a dim, `tiles(DIM, SIZE)` or `pairs(tiles(DIM, SIZE))`",
+            format!("an axis of the grid is a dim, `tiles(DIM, SIZE)` or `pairs(tiles(DIM, SIZE))`{mend}"),
         );
     }
     dim.map(AxisSyntax::Points)
+}
+
+/// The axis that counts the same programs as a number: `N / BN`, `cdiv(N, BN)`, `size(N)`, `0..N`.
+fn counted(e: &syn::Expr) -> Option<String> {
+    let size = |e: &syn::Expr| match strip(e) {
+        syn::Expr::Lit(n) => Some(n.to_token_stream().to_string()),
+        e => ident_of(e).map(|name| name.to_string()),
+    };
+    let dim = |e: &syn::Expr| match strip(e) {
+        syn::Expr::Call(c) if plain_callee(&c.func).is_some_and(|f| f == "size") => ident_of(c.args.first()?),
+        e => ident_of(e),
+    };
+    match e {
+        syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::Div(_), right, .. }) => {
+            Some(format!("tiles({}, {})", dim(left)?, size(right)?))
+        }
+        syn::Expr::MethodCall(m) if m.method == "div_ceil" => {
+            Some(format!("tiles({}, {})", dim(&m.receiver)?, size(m.args.first()?)?))
+        }
+        syn::Expr::Call(c) => {
+            let syn::Expr::Path(p) = strip(&c.func) else { return None };
+            let name = p.path.segments.last()?.ident.to_string();
+            match (name.as_str(), c.args.len()) {
+                ("cdiv" | "ceil_div" | "div_ceil", 2) => {
+                    Some(format!("tiles({}, {})", dim(&c.args[0])?, size(&c.args[1])?))
+                }
+                ("size" | "range", 1) => dim(&c.args[0]).map(|dim| dim.to_string()),
+                _ => None,
+            }
+        }
+        syn::Expr::Range(syn::ExprRange { start: Some(start), end: Some(end), .. }) if size(start)? == "0" => {
+            dim(end).map(|dim| dim.to_string())
+        }
+        _ => None,
+    }
 }
 
 fn loop_range(e: &syn::Expr, errors: &mut Errors) -> Option<RangeSyntax> {

@@ -3,7 +3,7 @@
 
 use crate::error::{Errors, SourceRange};
 use crate::names::SHIFT;
-use proc_macro2::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Writes `r#x` as `x`, which is the same name, except for words such as `r#type` that are keywords otherwise.
 pub(crate) fn plain_names(tokens: TokenStream) -> TokenStream {
@@ -160,32 +160,18 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
     let mut is_choice = false;
     while i < all.len() {
         let (before, rest) = (out.last(), &all[i..]);
+        if let Some((written, width)) = foreign_word(before, rest, errors) {
+            out.extend(written);
+            i += width;
+            continue;
+        }
         let width = match rest {
-            [TokenTree::Ident(word), TokenTree::Group(g), ..] if is_where(word, g) => {
-                errors.push(5, word.span(), "unknown function `where`; write `select(condition, a, b)`");
-                out.push(Ident::new("select", word.span()).into());
-                1
-            }
-            [TokenTree::Ident(word), TokenTree::Group(g), ..]
-                if word == "mod" && g.delimiter() == Delimiter::Parenthesis =>
-            {
-                let message = "unknown function `mod`; write `x - y * floor(x / y)`, of integers `x % y`";
-                errors.push(5, word.span(), message);
-                out.push(Ident::new("max", word.span()).into());
-                1
-            }
-            [TokenTree::Ident(word), ..] if is_operand(before) && (word == "and" || word == "or") => {
-                let op = if word == "and" { '&' } else { '|' };
-                errors.push(20, word.span(), format!("`{word}` has no meaning in a kernel; write `{op}{op}`"));
-                out.extend(operator(op, Some(op)));
-                1
-            }
-            [TokenTree::Ident(word), TokenTree::Ident(_) | TokenTree::Literal(_), ..]
-                if word == "not" && !is_operand(before) =>
-            {
-                errors.push(20, word.span(), "`not` has no meaning in a kernel; write `!condition`");
-                out.extend(operator('!', None));
-                1
+            [TokenTree::Punct(a), TokenTree::Punct(b), end @ ..] if is_step(a, b) && end.first().is_none_or(is_end) => {
+                let (place, op) = (SourceRange { start: a.span(), end: b.span() }, a.as_char());
+                errors.push(20, place, format!("there is no operator `{op}{op}`; write `x {op}= 1`"));
+                out.extend(operator(op, Some('=')));
+                out.push(Literal::u8_unsuffixed(1).into());
+                2
             }
             [TokenTree::Punct(p), ..] if p.as_char() == '@' => {
                 errors.push(20, p.span(), "`@` has no meaning in a kernel; a matrix product is `dot(a, b)`");
@@ -223,6 +209,11 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
                 out.extend(operator('>', Some('>')));
                 3
             }
+            [TokenTree::Group(g), ..] if is_operand(before) && adds_an_axis(g) => {
+                let message = "tiles are not indexed, and `None` adds no axis: `x[:, None]` of a tile of rank 1 is the column `x.t()`, and `x[None, :]` is `x`, which broadcasts as a row";
+                errors.push(20, SourceRange { start: g.span_open(), end: g.span_close() }, message);
+                1
+            }
             [TokenTree::Group(g), ..] => {
                 let inner = if g.delimiter() == Delimiter::Bracket && is_operand(before) {
                     without_slices(g.stream(), errors)
@@ -245,6 +236,62 @@ pub(crate) fn without_foreign(tokens: TokenStream, errors: &mut Errors) -> Token
     out.into_iter().collect()
 }
 
+/// What stands for words of other languages at the begin of some tokens, and how many tokens it replaces. They are reported.
+fn foreign_word(before: Option<&TokenTree>, rest: &[TokenTree], errors: &mut Errors) -> Option<(TokenStream, usize)> {
+    let word_of = |name: &str, at: &Ident| TokenStream::from(TokenTree::from(Ident::new(name, at.span())));
+    Some(match rest {
+        [TokenTree::Ident(word), TokenTree::Group(g), ..] if is_where(word, g) => {
+            errors.push(5, word.span(), "unknown function `where`; write `select(condition, a, b)`");
+            (word_of("select", word), 1)
+        }
+        [TokenTree::Ident(word), TokenTree::Group(g), ..]
+            if word == "mod" && g.delimiter() == Delimiter::Parenthesis =>
+        {
+            let message = "unknown function `mod`; write `x - y * floor(x / y)`, of integers `x % y`";
+            errors.push(5, word.span(), message);
+            (word_of("max", word), 1)
+        }
+        [TokenTree::Ident(word), ..] if is_operand(before) && (word == "and" || word == "or") => {
+            let op = if word == "and" { '&' } else { '|' };
+            errors.push(20, word.span(), format!("`{word}` has no meaning in a kernel; write `{op}{op}`"));
+            (operator(op, Some(op)).collect(), 1)
+        }
+        [TokenTree::Ident(word), TokenTree::Ident(_) | TokenTree::Literal(_), ..]
+            if word == "not" && !is_operand(before) =>
+        {
+            errors.push(20, word.span(), "`not` has no meaning in a kernel; write `!condition`");
+            (operator('!', None).collect(), 1)
+        }
+        [TokenTree::Ident(word), tail @ ..] if word == "for" && bare_names(tail) > 1 => {
+            let width = bare_names(tail) * 2;
+            let names: TokenStream = tail[..width - 1].iter().cloned().collect();
+            let written = names.to_string().replace(" ,", ",");
+            let message = format!("several coordinates stand in parentheses: write `for ({written}) in ..`");
+            errors.push(1, tail[1].span(), message);
+            let together = TokenTree::from(Group::new(Delimiter::Parenthesis, names));
+            ([rest[0].clone(), together].into_iter().collect(), width)
+        }
+        [TokenTree::Ident(word), ..] if word == "if" && is_operand(before) && chooses(rest) => {
+            errors.push(20, word.span(), "`a if c else b` has no meaning in a kernel; write `select(c, a, b)`");
+            (TokenStream::new(), rest.iter().position(is_end).unwrap_or(rest.len()))
+        }
+        [TokenTree::Ident(word), TokenTree::Ident(name), TokenTree::Punct(p), ..]
+            if p.as_char() == '=' && DECLARES.iter().any(|d| word == d) =>
+        {
+            let message = format!("a name is bound by `let {name} = ..`, and by `let mut {name}` if it changes");
+            errors.push(20, word.span(), message);
+            (word_of("let", word), 1)
+        }
+        _ => return None,
+    })
+}
+
+/// True for the indices `[:, None]` and `[np.newaxis, :]`.
+fn adds_an_axis(indices: &Group) -> bool {
+    let is_axis = |t: &TokenTree| matches!(t, TokenTree::Ident(word) if word == "None" || word == "newaxis");
+    indices.delimiter() == Delimiter::Bracket && indices.stream().into_iter().any(|t| is_axis(&t))
+}
+
 /// Indices with `..` in place of `:`, which is reported.
 fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
     let mut out: Vec<TokenTree> = Vec::new();
@@ -252,7 +299,16 @@ fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
     let mut is_path = false;
     // The `:` that belongs to a `?`.
     let mut is_choice = false;
+    let mut dots = 0;
     for tree in tokens {
+        dots = if matches!(&tree, TokenTree::Punct(p) if p.as_char() == '.') { dots + 1 } else { 0 };
+        if dots == 3 {
+            errors.push(20, tree.span(), "`...` has no meaning as an index; write one `..` for each whole axis");
+            // `..` stands already; its second dot was to be followed by this one.
+            out.pop();
+            out.push(Punct::new('.', Spacing::Alone).into());
+            continue;
+        }
         let joint = match &tree {
             TokenTree::Punct(p) if p.as_char() == ':' => Some(p.spacing() == Spacing::Joint),
             _ => None,
@@ -272,6 +328,39 @@ fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
         is_path = joint == Some(true);
     }
     out.into_iter().collect()
+}
+
+/// Words before a name that C and other languages declare with them.
+const DECLARES: [&str; 9] = ["float", "double", "int", "half", "auto", "var", "val", "bool", "long"];
+
+/// The number of names in `a, b in`, which have no parentheses.
+fn bare_names(tokens: &[TokenTree]) -> usize {
+    let is_name = |t: &TokenTree| matches!(t, TokenTree::Ident(word) if word != "in");
+    let end = tokens.iter().position(|t| matches!(t, TokenTree::Ident(word) if word == "in")).unwrap_or(0);
+    let names = tokens[..end].iter().step_by(2);
+    let commas = tokens[..end].iter().skip(1).step_by(2);
+    let is_comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');
+    match names.clone().all(is_name) && commas.clone().all(is_comma) {
+        true => names.len(),
+        false => 0,
+    }
+}
+
+/// True for what ends an expression.
+fn is_end(tree: &TokenTree) -> bool {
+    matches!(tree, TokenTree::Punct(p) if ";,".contains(p.as_char()))
+}
+
+/// `if c else b`, without braces. An `if` behind an operand also stands in a `match`.
+fn chooses(tokens: &[TokenTree]) -> bool {
+    let is_brace = |t: &TokenTree| matches!(t, TokenTree::Group(g) if g.delimiter() == Delimiter::Brace);
+    let until = tokens.iter().take_while(|t| !is_end(t) && !is_brace(t));
+    until.skip(1).any(|t| matches!(t, TokenTree::Ident(word) if word == "else"))
+}
+
+/// `++` and `--`.
+fn is_step(a: &Punct, b: &Punct) -> bool {
+    a.spacing() == Spacing::Joint && a.as_char() == b.as_char() && "+-".contains(a.as_char())
 }
 
 /// `where(..)`, a keyword of Rust.

@@ -17,6 +17,12 @@ pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
         errors.push(20, c.as_token.span, message);
         return None;
     }
+    if let syn::Expr::Range(r) = e {
+        let mend = span(r).map_or("`span(start, LEN)`".to_owned(), |span| format!("`{span}`"));
+        let message = format!("a range has no meaning here; an axis is indexed by a coordinate, {mend} or `..`");
+        errors.push(20, whole, message);
+        return None;
+    }
     let (place, message) = match e {
         syn::Expr::If(i) => (i.if_token.span.into(), no_if(i)),
         syn::Expr::Match(m) => {
@@ -47,13 +53,21 @@ pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
         syn::Expr::Macro(m) => (whole, no_macro(&m.mac)),
         syn::Expr::ForLoop(f) => (f.for_token.span.into(), "a loop is a statement, not a value"),
         syn::Expr::Assign(_) => (whole, "an assignment is a statement, not a value; two values are compared with `==`"),
-        syn::Expr::Range(_) => {
-            (whole, "a range has no meaning here; an axis is indexed by a coordinate, `span(start, LEN)` or `..`")
-        }
         _ => (whole, "this Rust expression has no meaning in a kernel"),
     };
     errors.push(20, place, message);
     None
+}
+
+/// `span(2, 3)` for `2..5`.
+fn span(r: &syn::ExprRange) -> Option<String> {
+    let number = |e: &syn::Expr| match strip(e) {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(n), .. }) => n.base10_parse::<u64>().ok(),
+        _ => None,
+    };
+    let (lo, hi) = (r.start.as_ref().map_or(Some(0), |e| number(e))?, number(r.end.as_ref()?)?);
+    let hi = hi + u64::from(matches!(r.limits, syn::RangeLimits::Closed(_)));
+    (hi > lo).then(|| format!("span({lo}, {})", hi - lo))
 }
 
 /// `x.cast::<f32>()` for `x as f32`. Types that tiles do not have become the nearest one.

@@ -9,8 +9,7 @@ use crate::require::requirement;
 use crate::resolve_fns::{FnSignature, Foreign, Signatures, declared, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
 use crate::tree::{
-    Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, ParamKind, Range, Scope,
-    Stmt, TileFn,
+    Axis, Dim, Expr, ExprKind, Extent, File, Kernel, Local, LocalId, LocalKind, Loop, Param, Range, Scope, Stmt, TileFn,
 };
 use atlas_vocabulary::{BinaryOp, LoopKind, ScheduleKey};
 use proc_macro2::{Ident, Span};
@@ -206,7 +205,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) locals: Vec<Local>,
     pub(crate) names: LocalNames,
     /// Open loops: the first local that each binds, and what it carries.
-    loops: Vec<(LocalId, Vec<LocalId>)>,
+    pub(crate) loops: Vec<(LocalId, Vec<LocalId>)>,
 }
 
 impl<'a> Resolver<'a> {
@@ -243,7 +242,7 @@ impl<'a> Resolver<'a> {
         }
         let id = self.locals.len();
         let used = name.to_string().starts_with('_');
-        self.locals.push(Local { name: name.clone(), kind, used, assigned: false, hides: None });
+        self.locals.push(Local { name: name.clone(), kind, used, assigned: false, hides: None, along: None });
         if let Some(scope) = self.names.scopes.last_mut() {
             scope.insert(name.to_string(), id);
         }
@@ -292,11 +291,8 @@ impl<'a> Resolver<'a> {
         let of_pairs = |axis: &AxisSyntax| matches!(axis, AxisSyntax::Pairs { .. });
         let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
         if coords.len() != wanted {
-            let found = if coords.len() == 1 {
-                "1 coordinate is".to_owned()
-            } else {
-                format!("{} coordinates are", coords.len())
-            };
+            let verb = if coords.len() == 1 { "coordinate is" } else { "coordinates are" };
+            let found = format!("{} {verb}", coords.len());
             let message = if wanted == written.len() {
                 let plural = if wanted == 1 { "axis" } else { "axes" };
                 format!(
@@ -323,6 +319,7 @@ impl<'a> Resolver<'a> {
             for up_to in [false, true].into_iter().take(if of_pairs(axis) { 2 } else { 1 }) {
                 let Some(coord) = coords.next() else { return axes };
                 let coord = self.bind(coord, LocalKind::Coordinate);
+                self.locals[coord].along = dim;
                 if let Some(dim) = dim {
                     axes.push(Axis { coord, dim, size: size.clone(), up_to });
                 }
@@ -464,50 +461,6 @@ impl<'a> Resolver<'a> {
         (value, outside.filter(is_let).filter(|_| reads))
     }
 
-    fn assigned(&mut self, name: &Ident) -> Option<LocalId> {
-        let Some(local) = self.lookup(name) else {
-            match self.param(name).map(|i| &self.params[i]) {
-                Some(Param { kind: ParamKind::Tensor { .. }, .. }) => {
-                    self.errors.push(
-                        102,
-                        name.span(),
-                        format!("`{name}` is a tensor; write it with `store({name}[..], value)`"),
-                    );
-                }
-                Some(_) => self.errors.push(25, name.span(), format!("`{name}` is a parameter; it cannot be assigned")),
-                None => {
-                    let names = self.bound_names();
-                    let hint = nearest(&name.to_string(), names.iter().map(String::as_str));
-                    self.errors.push(3, name.span(), format!("unknown name `{name}`{hint}"));
-                }
-            }
-            return None;
-        };
-        self.locals[local].assigned = true;
-        match self.locals[local].kind {
-            LocalKind::Let { mutable: true } => {}
-            LocalKind::Let { mutable: false } => {
-                self.errors.push(
-                    25,
-                    name.span(),
-                    format!("`{name}` is assigned, but is not `mut`; write `let mut {name}`"),
-                );
-            }
-            LocalKind::FnParam => {
-                let message =
-                    format!("`{name}` is a parameter; it cannot be assigned: bind `let mut` another name to it");
-                self.errors.push(25, name.span(), message);
-            }
-            _ => self.errors.push(25, name.span(), format!("`{name}` is a coordinate or index; it cannot be assigned")),
-        }
-        for (first, carried) in &mut self.loops {
-            if local < *first && !carried.contains(&local) {
-                carried.push(local);
-            }
-        }
-        Some(local)
-    }
-
     fn for_loop(
         &mut self,
         index: &Ident,
@@ -526,6 +479,7 @@ impl<'a> Resolver<'a> {
         self.names.scopes.push(BTreeMap::new());
         self.loops.push((self.locals.len(), vec![]));
         let index = self.bind(index, LocalKind::LoopIndex);
+        self.locals[index].along = range.as_ref().and_then(Range::dim);
         let body = self.block(stmts);
         self.end_scope();
         let (_, carried) = self.loops.pop()?;
@@ -548,7 +502,12 @@ impl<'a> Resolver<'a> {
             } else if self.knob(name).is_some() {
                 format!("`{name}` is a tile size, not a dim; the dims of this kernel are {}", names.join(", "))
             } else {
-                format!("unknown dim `{name}`; the dims of this kernel are {}{hint}", names.join(", "))
+                match names.join(", ") {
+                    none if none.is_empty() => {
+                        format!("unknown dim `{name}`; this kernel has none: a dim stands in the type of a tensor")
+                    }
+                    names => format!("unknown dim `{name}`; the dims of this kernel are {names}{hint}"),
+                }
             };
             self.errors.push(27, name.span(), message);
         }
@@ -585,7 +544,7 @@ impl<'a> Resolver<'a> {
                         knobs.iter().map(|k| k.name.to_string()).filter(|n| ScheduleKey::named(n).is_none()).collect();
                     let mut hint = nearest(&name.to_string(), names.iter().map(String::as_str));
                     if hint.is_empty() {
-                        hint = format!("; add `{name}: [64]` to it");
+                        hint = format!("; add `{}: [64]` to it", name.to_string().to_uppercase());
                     }
                     self.errors.push(28, name.span(), format!("tile size `{name}` is not in `tune`{hint}"));
                     Extent::Bad

@@ -4,7 +4,7 @@ use crate::ast::{ExprSyntax, ExprSyntaxKind};
 use crate::names::nearest;
 use crate::resolve::Resolver;
 use crate::resolve_expr::is_const_name;
-use crate::tree::{Expr, ExprKind, Extent, Index, ParamKind};
+use crate::tree::{Expr, ExprKind, Extent, Index, Local, LocalId, ParamKind};
 use atlas_vocabulary::BinaryOp;
 
 /// The indices with as many entries as there are dims: `..` is added where one is missing, and left out where there are too many.
@@ -36,6 +36,36 @@ fn with_rank(index: &[ExprSyntax], dims: &[String]) -> Option<Vec<String>> {
 }
 
 impl Resolver<'_> {
+    /// Indices of these dims: the coordinates in scope that count along them, the innermost first, and `..` along others.
+    pub(crate) fn place_in(&self, dims: &[usize]) -> String {
+        let mut left: Vec<LocalId> = (0..self.locals.len()).rev().filter(|&id| self.counts_now(id)).collect();
+        let mut index = |dim: &usize| match left.iter().position(|&id| self.locals[id].along == Some(*dim)) {
+            Some(at) => self.locals[left.remove(at)].name.to_string(),
+            None => "..".to_owned(),
+        };
+        dims.iter().map(&mut index).collect::<Vec<_>>().join(", ")
+    }
+
+    /// True for a coordinate or a loop's index whose name means it here.
+    fn counts_now(&self, id: LocalId) -> bool {
+        let Local { name, along, .. } = &self.locals[id];
+        along.is_some() && name != "_" && self.lookup(name) == Some(id)
+    }
+
+    /// The tensor of `store(value, y[n])`, where the place stands behind the value.
+    pub(crate) fn place_second(&self, args: &[ExprSyntax]) -> Option<String> {
+        let tensor = |e: &ExprSyntax| match &e.kind {
+            ExprSyntaxKind::Index { base, .. } => match &base.kind {
+                ExprSyntaxKind::Name(name) => self.dims_of(name).map(|_| name.to_string()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let [first, second] = args else { return None };
+        let is_place = matches!(&first.kind, ExprSyntaxKind::Name(name) if self.dims_of(name).is_some());
+        tensor(second).filter(|_| tensor(first).is_none() && !is_place)
+    }
+
     /// The tensor and the indices of `x[g, n, ..]`.
     pub(crate) fn access(&mut self, e: &ExprSyntax, verb: &str) -> Option<(usize, Vec<Index>)> {
         let (base, index) = match &e.kind {
@@ -81,7 +111,7 @@ impl Resolver<'_> {
             let message = format!(
                 "`{verb}` needs the indices of `{name}` [{}], one per axis: `{verb}({name}[{}])`",
                 shape(),
-                vec![".."; rank].join(", ")
+                self.place_in(&dims)
             );
             self.errors.push(113, e.place, message);
             return None;
@@ -140,9 +170,19 @@ impl Resolver<'_> {
             self.field(e, of, name, written.first().copied());
             return None;
         }
-        // Of a tensor's place the indices are none of a table.
+        // Of a tensor's place the indices are none of a table, and of a tile `..` is not one that is misplaced.
         let is_tensor = matches!(&base.kind, ExprSyntaxKind::Name(name) if self.dims_of(name).is_some());
-        let indices = if is_tensor { vec![] } else { written.iter().map(|i| self.expr(i)).collect() };
+        let is_tile = match &base.kind {
+            ExprSyntaxKind::Name(name) => self.lookup(name).is_some(),
+            kind => !matches!(kind, ExprSyntaxKind::Path(_)),
+        };
+        written.retain(|i| !(is_tensor || is_tile && matches!(i.kind, ExprSyntaxKind::Whole)));
+        let indices = written.iter().map(|i| self.expr(i)).collect();
+        let of_tiles = |tile: &str| {
+            format!(
+                "tiles are not indexed; load the part that you need, or pick a column of a computed tile, as in `sum(select(iota([BN, D], 1) == 0, {tile}, 0), axis = 1)`"
+            )
+        };
         let (name, message) = match &base.kind {
             ExprSyntaxKind::Path(p) => return Some(ExprKind::Table { name: self.const_here(p, base.place)?, indices }),
             ExprSyntaxKind::Name(name) => {
@@ -151,7 +191,7 @@ impl Resolver<'_> {
                     (name, format!("`{name}[..]` is a place in a tensor; its tile is `load({name}[..])`"))
                 } else if let Some(local) = self.lookup(name) {
                     self.locals[local].used = true;
-                    (name, format!("`{name}` is a tile, and tiles are not indexed; load the part that you need"))
+                    (name, format!("`{name}` is a tile, and {}", of_tiles(&name.to_string())))
                 } else if let Some(Extent::Const(table)) = self.size_given(name) {
                     return Some(ExprKind::Table { name: table, indices });
                 } else if self.dim_named(name).is_some() || self.knob(name).is_some() || self.size_given(name).is_some()
@@ -165,7 +205,7 @@ impl Resolver<'_> {
                 }
             }
             _ => {
-                self.errors.push(20, base.place, "only tensors (in `load` and `store`) and const tables are indexed");
+                self.errors.push(20, base.place, of_tiles("x"));
                 return None;
             }
         };

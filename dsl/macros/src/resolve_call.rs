@@ -1,9 +1,9 @@
-//! Calls of tile fns: which function, how many arguments, how many tiles it gives.
+//! Calls of tile fns: which function, how many arguments, how many tiles it gives; and the names that are assigned.
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
-use crate::names::{did_you_mean, functions};
+use crate::names::{did_you_mean, functions, nearest};
 use crate::resolve::Resolver;
-use crate::tree::{Expr, ExprKind};
+use crate::tree::{Expr, ExprKind, LocalId, LocalKind, Param, ParamKind};
 use proc_macro2::Ident;
 
 fn plural(n: usize) -> &'static str {
@@ -86,6 +86,59 @@ impl Resolver<'_> {
             return None;
         }
         Some(Expr { kind, place: e.place, token: e.token })
+    }
+
+    /// The name on the left of an assignment.
+    pub(crate) fn assigned(&mut self, name: &Ident) -> Option<LocalId> {
+        let Some(local) = self.lookup(name) else {
+            match self.param(name).map(|i| &self.params[i]) {
+                Some(Param { kind: ParamKind::Tensor { .. }, .. }) => {
+                    self.errors.push(
+                        102,
+                        name.span(),
+                        format!("`{name}` is a tensor; write it with `store({name}[..], value)`"),
+                    );
+                }
+                Some(_) => self.errors.push(25, name.span(), format!("`{name}` is a parameter; it cannot be assigned")),
+                None => {
+                    let names = self.bound_names();
+                    let hint = nearest(&name.to_string(), names.iter().map(String::as_str));
+                    if hint.is_empty() {
+                        let message = format!("unknown name `{name}`; a name is bound by `let {name} = ..`");
+                        self.errors.push(3, name.span(), message);
+                        // What uses it is no mistake.
+                        let local = self.bind(name, LocalKind::Let { mutable: true });
+                        (self.locals[local].used, self.locals[local].assigned) = (true, true);
+                        return Some(local);
+                    }
+                    self.errors.push(3, name.span(), format!("unknown name `{name}`{hint}"));
+                }
+            }
+            return None;
+        };
+        self.locals[local].assigned = true;
+        match self.locals[local].kind {
+            LocalKind::Let { mutable: true } => {}
+            LocalKind::Let { mutable: false } => {
+                self.errors.push(
+                    25,
+                    name.span(),
+                    format!("`{name}` is assigned, but is not `mut`; write `let mut {name}`"),
+                );
+            }
+            LocalKind::FnParam => {
+                let message =
+                    format!("`{name}` is a parameter; it cannot be assigned: bind `let mut` another name to it");
+                self.errors.push(25, name.span(), message);
+            }
+            _ => self.errors.push(25, name.span(), format!("`{name}` is a coordinate or index; it cannot be assigned")),
+        }
+        for (first, carried) in &mut self.loops {
+            if local < *first && !carried.contains(&local) {
+                carried.push(local);
+            }
+        }
+        Some(local)
     }
 
     /// Reports a name that stands twice among those that are assigned at once.

@@ -184,7 +184,7 @@ impl<'a> Resolver<'a> {
     /// A local that no name of the body's means. In messages it has the name of the device fn whose result it is.
     fn unnamed(&mut self, f: &TileFn) -> LocalId {
         let (name, kind) = (f.ast.name.clone(), LocalKind::Let { mutable: false });
-        self.locals.push(Local { name, kind, used: true, assigned: false, hides: None });
+        self.locals.push(Local { name, kind, used: true, assigned: false, hides: None, along: None });
         self.locals.len() - 1
     }
 

@@ -176,9 +176,14 @@ impl Resolver<'_> {
             ("max" | "min", [ExprSyntax { kind: ExprSyntaxKind::Literal { value, .. }, .. }]) => {
                 format!("{name}(x, {value:?})")
             }
-            ("sum" | "max" | "min", [ExprSyntax { kind: ExprSyntaxKind::Named(..), .. }, ..]) | ("sum", _) => {
-                format!("{name}(x, axis = 1)")
+            ("sum", [ExprSyntax { kind: ExprSyntaxKind::Literal { value, whole: true }, .. }]) if *value >= 0.0 => {
+                format!("{name}(x, axis = {value})")
             }
+            ("sum" | "max" | "min", [ExprSyntax { kind: ExprSyntaxKind::Named(..), .. }, ..]) | ("sum", _) => {
+                format!("{name}(x, axis = 1)` along an axis, counted from 0, or of all elements `{name}(x)")
+            }
+            ("load", _) => "load(x[..])".to_owned(),
+            ("store", _) => "store(y[..], value)".to_owned(),
             ("max" | "min", _) => format!("{name}(x, y)"),
             ("dot", _) => "dot(a, b)".to_owned(),
             ("select", _) => "select(cond, a, b)".to_owned(),
@@ -198,8 +203,13 @@ impl Resolver<'_> {
             ("load", Some("mask" | "other")) => "`load` has no mask: edges of tensors are masked by themselves, `load(x[..]).or(0.0)` has a number past them, and `select(mask, load(x[..]), other)` chooses".to_owned(),
             ("store", Some("mask")) => "`store` has no mask: what lies outside of the tensor is dropped by itself; where else nothing changes, store what is there: `store(y[..], select(mask, new, load(y[..])))`".to_owned(),
             ("load" | "store", Some(what)) => format!("`{name}` has no `{what}`: leave it out; the compiler chooses how memory is accessed"),
+            ("store", None) if args.len() > 2 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `store(y[n, d], value)`".to_owned(),
             ("load", None) if args.len() > 1 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `load(x[n, d])`".to_owned(),
-            ("dot", Some(_)) => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),
+            ("dot", _) if named.is_some() || args.len() > 2 => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),
+            ("zeros" | "full", _) => {
+                let value = if name == "full" { ", value" } else { "" };
+                format!("the element type of `{name}` stands before its brackets, and its extents in brackets of their own: `{name}::<f32>([A, B]{value})`")
+            }
             _ => return None,
         })
     }

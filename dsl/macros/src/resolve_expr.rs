@@ -118,11 +118,11 @@ impl Resolver<'_> {
         if let Some(i) = self.param(name) {
             self.param_used[i] = true;
             if let ParamKind::Tensor { dims, .. } = &self.params[i].kind {
-                let dots = vec![".."; dims.len()].join(", ");
+                let place = self.place_in(dims);
                 self.errors.push(
                     102,
                     name.span(),
-                    format!("`{name}` is a tensor; load a tile of it, as in `load({name}[{dots}])`"),
+                    format!("`{name}` is a tensor; load a tile of it, as in `load({name}[{place}])`"),
                 );
                 return None;
             }
@@ -204,7 +204,13 @@ impl Resolver<'_> {
     pub(crate) fn needless_types(&mut self, name: &Ident, generics: &[Ident]) -> Option<()> {
         let ([first, ..], [.., last]) = (generics, generics) else { return Some(()) };
         let cast = format!("cast what goes in or comes out, as in `x.cast::<{first}>()`");
-        let message = format!("`{name}` is given no element type: it takes that of its operands; {cast}");
+        let message = match name.to_string().as_str() {
+            "iota" if first == "i32" => "`iota` is given no element type: it counts in i32".to_owned(),
+            "iota" => {
+                format!("`iota` is given no element type: it counts in i32; convert with `iota(..).cast::<{first}>()`")
+            }
+            _ => format!("`{name}` is given no element type: it takes that of its operands; {cast}"),
+        };
         self.errors.push(22, SourceRange { start: first.span(), end: last.span() }, message);
         None
     }
@@ -466,7 +472,11 @@ impl Resolver<'_> {
             "precision" => return self.precision(e, receiver, name, args),
             _ => {
                 let text = &name.to_string();
-                self.expr(receiver);
+                match text.as_str() {
+                    // The place is right.
+                    "load" | "store" => drop(self.access(receiver, text)),
+                    _ => drop(self.expr(receiver)),
+                }
                 let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);
                 let hint = if as_function {
                     Self::as_function(text, args)
@@ -532,6 +542,12 @@ impl Resolver<'_> {
             self.stores = true;
             self.no_types(name, generics)?;
             let args = self.arity(e, args, name, &["y[..]", "value"])?;
+            if let Some(tensor) = self.place_second(args) {
+                let message =
+                    format!("`store` takes the place first, and then the value: `store({tensor}[..], value)`");
+                self.errors.push(20, e.place, message);
+                return None;
+            }
             let value = self.expr(&args[1]);
             let (param, index) = self.access(&args[0], "store")?;
             let tensor = &self.params[param].name;

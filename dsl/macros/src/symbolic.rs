@@ -27,6 +27,11 @@ impl Elem {
         }
     }
 
+    /// True for numbers of a type that can be named.
+    pub(crate) fn is_of_numbers(&self) -> bool {
+        matches!(self, Elem::Fixed(d) if *d != DType::Bool) || matches!(self, Elem::Generic(..))
+    }
+
     /// True unless it is certainly not a float.
     pub(crate) fn may_be_float(&self) -> bool {
         !matches!(self, Elem::Fixed(d) if !d.is_float())

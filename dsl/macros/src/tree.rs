@@ -124,6 +124,8 @@ pub(crate) struct Local {
     pub(crate) assigned: bool,
     /// The local of the same name outside of the loop, if a `let` in a loop's body computes its value from it.
     pub(crate) hides: Option<LocalId>,
+    /// The dim that it counts along, if the grid or a loop binds it.
+    pub(crate) along: Option<usize>,
 }
 
 /// How a name is bound.
@@ -208,6 +210,16 @@ pub(crate) struct Loop {
 pub(crate) enum Range {
     Tiles { dim: usize, size: Extent, token: Span },
     Between { lo: Expr, hi: Expr },
+}
+
+impl Range {
+    /// The dim whose tiles it counts.
+    pub(crate) fn dim(&self) -> Option<usize> {
+        match self {
+            Range::Tiles { dim, .. } => Some(*dim),
+            Range::Between { .. } => None,
+        }
+    }
 }
 
 /// One index of a load or store.

@@ -14,8 +14,16 @@ const ALWAYS: [usize; 2] = [64, 128];
 /// too many for these, the chain is the one that walks over matrices, of any size.
 ///
 /// # Errors
-/// [`LaunchError::Choice`] where the device has room for neither. It names the longest window that fits.
+/// [`LaunchError::Choice`] for tokens of a type that no kernel takes, and where the device has room for neither. It names the longest window
+/// that fits.
 pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Result<&'static Chain> {
+    // No config is legal for such tokens, which would read as a lack of room.
+    if !matches!(sizes.dtype, DType::F32 | DType::Bf16 | DType::F16) {
+        let found = format!("tokens of {}", sizes.dtype);
+        return Err(
+            LaunchError::Choice { op: rule.chain().name, found, mend: "take tokens of f32, bf16 or f16" }.into()
+        );
+    }
     let (chunk, keys) = (rule.chunking.chunk, rule.chunking.keys());
     let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
     let others = match rule.step {

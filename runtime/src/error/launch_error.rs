@@ -422,7 +422,7 @@ errors! {
         RecordedUnprepared {
             /// The kernel.
             kernel: &'static str,
-        } = 656, "`{kernel}` was not prepared for these sizes, types and layouts, and a stream that records compiles and loads nothing; call `prepare` with these arguments before, or launch it once";
+        } = 656, "`{kernel}` was not prepared for these sizes, types and layouts, and recording a launch does not prepare it, on any device; call `prepare` with these arguments before, or launch it once before the recording";
         /// A launch beside the recording, of the thread that records.
         NotRecorded {
             /// The kernel.

@@ -153,6 +153,17 @@ impl Recording {
         stream.recorder()?.downcast_ref()
     }
 
+    /// Whether it still takes launches down.
+    ///
+    /// # Errors
+    /// [`LaunchError::RecordingEnded`] if not.
+    pub(super) fn check_open(&self, kernel: &'static str) -> Result<()> {
+        match Recording::recorder(&self.0).is_some_and(|taken| taken.lock().is_some()) {
+            true => Ok(()),
+            false => Err(LaunchError::RecordingEnded { kernel }.into()),
+        }
+    }
+
     /// Takes a launch down.
     pub(super) fn push(&self, launch: RecordedLaunch) -> Result<()> {
         let mut taken = Recording::recorder(&self.0).map(LaunchRecorder::lock);

@@ -50,6 +50,10 @@ impl LaunchRequest<'_> {
         }
         if self.is_recorded(stream)? {
             BoundLaunch::new(self.def, self.device, self.args)?;
+            // No preparation would help a stream whose recording has ended.
+            if let Some(recording) = recording_of(self.def.name, self.device, stream)? {
+                recording.check_open(self.def.name)?;
+            }
             return Err(LaunchError::RecordedUnprepared { kernel: self.def.name }.into());
         }
         self.make(words.as_slice())

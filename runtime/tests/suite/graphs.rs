@@ -142,8 +142,8 @@ fn what_was_never_prepared_is_refused_and_nothing_records_afterwards() {
     let mut x = counter(1213);
     let capture = |x: &mut Tensor| stream().capture(|recording| BUMP.launch_on(recording, args!(x, 1)));
     let error = capture(&mut x).map(drop).unwrap_err();
-    let wanted = "error[ATL656]: `bump` was not prepared for these sizes, types and layouts, and a stream that records \
-                  compiles and loads nothing; call `prepare` with these arguments before, or launch it once";
+    let wanted = "error[ATL656]: `bump` was not prepared for these sizes, types and layouts, and recording a launch \
+                  does not prepare it, on any device; call `prepare` with these arguments before, or launch it once before the recording";
     assert_eq!(error.to_string(), wanted);
     // Wrong arguments are wrong first.
     let wrong = stream().capture(|recording| BUMP.launch_on(recording, args!(x)));
@@ -182,6 +182,23 @@ fn a_panic_ends_the_recording() {
                   captured";
     assert_eq!(ended.to_string(), wanted);
     assert_eq!(values(&x), [5; 4]);
+}
+
+#[test]
+fn a_recording_that_has_ended_is_said_of_launches_that_were_not_prepared_too() {
+    let (mut x, mut kept) = (counter(1223), None);
+    let keep = |recording: &Stream| {
+        kept = Some(recording.clone());
+        Ok(())
+    };
+    stream().capture(keep).unwrap();
+    let recording = kept.unwrap();
+    assert_eq!(code(BUMP.launch_on(&recording, args!(&mut x, 1))), "ATL658");
+    // Wrong arguments are wrong first.
+    assert_eq!(code(BUMP.launch_on(&recording, args!(&mut x))), "ATL601");
+    let mut y = counter(1223);
+    let beside = stream().capture(|_| BUMP.launch_on(&recording, args!(&mut y, 1)));
+    assert_eq!(code(beside.map(drop)), "ATL658");
 }
 
 #[test]
