@@ -9,7 +9,4 @@
 
 mod compare;
 mod composed;
-mod mistakes;
-mod omega;
-mod own;
 mod results;
