@@ -42,6 +42,14 @@ pub(crate) struct Borrowed<'a> {
     _memory: std::marker::PhantomData<&'a ()>,
 }
 
+#[cfg(feature = "cuda")]
+impl<'a> Borrowed<'a> {
+    /// The same, which tells candle's streams when it is dropped.
+    pub(crate) fn until(self, queued: cuda::Queued<'a>) -> Borrowed<'a> {
+        Borrowed { _queued: Some(queued), ..self }
+    }
+}
+
 /// Where the elements of a storage are.
 #[derive(Clone, Copy)]
 pub(crate) struct Elements {
@@ -123,6 +131,17 @@ impl<'a> MemoryMut<'a> {
 }
 
 impl Place {
+    /// Whether candle works there on the same stream of the same device.
+    pub(crate) fn is(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Cpu, Place::Cpu) => true,
+            #[cfg(feature = "cuda")]
+            (Place::Cuda(one), Place::Cuda(other)) => candle_core::backend::BackendDevice::same_device(one, other),
+            #[cfg(feature = "cuda")]
+            (Place::Cpu, Place::Cuda(_)) | (Place::Cuda(_), Place::Cpu) => false,
+        }
+    }
+
     /// The stream on which candle works there.
     pub(crate) fn stream(&self) -> Result<Stream> {
         match self {

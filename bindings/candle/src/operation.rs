@@ -14,8 +14,9 @@ use std::cell::RefCell;
 /// gradients of [`Operation::gradients`]. [`run`] computes it alone, for any `N`.
 ///
 /// # Safety
-/// `launch` writes none of the tensors that it reads, writes what it writes by launches on the stream that it is given alone, and keeps
-/// no tensor. So does `outputs`, which launches nothing.
+/// `launch` writes none of the tensors that it reads. It reads and writes by launches on the stream that it is given, and by nothing else.
+/// Memory that it allocates is of [`atlas::Tensor::empty_on`] or [`atlas::kernel::Chain::workspace_on`]. It keeps no tensor and no stream.
+/// `outputs` keeps no tensor and launches nothing.
 pub unsafe trait Operation<const N: usize>: Send + Sync {
     /// Its name, for messages.
     fn name(&self) -> &'static str;
@@ -103,6 +104,13 @@ pub(crate) fn forward_into<const N: usize>(
     args: [(Memory<'_>, &Layout); N],
 ) -> Result<()> {
     let name = operation.name();
+    // One of them could share memory with the result, which is locked.
+    if let Some((beside, _)) = operation.beside().first() {
+        return Err(refuse(
+            651,
+            format_args!("`{name}` reads `{beside}` beside its arguments, so it writes no tensor that is there; compute it by `run`"),
+        ));
+    }
     let written = into.borrow(name, layout)?;
     with_arguments(operation, args, &mut |place, reads| {
         let outputs = operation.outputs(reads).map_err(of_atlas)?;
@@ -193,8 +201,11 @@ struct Hold<'r, 'c, 'h> {
 impl Hold<'_, '_, '_> {
     fn go_on(&self, memory: Memory<'_>, layout: &Layout) -> Result<()> {
         let mut held = self.held.borrow_mut();
+        let place = memory.place();
+        if !held.place.get_or_insert_with(|| place.clone()).is(&place) {
+            return Err(refuse(611, format_args!("the tensors of `{}` are on several devices; move them to one", held.name)));
+        }
         let borrowed = memory.borrow(held.name, layout)?;
-        held.place.get_or_insert_with(|| memory.place());
         held.tensors.push(borrowed.tensor.clone());
         hold(self.rest, &mut held)
     }
