@@ -1,8 +1,10 @@
 //! Operations of Atlas as operations of candle: `CustomOp1` to `CustomOp3`, `InplaceOp2` and `InplaceOp3`.
 
-use crate::memory::{Memory, MemoryMut};
+use crate::memory::{Operand, OperandMut};
 use crate::operation::{Backward, Operation, as_tensor, forward, forward_into};
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, InplaceOp2, InplaceOp3, Layout, Result, Shape, Storage, Tensor};
+use candle_core::{
+    CpuStorage, CustomOp1, CustomOp2, CustomOp3, InplaceOp2, InplaceOp3, Layout, Result, Shape, Storage, Tensor,
+};
 use std::sync::{Arc, OnceLock};
 
 #[cfg(feature = "cuda")]
@@ -24,7 +26,7 @@ impl<O> Applied<O> {
         self.more.get().map_or(&[], Vec::as_slice)
     }
 
-    fn first<const N: usize>(&self, args: [(Memory<'_>, &Layout); N]) -> Result<(Storage, Shape)>
+    fn first<const N: usize>(&self, args: [(Operand<'_>, &Layout); N]) -> Result<(Storage, Shape)>
     where
         O: Operation<N>,
     {
@@ -54,19 +56,19 @@ fn on_cuda((storage, shape): (Storage, Shape)) -> Result<(CudaStorage, Shape)> {
 }
 
 macro_rules! custom_op {
-    ($trait:ident, $count:literal, ($(($storage:ident, $layout:ident, $arg:ident)),+) => $gradients:ty) => {
-        impl<O: Operation<$count>> $trait for Applied<O> {
+    ($custom:ident, $count:literal, ($(($storage:ident, $layout:ident, $arg:ident)),+) => $gradients:ty) => {
+        impl<O: Operation<$count>> $custom for Applied<O> {
             fn name(&self) -> &'static str {
                 self.operation.name()
             }
 
             fn cpu_fwd(&self, $($storage: &CpuStorage, $layout: &Layout),+) -> Result<(CpuStorage, Shape)> {
-                on_cpu(self.first([$((Memory::Cpu($storage), $layout)),+])?)
+                on_cpu(self.first([$((Operand::Cpu($storage), $layout)),+])?)
             }
 
             #[cfg(feature = "cuda")]
             fn cuda_fwd(&self, $($storage: &CudaStorage, $layout: &Layout),+) -> Result<(CudaStorage, Shape)> {
-                on_cuda(self.first([$((Memory::Cuda($storage), $layout)),+])?)
+                on_cuda(self.first([$((Operand::Cuda($storage), $layout)),+])?)
             }
 
             fn bwd(&self, $($arg: &Tensor,)+ result: &Tensor, grad: &Tensor) -> Result<$gradients> {
@@ -85,8 +87,8 @@ custom_op!(CustomOp3, 3, ((s1, l1, a1), (s2, l2, a2), (s3, l3, a3)) => (Option<T
 struct Into<'o, O>(&'o O);
 
 macro_rules! inplace_op {
-    ($trait:ident, $count:literal, $(($storage:ident, $layout:ident)),+) => {
-        impl<O: Operation<$count>> $trait for Into<'_, O> {
+    ($custom:ident, $count:literal, $(($storage:ident, $layout:ident)),+) => {
+        impl<O: Operation<$count>> $custom for Into<'_, O> {
             fn name(&self) -> &'static str {
                 self.0.name()
             }
@@ -94,14 +96,14 @@ macro_rules! inplace_op {
             fn cpu_fwd(
                 &self, into: &mut CpuStorage, layout: &Layout, $($storage: &CpuStorage, $layout: &Layout),+
             ) -> Result<()> {
-                forward_into(self.0, MemoryMut::Cpu(into), layout, [$((Memory::Cpu($storage), $layout)),+])
+                forward_into(self.0, OperandMut::Cpu(into), layout, [$((Operand::Cpu($storage), $layout)),+])
             }
 
             #[cfg(feature = "cuda")]
             fn cuda_fwd(
                 &self, into: &mut CudaStorage, layout: &Layout, $($storage: &CudaStorage, $layout: &Layout),+
             ) -> Result<()> {
-                forward_into(self.0, MemoryMut::Cuda(into), layout, [$((Memory::Cuda($storage), $layout)),+])
+                forward_into(self.0, OperandMut::Cuda(into), layout, [$((Operand::Cuda($storage), $layout)),+])
             }
         }
     };
@@ -130,10 +132,7 @@ pub fn apply2(operation: impl Operation<2> + 'static, x: &Tensor, y: &Tensor) ->
 ///
 /// # Errors
 /// Those of the operation.
-pub fn apply3(
-    operation: impl Operation<3> + 'static,
-    [x, y, z]: [&Tensor; 3],
-) -> Result<(Tensor, Vec<Tensor>)> {
+pub fn apply3(operation: impl Operation<3> + 'static, [x, y, z]: [&Tensor; 3]) -> Result<(Tensor, Vec<Tensor>)> {
     let applied = Applied::new(operation);
     let more = applied.more.clone();
     let first = x.apply_op3(y, z, applied)?;

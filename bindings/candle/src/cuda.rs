@@ -2,8 +2,8 @@
 //!
 //! Both libraries use the primary context of a GPU, and number GPUs as the driver does. So an address of one is an address of the other.
 
+use crate::elements::{Elements, each_type, tensor_at, unknown};
 use crate::error::{of_atlas, refuse};
-use crate::memory::{Borrowed, Elements, borrowed, each_type, unknown};
 use atlas::device::Stream;
 use atlas::kernel::DType;
 use candle_core::backend::BackendStorage;
@@ -12,7 +12,7 @@ use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaStream, DevicePtr
 use candle_core::{CudaDevice, CudaStorage, Layout, Result};
 use std::sync::Arc;
 
-/// Memory that launches use which were queued on a stream. Dropped behind them, it tells the memory's other streams to wait.
+/// Operand that launches use which were queued on a stream. Dropped behind them, it tells the memory's other streams to wait.
 pub(crate) struct Queued<'a> {
     stream: Arc<CudaStream>,
     memory: Use<'a>,
@@ -63,7 +63,7 @@ fn same_gpu<T>(name: &str, slice: &CudaSlice<T>, device: &CudaDevice) -> Result<
 }
 
 /// The tensor of Atlas that an argument is.
-pub(crate) fn borrow<'a>(name: &str, storage: &'a CudaStorage, layout: &Layout) -> Result<Borrowed<'a>> {
+pub(crate) fn borrow<'a>(name: &str, storage: &'a CudaStorage, layout: &Layout) -> Result<(atlas::Tensor, Queued<'a>)> {
     let stream = storage.device.cuda_stream();
     let elements = each_type!(CudaStorageSlice, &storage.slice, |dtype, of| {
         same_gpu(name, of, &storage.device)?;
@@ -75,12 +75,16 @@ pub(crate) fn borrow<'a>(name: &str, storage: &'a CudaStorage, layout: &Layout) 
     let queued = Queued { stream, memory: Use::Read(&storage.slice) };
     // SAFETY: the storage is borrowed for as long as the result, and freed behind what was queued. What operations promise sees to it that
     // it is read only, on the stream that waited.
-    let made = unsafe { borrowed(name, &open(&storage.device)?, elements, storage.dtype().as_str(), layout) }?;
-    Ok(made.until(queued))
+    let made = unsafe { tensor_at(name, &open(&storage.device)?, elements, storage.dtype().as_str(), layout) }?;
+    Ok((made, queued))
 }
 
 /// The tensor of Atlas that a result is.
-pub(crate) fn borrow_mut<'a>(name: &str, storage: &'a mut CudaStorage, layout: &Layout) -> Result<Borrowed<'a>> {
+pub(crate) fn borrow_mut<'a>(
+    name: &str,
+    storage: &'a mut CudaStorage,
+    layout: &Layout,
+) -> Result<(atlas::Tensor, Queued<'a>)> {
     let (stream, kind) = (storage.device.cuda_stream(), storage.dtype().as_str());
     let elements = each_type!(CudaStorageSlice, &mut storage.slice, |dtype, of| {
         same_gpu(name, of, &storage.device)?;
@@ -93,11 +97,11 @@ pub(crate) fn borrow_mut<'a>(name: &str, storage: &'a mut CudaStorage, layout: &
     let device = open(&storage.device)?;
     let queued = Queued { stream, memory: Use::Write(&mut storage.slice) };
     // SAFETY: the storage is borrowed, by nobody else, for as long as the result, and freed behind what was queued.
-    let made = unsafe { borrowed(name, &device, elements, kind, layout) }?;
-    Ok(made.until(queued))
+    let made = unsafe { tensor_at(name, &device, elements, kind, layout) }?;
+    Ok((made, queued))
 }
 
-/// Memory for a result of so many elements.
+/// Operand for a result of so many elements.
 pub(crate) fn allocate(device: &CudaDevice, dtype: DType, count: usize) -> Result<candle_core::Storage> {
     let slice = match dtype {
         DType::F32 => CudaStorageSlice::F32(room(device, count)?),
@@ -117,7 +121,7 @@ fn room<T: DeviceRepr>(device: &CudaDevice, count: usize) -> Result<CudaSlice<T>
     unsafe { device.alloc(count.max(1)) }
 }
 
-/// Memory of no elements.
+/// Operand of no elements.
 pub(crate) fn nothing(device: &CudaDevice) -> Result<CudaStorage> {
     Ok(CudaStorage { slice: CudaStorageSlice::F32(room(device, 0)?), device: device.clone() })
 }

@@ -18,7 +18,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `memory` | from a storage and a layout of candle to a tensor of Atlas |
+//! | `elements` | from an address and a layout of candle to a tensor of Atlas |
+//! | `memory` | the same from a storage, which it borrows |
 //! | `cuda` | the same on a GPU |
 //! | `operation` | what an operation says of itself, and how all of them run |
 //! | `apply` | operations of Atlas as operations of candle |
@@ -31,6 +32,7 @@
 mod apply;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod elements;
 mod error;
 mod memory;
 mod operation;

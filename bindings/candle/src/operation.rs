@@ -1,7 +1,7 @@
 //! Operations: what each of them says of itself, and the one way in which all of them run.
 
 use crate::error::{of_atlas, refuse};
-use crate::memory::{Memory, MemoryMut, Place};
+use crate::memory::{Operand, OperandMut, Place};
 use atlas::device::Stream;
 use atlas::kernel::DType;
 use candle_core::op::BackpropOp;
@@ -15,7 +15,7 @@ use std::cell::RefCell;
 ///
 /// # Safety
 /// `launch` writes none of the tensors that it reads. It reads and writes by launches on the stream that it is given, and by nothing else.
-/// Memory that it allocates is of [`atlas::Tensor::empty_on`] or [`atlas::kernel::Chain::workspace_on`]. It keeps no tensor and no stream.
+/// Operand that it allocates is of [`atlas::Tensor::empty_on`] or [`atlas::kernel::Chain::workspace_on`]. It keeps no tensor and no stream.
 /// `outputs` keeps no tensor and launches nothing.
 pub unsafe trait Operation<const N: usize>: Send + Sync {
     /// Its name, for messages.
@@ -86,7 +86,7 @@ pub(crate) fn as_tensor((storage, shape): (Storage, Shape)) -> Tensor {
 /// Computes all results of an operation, from arguments as candle gives them.
 pub(crate) fn forward<const N: usize>(
     operation: &impl Operation<N>,
-    args: [(Memory<'_>, &Layout); N],
+    args: [(Operand<'_>, &Layout); N],
 ) -> Result<Vec<(Storage, Shape)>> {
     let mut results = Vec::new();
     with_arguments(operation, args, &mut |place, reads| {
@@ -99,16 +99,18 @@ pub(crate) fn forward<const N: usize>(
 /// Computes the result of an operation into a tensor that is there.
 pub(crate) fn forward_into<const N: usize>(
     operation: &impl Operation<N>,
-    into: MemoryMut<'_>,
+    into: OperandMut<'_>,
     layout: &Layout,
-    args: [(Memory<'_>, &Layout); N],
+    args: [(Operand<'_>, &Layout); N],
 ) -> Result<()> {
     let name = operation.name();
     // One of them could share memory with the result, which is locked.
     if let Some((beside, _)) = operation.beside().first() {
         return Err(refuse(
             651,
-            format_args!("`{name}` reads `{beside}` beside its arguments, so it writes no tensor that is there; compute it by `run`"),
+            format_args!(
+                "`{name}` reads `{beside}` beside its arguments, so it writes no tensor that is there; compute it by `run`"
+            ),
         ));
     }
     let written = into.borrow(name, layout)?;
@@ -120,11 +122,17 @@ pub(crate) fn forward_into<const N: usize>(
         };
         if *dtype != written.tensor.dtype() {
             let found = written.tensor.dtype();
-            return Err(refuse(605, format_args!("the result of `{name}` holds {dtype}, but a tensor of {found} is given for it")));
+            return Err(refuse(
+                605,
+                format_args!("the result of `{name}` holds {dtype}, but a tensor of {found} is given for it"),
+            ));
         }
         if shape != written.tensor.shape() {
             let found = written.tensor.shape();
-            return Err(refuse(604, format_args!("the result of `{name}` has shape {shape:?}, but a tensor of {found:?} is given for it")));
+            return Err(refuse(
+                604,
+                format_args!("the result of `{name}` has shape {shape:?}, but a tensor of {found:?} is given for it"),
+            ));
         }
         operation.launch(&place.stream()?, reads, &mut [written.tensor.clone()]).map_err(of_atlas)
     })
@@ -133,7 +141,7 @@ pub(crate) fn forward_into<const N: usize>(
 /// Calls `then` with the arguments of an operation and the tensors beside them.
 fn with_arguments<const N: usize>(
     operation: &impl Operation<N>,
-    args: [(Memory<'_>, &Layout); N],
+    args: [(Operand<'_>, &Layout); N],
     then: &mut dyn FnMut(&Place, &[atlas::Tensor]) -> Result<()>,
 ) -> Result<()> {
     let name = operation.name();
@@ -162,7 +170,7 @@ fn compute<const N: usize>(
     }
     let written = results
         .iter_mut()
-        .map(|(storage, shape)| MemoryMut::of(storage)?.borrow(operation.name(), &Layout::contiguous(shape.clone())))
+        .map(|(storage, shape)| OperandMut::of(storage)?.borrow(operation.name(), &Layout::contiguous(shape.clone())))
         .collect::<Result<Vec<_>>>()?;
     let mut writes: Vec<atlas::Tensor> = written.iter().map(|b| b.tensor.clone()).collect();
     operation.launch(&place.stream()?, reads, &mut writes).map_err(of_atlas)?;
@@ -199,11 +207,14 @@ struct Hold<'r, 'c, 'h> {
 }
 
 impl Hold<'_, '_, '_> {
-    fn go_on(&self, memory: Memory<'_>, layout: &Layout) -> Result<()> {
+    fn go_on(&self, memory: Operand<'_>, layout: &Layout) -> Result<()> {
         let mut held = self.held.borrow_mut();
         let place = memory.place();
         if !held.place.get_or_insert_with(|| place.clone()).is(&place) {
-            return Err(refuse(611, format_args!("the tensors of `{}` are on several devices; move them to one", held.name)));
+            return Err(refuse(
+                611,
+                format_args!("the tensors of `{}` are on several devices; move them to one", held.name),
+            ));
         }
         let borrowed = memory.borrow(held.name, layout)?;
         held.tensors.push(borrowed.tensor.clone());
@@ -217,7 +228,7 @@ impl CustomOp1 for Hold<'_, '_, '_> {
     }
 
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        self.go_on(Memory::Cpu(storage), layout)?;
+        self.go_on(Operand::Cpu(storage), layout)?;
         Ok((CpuStorage::F32(Vec::new()), Shape::from(0)))
     }
 
@@ -227,7 +238,7 @@ impl CustomOp1 for Hold<'_, '_, '_> {
         storage: &candle_core::CudaStorage,
         layout: &Layout,
     ) -> Result<(candle_core::CudaStorage, Shape)> {
-        self.go_on(Memory::Cuda(storage), layout)?;
+        self.go_on(Operand::Cuda(storage), layout)?;
         Ok((crate::cuda::nothing(&storage.device)?, Shape::from(0)))
     }
 }

@@ -36,7 +36,12 @@ pub fn windowed_attention(
     let sizes = |name, of: &Tensor| {
         of.dims4().map_err(|_| {
             let found = of.dims();
-            refuse(603, format_args!("`{name}` of `windowed_attention` has dims [B, N, H, D], but a tensor of shape {found:?} is given"))
+            refuse(
+                603,
+                format_args!(
+                    "`{name}` of `windowed_attention` has dims [B, N, H, D], but a tensor of shape {found:?} is given"
+                ),
+            )
         })
     };
     let (sequences, queries, _, width) = sizes("q", q)?;

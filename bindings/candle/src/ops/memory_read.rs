@@ -20,7 +20,10 @@ pub fn memory_read(x: &Tensor, w2: &Tensor, w1: &Tensor, r: Option<&Tensor>) -> 
     }
     let Ok((groups, tokens, width)) = x.dims3() else {
         let found = x.dims();
-        return Err(refuse(603, format_args!("`x` of `memory_read` has dims [G, N, D], but a tensor of shape {found:?} is given")));
+        return Err(refuse(
+            603,
+            format_args!("`x` of `memory_read` has dims [G, N, D], but a tensor of shape {found:?} is given"),
+        ));
     };
     let r = match r {
         Some(r) => r.clone(),

@@ -17,7 +17,10 @@ use candle_core::{Result, Tensor};
 pub fn newton_schulz(g: &Tensor, iteration: &NewtonSchulz) -> Result<Tensor> {
     if g.rank() < 2 {
         let found = g.dims();
-        return Err(refuse(603, format_args!("`g` of `newton_schulz` has dims [.., M, N], but a tensor of shape {found:?} is given")));
+        return Err(refuse(
+            603,
+            format_args!("`g` of `newton_schulz` has dims [.., M, N], but a tensor of shape {found:?} is given"),
+        ));
     }
     apply1(Iteration(iteration.clone()), &mergeable(g, 2)?)
 }

@@ -75,12 +75,18 @@ pub fn omega(
         let (weights, momenta) = (memory.weights.len(), memory.momenta.len());
         return Err(refuse(
             601,
-            format_args!("a memory `{:?}` has {rest} weights and as many momenta, and {weights} and {momenta} are given to `omega`", rule.memory),
+            format_args!(
+                "a memory `{:?}` has {rest} weights and as many momenta, and {weights} and {momenta} are given to `omega`",
+                rule.memory
+            ),
         ));
     }
     if norm.is_some() != matches!(rule.memory, MemoryForm::Normed { .. }) {
         let (takes, given) = if norm.is_some() { ("no norm", "one") } else { ("a norm", "none") };
-        return Err(refuse(601, format_args!("a memory `{:?}` takes {takes}, and {given} is given to `omega`", rule.memory)));
+        return Err(refuse(
+            601,
+            format_args!("a memory `{:?}` takes {takes}, and {given} is given to `omega`", rule.memory),
+        ));
     }
     let zeros = Tensor::zeros((1, 1, 1, 1), v.dtype(), v.device())?.broadcast_as((sequences, count, heads, value))?;
     let mut named = vec![

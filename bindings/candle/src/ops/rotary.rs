@@ -1,4 +1,4 @@
-//! Rotary embeddings.
+//! Rotary embeddings: pairs of elements, turned by angles.
 
 use crate::apply1;
 use crate::error::refuse;
@@ -25,7 +25,12 @@ pub fn rotary(x: &Tensor, cos: &Tensor, sin: &Tensor, interleaved: bool) -> Resu
         Ok(of) => mergeable(&of, 1),
         Err(_) => {
             let (cos, sin) = (cos.dims(), sin.dims());
-            Err(refuse(604, format_args!("`cos` and `sin` of `rotary` have shapes {cos:?} and {sin:?}; they are broadcast to {wanted:?}")))
+            Err(refuse(
+                604,
+                format_args!(
+                    "`cos` and `sin` of `rotary` have shapes {cos:?} and {sin:?}; they are broadcast to {wanted:?}"
+                ),
+            ))
         }
     };
     apply1(Rotary { cos: angles(cos)?, sin: angles(sin)?, interleaved }, &mergeable(x, 2)?)

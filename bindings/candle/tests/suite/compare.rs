@@ -24,7 +24,13 @@ pub(crate) fn distance(found: &Tensor, wanted: &Tensor) -> f64 {
     let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
     let apart = norm(&mut found.iter().zip(&wanted).map(|(a, b)| a - b));
     // Not a number is as far away as can be.
-    if apart == 0.0 { 0.0 } else if apart.is_nan() { f64::INFINITY } else { apart / norm(&mut wanted.iter().copied()) }
+    if apart == 0.0 {
+        0.0
+    } else if apart.is_nan() {
+        f64::INFINITY
+    } else {
+        apart / norm(&mut wanted.iter().copied())
+    }
 }
 
 #[track_caller]

@@ -43,7 +43,10 @@ pub(crate) fn windowed_attention(
     let per_head = |x: &Tensor, prefix: Option<&Tensor>| -> Result<Tensor> {
         let x = x.transpose(1, 2)?;
         let x = match prefix {
-            Some(prefix) => Tensor::cat(&[&prefix.unsqueeze(0)?.broadcast_as((b, j, prefix.dim(1)?, d))?.contiguous()?, &x.contiguous()?], 2)?,
+            Some(prefix) => Tensor::cat(
+                &[&prefix.unsqueeze(0)?.broadcast_as((b, j, prefix.dim(1)?, d))?.contiguous()?, &x.contiguous()?],
+                2,
+            )?,
             None => x,
         };
         let len = x.dim(2)?;

@@ -9,4 +9,7 @@
 
 mod compare;
 mod composed;
+mod mistakes;
+mod omega;
+mod own;
 mod results;

@@ -33,10 +33,14 @@ fn check(
     let owned: Vec<Tensor> = inputs.iter().map(|x| (*x).clone()).collect();
     let expected = wanted(&owned).unwrap();
     for turn in 0..4 {
-        let views: Vec<Tensor> = owned.iter().enumerate().map(|(i, x)| {
-            let views = views(x);
-            views[(turn + i) % views.len()].clone()
-        }).collect();
+        let views: Vec<Tensor> = owned
+            .iter()
+            .enumerate()
+            .map(|(i, x)| {
+                let views = views(x);
+                views[(turn + i) % views.len()].clone()
+            })
+            .collect();
         close(&found(&views).unwrap(), &expected, F32);
     }
     same_gradients(inputs, F32, found, wanted);
