@@ -56,6 +56,10 @@ fn layer(x: &Tensor, weights: &[Tensor]) -> Result<Tensor> {
 /// Numbers up to `size` that look random, and are the same each time.
 fn numbers(seed: usize, shape: &[usize], size: f32, device: &Device) -> Result<Tensor> {
     let count = shape.iter().product::<usize>();
-    let number = |i: usize| size * ((i + 1) as f32 * 12.9898 + seed as f32 * 78.233).sin();
-    Tensor::from_vec((0..count).map(number).collect::<Vec<f32>>(), shape, device)
+    let mut state = seed as u64;
+    let mut number = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        size * ((state >> 40) as f32 / (1_u64 << 23) as f32 - 1.0)
+    };
+    Tensor::from_vec((0..count).map(|_| number()).collect::<Vec<f32>>(), shape, device)
 }

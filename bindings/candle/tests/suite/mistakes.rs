@@ -28,7 +28,7 @@ fn shapes_that_do_not_fit() {
     refused(memory_read(&x, &x, &x, None), &["ATL603", "[G, N, D]", "[3, 8]"]);
     refused(newton_schulz(&values(2, &[8]), &NewtonSchulz::torch()), &["ATL603", "[.., M, N]", "[8]"]);
     let angles = values(3, &[3, 4]);
-    refused(rotary(&x, &angles, &angles, true), &["ATL604", "[3, 4]", "[4]"]);
+    refused(rotary(&values(4, &[5, 2, 8]), &angles, &angles, true), &["ATL604", "[3, 4]", "[5, 4]"]);
     refused(rotary(&values(4, &[2, 3, 7]), &angles, &angles, true), &["ATL603", "[.., N, H, 2 D]", "[2, 3, 7]"]);
     let with = Attention::default();
     refused(windowed_attention(&x, &x, &x, 4, &with), &["ATL603", "`q`", "[3, 8]"]);
