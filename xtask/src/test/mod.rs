@@ -59,7 +59,7 @@ const WITHOUT_LLVM: [(&str, &str); 3] = [
 const SLOWEST: usize = 10;
 
 /// The steps in order: those that need no LLVM first.
-const STEPS: [(&str, StepFn); 16] = [
+const STEPS: [(&str, StepFn); 17] = [
     ("setup", |run| setup::run(run.root, &setup::SetupArgs::default())),
     ("tidy", |run| tidy::run(run.root)),
     ("fmt", |run| command::run(command::cargo(run.root).args(["fmt", "--all", "--check"]))),
@@ -82,6 +82,7 @@ const STEPS: [(&str, StepFn); 16] = [
         run.skipped = wheel::test(run.root)?;
         Ok(())
     }),
+    ("candle", candle),
     ("test-llvm", |run| {
         let skipped = WITHOUT_LLVM.iter().map(|(tests, _)| *tests).chain([MUTATIONS]);
         let skip: Vec<&str> = skipped.flat_map(|tests| ["--skip", tests]).collect();
@@ -133,6 +134,27 @@ fn examples(run: &mut Run<'_>) -> Result<()> {
     })
 }
 
+/// The manifest of the operations on tensors of candle, which are a workspace of their own.
+const CANDLE: &str = "bindings/candle/Cargo.toml";
+
+/// Tests the operations on tensors of candle, and runs their example. Lints are left out: for them, candle would be compiled once more.
+fn candle(run: &mut Run<'_>) -> Result<()> {
+    let root = run.root;
+    let manifest = root.join(CANDLE).display().to_string();
+    if !command::succeeds(command::cargo(root).args(["fetch", "--quiet", "--manifest-path", &manifest])) {
+        run.skipped = Some("candle cannot be downloaded".to_owned());
+        return Ok(());
+    }
+    let mut fmt = command::cargo(root);
+    command::run(fmt.args(["fmt", "--all", "--check", "--manifest-path", &manifest]))?;
+    // Crates that the workspace has compiled in the same version are not compiled again.
+    let target = command::target_dir(root)?.display().to_string();
+    let place = ["--manifest-path", &manifest, "--target-dir", &target];
+    run.test(&[&place[..], &TESTS].concat(), &[])?;
+    command::run(command::cargo(root).args(["test", "--quiet", "--doc"]).args(place))?;
+    command::run(command::cargo(root).args(["run", "--quiet", "--example", "teacher"]).args(place))
+}
+
 /// Builds and runs the example of a program without a compiler. Its build script has one.
 fn shipping(run: &mut Run<'_>) -> Result<()> {
     let root = run.root;
@@ -162,17 +184,20 @@ fn deny(run: &mut Run<'_>) -> Result<()> {
         run.skipped = Some("cargo-deny is not installed".to_owned());
         return Ok(());
     }
-    let deny = |args: &[&str]| {
+    let deny = |manifest: &str, args: &[&str]| {
         let mut deny = command::cargo(run.root);
-        deny.arg("deny").args(args);
+        deny.args(["deny", "--manifest-path", &run.root.join(manifest).display().to_string()]).args(args);
         deny
     };
-    command::run(&mut deny(&["check", "licenses", "bans", "sources"]))?;
-    if !command::succeeds(&mut deny(&["fetch", "db"])) {
+    let manifests = ["Cargo.toml", CANDLE];
+    for manifest in manifests {
+        command::run(&mut deny(manifest, &["check", "licenses", "bans", "sources"]))?;
+    }
+    if !command::succeeds(&mut deny(manifests[0], &["fetch", "db"])) {
         run.skipped = Some("without the list of vulnerabilities, which cannot be downloaded".to_owned());
         return Ok(());
     }
-    command::run(&mut deny(&["check", "advisories"]))
+    manifests.iter().try_for_each(|manifest| command::run(&mut deny(manifest, &["check", "advisories"])))
 }
 
 /// Runs every step. Fails if any step fails.

@@ -4,18 +4,34 @@ use super::Finding;
 use super::tree::Tree;
 use crate::command;
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const MAP: &str = "ARCHITECTURE.md";
 
+/// The workspaces whose packages are published.
+const WORKSPACES: [&str; 2] = ["Cargo.toml", "bindings/candle/Cargo.toml"];
+
 /// Reads the packages from cargo metadata and checks them.
 pub(crate) fn run(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
-    let text =
-        command::output(command::cargo(root).args(["metadata", "--format-version=1", "--no-deps", "--offline"]))?;
-    let metadata: Value = serde_json::from_str(&text).context("cargo metadata printed no JSON")?;
-    Ok(check(&metadata, tree.get(MAP).unwrap_or("")))
+    let mut all = Vec::new();
+    for manifest in WORKSPACES {
+        let mut metadata = command::cargo(root);
+        metadata.args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"]);
+        let text = command::output(metadata.arg(root.join(manifest)))?;
+        all.push(serde_json::from_str(&text).context("cargo metadata printed no JSON")?);
+    }
+    Ok(check(&together(all), tree.get(MAP).unwrap_or("")))
+}
+
+/// The packages of several workspaces as those of one.
+fn together(all: Vec<Value>) -> Value {
+    let packages = |mut one: Value| match one["packages"].take() {
+        Value::Array(packages) => packages,
+        _ => Vec::new(),
+    };
+    json!({ "packages": all.into_iter().flat_map(packages).collect::<Vec<_>>() })
 }
 
 /// The dependencies of every package, without those of its tests, as (package, dependency).
@@ -68,7 +84,7 @@ fn block<'a>(map: &'a str, fence: &str) -> Option<BTreeMap<&'a str, Vec<&'a str>
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{check, together};
     use serde_json::{Value, json};
 
     const MAP: &str = "text\n```arrows\natlas-gpu-dsl ->\natlas-gpu-codegen -> atlas-gpu-dsl\n```\n```owners\ninkwell -> atlas-gpu-codegen\n```\n";
@@ -99,6 +115,17 @@ mod tests {
         assert!(messages(&metadata(build, json!([])), MAP).contains("atlas-gpu-dsl depends on atlas-gpu-codegen"));
         let llvm = json!([{ "name": "inkwell", "kind": null }]);
         assert!(messages(&metadata(llvm, json!([])), MAP).contains("only atlas-gpu-codegen may know"));
+    }
+
+    #[test]
+    fn packages_of_another_workspace_count() {
+        let of = |name: &str, to: &str| json!({ "packages": [{ "name": name, "dependencies": [{ "name": to, "kind": null }] }] });
+        let both = |to| together(vec![metadata(json!([]), json!([])), of("outside", to)]);
+        assert!(messages(&both("atlas-gpu-dsl"), MAP).contains("no arrows for the package outside"));
+        let drawn = MAP.replace("\n```\n```owners", "\noutside -> atlas-gpu-dsl\n```\n```owners");
+        assert_eq!(messages(&both("atlas-gpu-dsl"), &drawn), "");
+        assert!(messages(&both("atlas-gpu-codegen"), &drawn).contains("outside depends on atlas-gpu-codegen"));
+        assert!(messages(&both("inkwell"), &drawn).contains("only atlas-gpu-codegen may know"));
     }
 
     #[test]

@@ -1,0 +1,3 @@
+//! The operations against candle's own.
+
+mod suite;

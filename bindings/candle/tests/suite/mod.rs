@@ -1,0 +1,15 @@
+//! | file | holds |
+//! |---|---|
+//! | `compare` | values, distances and gradients of both sides |
+//! | `composed` | what the operations compute, of candle's operations |
+//! | `results` | results and gradients, of tensors and of views |
+//! | `omega` | the Omega rule, token by token with candle's gradients |
+//! | `mistakes` | what is refused |
+//! | `own` | an operation of one's own, and whose memory it reads |
+
+mod compare;
+mod composed;
+mod mistakes;
+mod omega;
+mod own;
+mod results;

@@ -1,0 +1,96 @@
+//! An operation of one's own, and whose memory it reads.
+
+use super::compare::{F32, close, same_gradients, values};
+use atlas_candle::atlas::device::Stream;
+use atlas_candle::atlas::kernel::{DType, Launch};
+use atlas_candle::atlas::{self, args, atlas_kernel};
+use atlas_candle::{Backward, Operation, apply2, run};
+use candle_core::{CpuStorage, Result, Storage, Tensor};
+use std::sync::{Arc, Mutex};
+
+atlas_kernel! {
+    /// y = a x^2 + b.
+    kernel square_sum(a: &Tensor<f32, [N]>, b: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let x = load(a[n]);
+            store(y[n], x * x + load(b[n]));
+        }
+    }
+}
+
+/// Notes the addresses that it reads.
+#[derive(Default)]
+struct SquareSum {
+    /// What its gradient is multiplied by, beside what is right.
+    off: f64,
+    read: Arc<Mutex<Vec<u64>>>,
+}
+
+// SAFETY: it launches a kernel that writes its result.
+unsafe impl Operation<2> for SquareSum {
+    fn name(&self) -> &'static str {
+        "square_sum"
+    }
+
+    fn outputs(&self, reads: &[atlas::Tensor]) -> atlas::Result<Vec<(DType, Vec<usize>)>> {
+        Ok(vec![(DType::F32, reads[0].shape().to_vec())])
+    }
+
+    fn launch(&self, stream: &Stream, reads: &[atlas::Tensor], writes: &mut [atlas::Tensor]) -> atlas::Result<()> {
+        self.read.lock().unwrap().extend(reads.iter().map(atlas::Tensor::address));
+        square_sum.launch_on(stream, args!(reads[0], reads[1], &mut writes[0]))
+    }
+
+    fn gradients(&self, of: Backward<'_, 2>) -> Result<[Option<Tensor>; 2]> {
+        let by_a = ((of.args[0] * of.grad)? * (2.0 + self.off))?;
+        Ok([Some(by_a), Some(of.grad.clone())])
+    }
+}
+
+/// The address of an element of a tensor in f32.
+fn address(x: &Tensor, element: usize) -> u64 {
+    match &*x.storage_and_layout().0 {
+        Storage::Cpu(CpuStorage::F32(elements)) => elements[element..].as_ptr() as u64,
+        _ => unreachable!("tensors are in f32 on the CPU here"),
+    }
+}
+
+#[test]
+fn an_operation_of_ones_own_reads_candles_memory() {
+    let (a, b) = (values(1, &[100]), values(2, &[2, 300]));
+    let part = b.narrow(0, 1, 1).unwrap().squeeze(0).unwrap().narrow(0, 7, 100).unwrap();
+    let operation = SquareSum::default();
+    let read = operation.read.clone();
+    let y = apply2(operation, &a, &part).unwrap();
+    close(&y, &(a.sqr().unwrap() + &part).unwrap(), F32);
+    assert_eq!(*read.lock().unwrap(), [address(&a, 0), address(&b, 307)], "nothing is copied");
+}
+
+#[test]
+fn arguments_may_be_parts_of_each_other() {
+    let a = values(3, &[100]);
+    for y in [apply2(SquareSum::default(), &a, &a).unwrap(), run(&SquareSum::default(), [&a, &a]).unwrap().remove(0)] {
+        close(&y, &(a.sqr().unwrap() + &a).unwrap(), F32);
+    }
+}
+
+#[test]
+fn gradients_of_ones_own_go_on() {
+    let (a, b) = (values(4, &[50]), values(5, &[50]));
+    let wanted = |x: &[Tensor]| (x[0].sqr()? * 3.0)?.sqr()? + &x[1];
+    let found = |x: &[Tensor]| {
+        let inner = apply2(SquareSum::default(), &x[0], &x[0].zeros_like()?)?;
+        apply2(SquareSum::default(), &(inner * 3.0)?, &x[1])
+    };
+    same_gradients(&[&a, &b], F32, found, wanted);
+}
+
+#[test]
+#[should_panic(expected = "apart")]
+fn a_perturbed_gradient_is_seen() {
+    let (a, b) = (values(4, &[50]), values(5, &[50]));
+    let off = |x: &[Tensor]| apply2(SquareSum { off: 1e-3, ..SquareSum::default() }, &x[0], &x[1]);
+    same_gradients(&[&a, &b], F32, off, |x| x[0].sqr()? + &x[1]);
+}
