@@ -125,16 +125,16 @@ pub(super) trait MovedState: Send {
 
 /// What a stream that records has taken down, and the state on the host that has moved meanwhile.
 #[derive(Default)]
-struct Taken {
+struct TakenDown {
     launches: Vec<RecordedLaunch>,
     moved: Vec<Box<dyn MovedState>>,
 }
 
 /// What a stream that records has taken down; `None` once the recording has ended.
-struct LaunchRecorder(Mutex<Option<Taken>>);
+struct LaunchRecorder(Mutex<Option<TakenDown>>);
 
 impl LaunchRecorder {
-    fn lock(&self) -> MutexGuard<'_, Option<Taken>> {
+    fn lock(&self) -> MutexGuard<'_, Option<TakenDown>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -218,13 +218,13 @@ struct OpenRecording(Recording);
 
 impl OpenRecording {
     fn begin(on: &Stream) -> OpenRecording {
-        let recording = Recording(on.recording_into(LaunchRecorder(Mutex::new(Some(Taken::default())))));
+        let recording = Recording(on.recording_into(LaunchRecorder(Mutex::new(Some(TakenDown::default())))));
         OPEN.with_borrow_mut(|open| open.push(recording.clone()));
         OpenRecording(recording)
     }
 
     /// Ends it.
-    fn end(&self) -> Option<Taken> {
+    fn end(&self) -> Option<TakenDown> {
         Recording::recorder(&self.0.0).and_then(|recorder| recorder.lock().take())
     }
 }
