@@ -437,7 +437,7 @@ errors! {
         NotRepeatable {
             /// The op.
             op: &'static str,
-        } = 660, "one run of the graph would leave `{op}` elsewhere than it found it: at other tokens of a chunk, with fewer tokens before them, or with its two buffers in the other order; record an even number of pushes of whole chunks, after as many tokens as its windows reach";
+        } = 660, "one run of the graph would leave `{op}` elsewhere than it found it: at other tokens of a chunk, with fewer tokens before them, or with its two buffers in the other order; record an even number of pushes of whole chunks, after as many tokens as its windows reach, or call `restart` first in the closure";
         /// A size for which there is no bucket.
         NoBucket {
             /// The size.
