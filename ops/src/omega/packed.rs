@@ -230,7 +230,10 @@ impl OmegaPacked {
             let value = self.y.shape()[3];
             let args = arguments(chain, &self.rule, value, commit, &self.rows, memory, &mut self.y);
             pass.chain_on(chain, stream, args, workspace)?;
-            pass.launch_on(&omega_pack_tokens, stream, args!(&self.y, &first, &end, &mut *y))?;
+            for part in parts_of_rows(&self.y) {
+                let (read, mut y) = (self.y.slice(3, part.clone())?, y.slice(y.rank() - 1, part)?);
+                pass.launch_on(&omega_pack_tokens, stream, args!(&read, &first, &end, &mut y))?;
+            }
         }
         Ok(())
     }
