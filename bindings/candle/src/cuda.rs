@@ -101,7 +101,7 @@ pub(crate) fn borrow_mut<'a>(
     Ok((made, queued))
 }
 
-/// Operand for a result of so many elements.
+/// Allocates a result of `count` elements.
 pub(crate) fn allocate(device: &CudaDevice, dtype: DType, count: usize) -> Result<candle_core::Storage> {
     let slice = match dtype {
         DType::F32 => CudaStorageSlice::F32(room(device, count)?),

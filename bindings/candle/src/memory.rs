@@ -143,7 +143,7 @@ impl Place {
         }
     }
 
-    /// Memory for a result of so many elements.
+    /// Allocates a result of `count` elements.
     pub(crate) fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
         match self {
             Place::Cpu => Ok(Storage::Cpu(match dtype {

@@ -55,13 +55,13 @@ pub struct Repeated {
     pub dim: &'static str,
     /// The parameter of type `i32` that is the index. The chain passes it, and not the caller.
     pub index: &'static str,
-    /// A dim, by name, whose size is a number of indices. The kernels behind the repeated ones run after each so many, and after
-    /// the last ones; for these, the index is the first of them.
+    /// A dim, by name, whose size is a number of indices. The kernels behind the repeated ones run after each segment of that
+    /// many indices, and after the last one; their index is the first of the segment.
     pub segment: Option<&'static str>,
 }
 
 impl Repeated {
-    /// The launches of a chain of so many kernels, in order: the place of a kernel and its index. There are `count` indices, in segments
+    /// The launches of a chain of `kernels` kernels, in order: the place of a kernel and its index. There are `count` indices, in segments
     /// of `length`.
     fn launches(self, kernels: usize, count: usize, length: usize) -> impl Iterator<Item = (usize, usize)> {
         let segments = (0..count).step_by(length.max(1));
@@ -308,16 +308,13 @@ impl Chain {
             return Err(LaunchError::NoSuchParameter { chain: self.name, name: (*name).to_owned(), names }.into());
         }
         let Some(Repeated { first, index, .. }) = self.repeated else { return Ok(()) };
-        let all: Vec<_> = self.defs().skip(first).flat_map(|k| k.params.iter().map(move |p| (k, p))).collect();
-        let mut named = all.iter().filter(|(_, p)| p.name() == index).peekable();
-        let found = match named.peek() {
-            None => "none of them has such a parameter".to_owned(),
-            Some(_) => {
-                match named.find(|(_, p)| !matches!(p, ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32), .. })) {
-                    None => return Ok(()),
-                    Some((kernel, p)) => format!("`{}` has `{}`", kernel.name, kernel.param_text(p)),
-                }
-            }
+        let of_index = |k: &'static KernelDef| k.params.iter().filter(|p| p.name() == index).map(move |p| (k, p));
+        let named: Vec<_> = self.defs().skip(first).flat_map(of_index).collect();
+        let is_index = |p: &ParamDef| matches!(p, ParamDef::Scalar { dtype: DTypeRef::Fixed(DType::I32), .. });
+        let found = match named.iter().find(|(_, p)| !is_index(p)) {
+            Some((kernel, p)) => format!("`{}` has `{}`", kernel.name, kernel.param_text(p)),
+            None if named.is_empty() => "none of them has such a parameter".to_owned(),
+            None => return Ok(()),
         };
         Err(LaunchError::NoSuchIndex { chain: self.name, name: index.to_owned(), found }.into())
     }

@@ -180,6 +180,13 @@ thread_local! {
     static OPEN: RefCell<Vec<Recording>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The innermost recording of a device's graph whose closure runs on this thread.
+fn open_on(device: &Device) -> Option<Recording> {
+    let find = |open: &RefCell<Vec<Recording>>| open.borrow().iter().rev().find(|r| r.0.device() == device).cloned();
+    // A thread that ends records nothing any more.
+    OPEN.try_with(find).ok().flatten()
+}
+
 /// The recording that takes a launch down, if one does.
 ///
 /// # Errors
@@ -192,9 +199,7 @@ pub(super) fn recording_of(
     if let Some(recording) = stream.and_then(Recording::of) {
         return Ok(Some(recording));
     }
-    // A thread that ends records nothing any more.
-    let find = |open: &RefCell<Vec<Recording>>| open.borrow().iter().rev().find(|r| r.0.device() == device).cloned();
-    match OPEN.try_with(find).ok().flatten() {
+    match open_on(device) {
         Some(_) if stream.is_some_and(|stream| !stream.is_default()) => Err(LaunchError::NotRecorded { kernel }.into()),
         open => Ok(open),
     }
@@ -202,8 +207,7 @@ pub(super) fn recording_of(
 
 /// Takes down that state is about to move, if this thread records a graph of the device and that state has not moved yet.
 pub(super) fn moved(device: &Device, state: impl FnOnce() -> Box<dyn MovedState>) {
-    let find = |open: &RefCell<Vec<Recording>>| open.borrow().iter().rev().find(|r| r.0.device() == device).cloned();
-    let Some(open) = OPEN.try_with(find).ok().flatten() else { return };
+    let Some(open) = open_on(device) else { return };
     let mut taken = Recording::recorder(&open.0).map(LaunchRecorder::lock);
     if let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) {
         let state = state();

@@ -77,7 +77,7 @@ mod tests {
     use atlas::kernel::DType;
     use atlas::ops::omega::{Chunking, OmegaRule};
 
-    /// A key of sequences of so many tokens, on a stream.
+    /// The key of a workspace on a stream, for sequences of `tokens` tokens.
     fn key(stream: usize, tokens: usize) -> SpaceKey {
         let rule = OmegaRule::omega_net(Chunking::new(4, 3));
         SpaceKey { device: Device::cpu().id(), stream, rule, sizes: [1, 1, tokens, 8, 8, 16, 0], dtype: DType::F32 }
