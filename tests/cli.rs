@@ -122,6 +122,9 @@ fn unknown_names_are_answered_with_the_known_ones() {
     has(&refuses(&["verify", "--only", "sofmax"]), &["no op `sofmax`", "names first: softmax, "]);
     has(&refuses(&["verify", "--device", "tpu:0"]), &["no device `tpu:0`", "cpu"]);
     has(&refuses(&["bench", "--only", "gemm"]), &["no benchmark `gemm`", "poly3"]);
+    has(&refuses(&["bench", "--only", "omega_mlp_plan", "--sweep", "T=1..4"]), &["`omega_mlp_plan`", "--sweep"]);
+    has(&refuses(&["bench", "--only", "omega_mlp_plan", "--dims", "G=0"]), &["`G` of `omega_mlp_plan` is 0"]);
+    has(&refuses(&["bench", "--only", "omega_mlp_plan", "--dims", "Q=1"]), &["`Q`"]);
 }
 
 /// What clap suggests of itself would be another mistake: `run` is near to `tune`, and `-- --device` would be a kernel.

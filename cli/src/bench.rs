@@ -63,13 +63,20 @@ pub(super) fn run(args: &BenchArgs) -> Result<bool> {
         .into_iter()
         .filter(|b| args.only.as_deref().is_none_or(|o| o == b.name || (!exact && o == b.problem.op.name)))
         .collect();
-    // A plan uses the chosen configs at its own sizes.
-    let as_is =
-        args.problem.config.is_none() && args.problem.dims.is_none() && !args.all_configs && args.sweep.is_none();
+    // A plan uses the chosen configs, and its own sizes unless it is named with others.
+    let is_named = args.only.is_some() || args.problem.dims.is_none();
+    let as_is = args.problem.config.is_none() && is_named && !args.all_configs && args.sweep.is_none();
     let plans = if as_is { bench_plans::chosen(args.only.as_deref()) } else { Vec::new() };
+    let sized = |plan| sizes::of_plan(plan, args.problem.dims.as_deref());
+    let plans = plans.into_iter().map(sized).collect::<Result<Vec<_>>>()?;
     if benches.is_empty() && plans.is_empty() {
         let (all, plans) = (cases::benches(), atlas_ops::plans::plans());
         let name = args.only.as_deref().unwrap_or("");
+        if plans.iter().any(|p| p.name == name) {
+            bail!(
+                "`{name}` is several launches, each with its own config: it takes no --config, --all-configs or --sweep"
+            );
+        }
         let names: Vec<&str> = all.iter().map(|b| b.name).chain(plans.iter().map(|p| p.name)).collect();
         bail!(
             "there is no benchmark `{name}`; the benchmarks, the nearest names first: {}",

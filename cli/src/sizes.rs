@@ -4,6 +4,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use atlas_dsl::def::ParamDef;
 use atlas_dsl::ir::{Access, DimSize};
 use atlas_dsl::{Kernel, KernelDef, Requirement};
+use atlas_ops::plans::Plan;
 use atlas_runtime::{LaunchError, MAX_DIM};
 use std::collections::BTreeMap;
 
@@ -26,6 +27,15 @@ pub(super) fn dims_beside(def: &KernelDef, usual: &[u64], text: Option<&str>) ->
     dims.extend(given(def.name, &names, text)?);
     possible(def, &dims)?;
     Ok(dims)
+}
+
+/// A plan at the user's sizes, of which none may be 0.
+pub(super) fn of_plan(plan: Plan, text: Option<&str>) -> Result<Plan> {
+    let given = given(plan.name, plan.dims(), text)?;
+    if let Some((name, size)) = given.iter().find(|(_, size)| **size == 0 || **size > MAX_DIM as u64) {
+        bail!("`{name}` of `{}` is {size}: it may be 1 to {MAX_DIM}", plan.name);
+    }
+    Ok(plan.resized(|name| given.get(name).map(|size| *size as usize)))
 }
 
 /// The user's sizes of the dims of a kernel.

@@ -58,6 +58,21 @@ impl Plan {
         self.steps.names.iter().zip(self.sizes).map(|(n, s)| format!("{n}{s}")).collect::<Vec<_>>().join(" ")
     }
 
+    /// The names of its sizes.
+    pub fn dims(&self) -> &'static [&'static str] {
+        self.steps.names
+    }
+
+    /// The same plan where `size` gives some of its sizes, by name, at least 1.
+    #[must_use]
+    pub fn resized(&self, size: impl Fn(&str) -> Option<usize>) -> Plan {
+        let mut sizes = self.sizes;
+        for (name, own) in self.steps.names.iter().zip(&mut sizes) {
+            *own = size(name).map_or(*own, |size| size.max(1));
+        }
+        Plan { sizes, ..*self }
+    }
+
     /// The element type of what a baseline would be given.
     pub fn dtype(&self) -> DType {
         self.steps.dtype
@@ -99,4 +114,9 @@ impl Plan {
     pub fn check(&self, device: &Device) -> Result<Comparison> {
         (self.steps.check)(device, self.small().sizes)
     }
+}
+
+/// The heads of a layer with so many sequences times heads: 16, or the most that divide them.
+pub(crate) fn heads_of(groups: usize) -> usize {
+    (1..=16).rev().find(|heads| groups.is_multiple_of(*heads)).unwrap_or(1)
 }

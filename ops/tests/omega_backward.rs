@@ -92,6 +92,22 @@ fn every_loss_has_gradients() {
     }
 }
 
+/// The passes over a chunk are launches where that keeps a GPU busy; gradients do not depend on it.
+#[test]
+fn passes_over_a_chunk_may_be_launches() {
+    let split = |of: TrainingCase| TrainingCase { is_split: Some(true), ..of };
+    for memory in [[16, 16, 32], [8, 24, 40]] {
+        let of = |tokens, chunk, window| split(case(tokens, (MemoryForm::Mlp, memory), chunk, window));
+        for (tokens, chunk, window) in [(23, 8, 5), (16, 8, 1), (7, 16, 3), (10, 1, 4), (33, 16, 33)] {
+            holds(&of(tokens, chunk, window), 1e-5);
+        }
+        holds(&TrainingCase { before: true, loss: Loss::Dot, segment: Some(2), ..of(39, 8, 5) }, 1e-5);
+        holds(&TrainingCase { segment: Some(1), of_memory: false, ..of(23, 8, 5) }, 1e-5);
+    }
+    let of = TrainingCase::new([1, 70, 1], [48, 48, 192], Chunking::new(32, 8));
+    holds(&TrainingCase { dtype: DType::Bf16, of_memory: true, ..split(of) }, 1e-2);
+}
+
 /// With one orthogonalised step for each chunk, which is read before it.
 fn by_chunk(case: TrainingCase) -> TrainingCase {
     TrainingCase { step: Step::MuonByChunk, before: true, ..case }

@@ -2,23 +2,25 @@
 //! keep as many multiprocessors busy as there are tiles of hidden elements.
 //!
 //! The other chains take a sequence and a head through all chunks in one program. Where these are fewer than a GPU has
-//! multiprocessors, most of the GPU is idle: 16 heads of one long sequence keep 16 of 132 busy. Here three kernels, each a grid over tiles,
+//! multiprocessors, most of the GPU is idle: 16 heads of one long sequence keep 16 of 132 busy. Here two kernels, each a grid over tiles,
 //! train the memory on the chunk `at`, and the chain repeats them from chunk to chunk:
 //!
-//! 1. [`omega_mlp_split_hidden`]: `A = gelu(X W2^T)` and its slope, by tiles of `M`;
-//! 2. [`omega_mlp_split_errors`]: the errors `E`, by tiles of `E`;
-//! 3. [`omega_mlp_split_train`]: `Delta`, and the memory after the chunk, by tiles of `M`. The memory before it is kept.
+//! 1. [`omega_mlp_split_errors`]: the errors `E`, by tiles of `E`, of the hidden rows `A = gelu(X W2^T)`;
+//! 2. [`omega_mlp_split_train`]: `Delta`, the memory after the chunk, and the hidden rows of the next chunk, by tiles of `M`: a tile of these
+//!    depends on the same tile of `W2` alone. The memory before the chunk is kept.
+//!
+//! [`omega_mlp_split_hidden`] makes the hidden rows of the first chunk.
 //!
 //! What the tokens read depends on nothing that later chunks do, so it is left for all `R` chunks of a segment at once, when the last of
 //! them is trained:
 //!
-//! 4. [`omega_mlp_split_inner`]: the hidden rows `Hq` of the queries, by chunks and tiles of `M`;
-//! 5. [`omega_mlp_split_outer`] and [`omega_split_reads`]: `Y`, by chunks and tiles of `E`.
+//! 3. [`omega_mlp_split_inner`]: the hidden rows `Hq` of the queries, by chunks and tiles of `M`;
+//! 4. [`omega_mlp_split_outer`] and [`omega_split_reads`]: `Y`, by chunks and tiles of `E`.
 //!
 //! [`omega_split_mixed`] makes the products of queries with keys for all chunks, before the first one. The mathematics and the types of what is
 //! kept are those of `omega_mlp_wide`: products round a memory to the type of the tokens there, too, so it is kept in that type.
 //!
-//! A chunk reads `W2` twice and all else of the memory once, and writes each matrix once, from the L2 cache where it holds the
+//! A chunk reads `W1` twice and all else of the memory once, and writes each matrix once, from the L2 cache where it holds the
 //! memories of all heads.
 
 use atlas_macros::atlas_kernel;
@@ -51,39 +53,41 @@ atlas_kernel! {
         }
     }
 
-    /// The hidden rows of the keys of chunk `at` at the memory before it, and the slope of gelu there, by tiles of hidden elements.
+    /// The hidden rows of the keys of the first chunk, and the slope of gelu there, by tiles of hidden elements.
     pub kernel omega_mlp_split_hidden<T: Float>(
         oldest: &Tensor<i32, [B, H, C]>,
         k: &Tensor<T, [B, P, H, D]>,
         live: &Tensor<f32, [B, H, C, K]>,
         w2: &Tensor<f32, [B, H, M, D]>,
-        act: &mut Tensor<T, [B, H, R, K, M]>,
+        rows: &mut Tensor<T, [B, H, K, M]>,
         slopes: &mut Tensor<f32, [B, H, K, M]>,
-        at: i32,
     )
     tune { BM: [16, 32, 64], BD: [64, 32], warps: [4, 8] }
     {
         for (b, h, m) in grid(B, H, tiles(M, BM)) {
-            let first = load(oldest[b, h, at]);
-            let alive = load(live[b, h, at, ..]).t() > 0.0;
-            let mut z = zeros::<f32>([K, BM]);
-            for d in tiles(D, BD) {
-                let x = select(alive, load(k[b, span(first, K), h, d]).or(0.0), 0.0);
-                z += dot(x, load(w2[b, h, m, d]).cast::<T>().t());
+            // There may be no chunk.
+            for _ in 0..min(size(C), 1) {
+                let first = load(oldest[b, h, 0]);
+                let alive = load(live[b, h, 0, ..]).t() > 0.0;
+                let mut z = zeros::<f32>([K, BM]);
+                for d in tiles(D, BD) {
+                    let x = select(alive, load(k[b, span(first, K), h, d]).or(0.0), 0.0);
+                    z += dot(x, load(w2[b, h, m, d]).cast::<T>().t());
+                }
+                store(rows[b, h, .., m], gelu(z).cast::<T>());
+                store(slopes[b, h, .., m], grad(gelu)(z));
             }
-            store(act[b, h, at % size(R), .., m], gelu(z).cast::<T>());
-            store(slopes[b, h, .., m], grad(gelu)(z));
         }
     }
 
-    /// The errors of chunk `at`, by tiles of values.
+    /// The errors of chunk `at`, by tiles of values. `rows` are the hidden rows of its keys.
     pub kernel omega_mlp_split_errors<T: Float>(
         oldest: &Tensor<i32, [B, H, C]>,
         v: &Tensor<T, [B, P, H, E]>,
         rk: &Tensor<T, [B, P, H, E]>,
         live: &Tensor<f32, [B, H, C, K]>,
         w1: &Tensor<f32, [B, H, E, M]>,
-        act: &Tensor<T, [B, H, R, K, M]>,
+        rows: &Tensor<T, [B, H, K, M]>,
         errors: &mut Tensor<f32, [B, H, R, K, E]>,
         at: i32,
         scale: f32,
@@ -96,7 +100,7 @@ atlas_kernel! {
             let alive = load(live[b, h, at, ..]).t() > 0.0;
             let mut read = select(alive, load(rk[b, span(first, K), h, e]).or(0.0), 0.0).cast::<f32>();
             for m in tiles(M, BM) {
-                read += dot(load(act[b, h, at % size(R), .., m]), load(w1[b, h, e, m]).cast::<T>().t());
+                read += dot(load(rows[b, h, .., m]), load(w1[b, h, e, m]).cast::<T>().t());
             }
             let wanted = select(alive, load(v[b, span(first, K), h, e]).or(0.0), 0.0);
             store(errors[b, h, at % size(R), .., e], loss_error(read, wanted.cast::<f32>(), scale, predicts));
@@ -104,7 +108,7 @@ atlas_kernel! {
     }
 
     /// The gradients of chunk `at` before the gelu, the memory after it, and the one before it in the type of the tokens, by tiles of hidden
-    /// elements.
+    /// elements. `rows` and `slopes` are those of its keys, and become those of the next chunk.
     pub kernel omega_mlp_split_train<T: Float>(
         oldest: &Tensor<i32, [B, H, C]>,
         k: &Tensor<T, [B, P, H, D]>,
@@ -114,13 +118,14 @@ atlas_kernel! {
         lam_end: &Tensor<f32, [B, H, C]>,
         old_end: &Tensor<f32, [B, H, C]>,
         beta_end: &Tensor<f32, [B, H, C]>,
-        act: &Tensor<T, [B, H, R, K, M]>,
         errors: &Tensor<f32, [B, H, R, K, E]>,
-        slopes: &Tensor<f32, [B, H, K, M]>,
+        rows: &mut Tensor<T, [B, H, K, M]>,
+        slopes: &mut Tensor<f32, [B, H, K, M]>,
         w1: &mut Tensor<f32, [B, H, E, M]>,
         w2: &mut Tensor<f32, [B, H, M, D]>,
         s1: &mut Tensor<f32, [B, H, E, M]>,
         s2: &mut Tensor<f32, [B, H, M, D]>,
+        act: &mut Tensor<T, [B, H, R, K, M]>,
         change: &mut Tensor<T, [B, H, R, K, M]>,
         w1_before: &mut Tensor<T, [B, H, R, E, M]>,
         w2_before: &mut Tensor<T, [B, H, R, M, D]>,
@@ -133,10 +138,15 @@ atlas_kernel! {
         for (b, h, m) in grid(B, H, tiles(M, BM)) {
             let first = load(oldest[b, h, at]);
             let alive = load(live[b, h, at, ..]).t() > 0.0;
+            // After the last chunk nobody asks for the rows of a next one: they are those of its own keys again.
+            let next = min(at + 1, size(C) - 1);
+            let first_next = load(oldest[b, h, next]);
+            let alive_next = load(live[b, h, next, ..]).t() > 0.0;
             // What is taken off is made negative, so that products add to what they meet in place.
             let less_w = -load(psi_end[b, h, at, ..]).t();
             let to_s = load(phi_end[b, h, at, ..]).t();
-            let a = load(act[b, h, at % size(R), .., m]);
+            let a = load(rows[b, h, .., m]);
+            store(act[b, h, at % size(R), .., m], a);
             let mut back = zeros::<f32>([K, BM]);
             for e in tiles(E, BE) {
                 let error = load(errors[b, h, at % size(R), .., e]);
@@ -156,6 +166,7 @@ atlas_kernel! {
             store(change[b, h, at % size(R), .., m], delta.cast::<T>());
             let change_w = (delta * less_w).cast::<T>();
             let change_s = (delta * to_s).cast::<T>();
+            let mut z = zeros::<f32>([K, BM]);
             for d in tiles(D, BD) {
                 let x = select(alive, load(k[b, span(first, K), h, d]).or(0.0), 0.0);
                 let w2m = load(w2[b, h, m, d]);
@@ -168,7 +179,11 @@ atlas_kernel! {
                 let mut s2n = load(beta_end[b, h, at]) * s2m;
                 s2n += dot(change_s.t(), x);
                 store(s2[b, h, m, d], s2n);
+                let x_next = select(alive_next, load(k[b, span(first_next, K), h, d]).or(0.0), 0.0);
+                z += dot(x_next, w2n.cast::<T>().t());
             }
+            store(rows[b, h, .., m], gelu(z).cast::<T>());
+            store(slopes[b, h, .., m], grad(gelu)(z));
         }
     }
 

@@ -137,10 +137,10 @@ pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
         &omega_split_reads,
     ],
     workspace!(
-        mixed "mixed" "oldest" "errors" "act" "slopes" "change" "w1_before" "w2_before" "s1_before" "s2_before" "hidden" "reads"
+        mixed "mixed" "oldest" "rows" "slopes" "errors" "act" "change" "w1_before" "w2_before" "s1_before" "s2_before" "hidden" "reads"
     ),
 )
-.repeated(2..5, "C", "at")
+.repeated(3..5, "C", "at")
 .after_each("R")
 .ordered(&[
     "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",

@@ -5,7 +5,7 @@ use super::reference::{self, State};
 use super::rounded::Arithmetic;
 use super::{Chunking, OmegaRule, StreamSizes, fused_optimization, open_chunk, room};
 use crate::compare::Comparison;
-use crate::plan::{Plan, PlanSizes, Steps, Work};
+use crate::plan::{Plan, PlanSizes, Steps, Work, heads_of};
 use crate::run::plan_tensor;
 use crate::usual::unit;
 use atlas_dsl::DType;
@@ -52,7 +52,7 @@ static OPTIMIZATION: Steps = Steps {
 
 /// The chain of the Omega rule; the memory goes on from run to run, with steps so short that it stays as it is.
 fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
-    let (heads, chunking) = (g.min(16), Chunking::new(l, w));
+    let (heads, chunking) = (heads_of(g), Chunking::new(l, w));
     let b = g / heads;
     let of = |dtype, name: &str, fill, sizes: &[usize]| plan_tensor(device, dtype, name, fill, sizes);
     let token = |name: &str| of(DType::Bf16, name, (0.0, unit(d)), &[b, t, heads, d]);

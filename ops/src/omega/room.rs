@@ -58,16 +58,21 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
 /// The shortest chunk whose passes are worth a launch each.
 const SPLIT_CHUNK: usize = 32;
 
-/// The chain of a rule whose passes over a chunk are launches, on a GPU on which most multiprocessors would be idle if a program took a
-/// sequence and a head through all chunks. None for a rule without such a chain, and where the device has no room for it.
+/// Whether most multiprocessors of a GPU would be idle if each of so many programs took a sequence and a head through all chunks.
+pub(super) fn is_idle(device: &Device, rule: &OmegaRule, programs: usize) -> bool {
+    let Chunking { chunk, .. } = rule.chunking;
+    let is_few = programs.saturating_mul(2) <= device.sm_count() as usize;
+    device.machine().is_some() && is_few && chunk >= SPLIT_CHUNK && rule.chunking.keys() <= MOST_KEYS
+}
+
+/// The chain of a rule whose passes over a chunk are launches, on a GPU that [`is_idle`]. None for a rule without such a chain, and where the
+/// device has no room for it.
 pub(super) fn split_chain(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Option<&'static Chain> {
     let machine = device.machine()?;
     let chain = rule.split_chain()?;
-    let [chunk, keys] = [rule.chunking.chunk, rule.chunking.keys()];
-    let programs = sizes.sequences.saturating_mul(sizes.heads);
-    let is_idle = programs.saturating_mul(2) <= device.sm_count() as usize && chunk >= SPLIT_CHUNK && keys <= MOST_KEYS;
-    let fits = || chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]));
-    (is_idle && fits()).then_some(chain)
+    let of = [rule.chunking.chunk, rule.chunking.keys()];
+    let fits = || chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, of));
+    (is_idle(device, rule, sizes.sequences.saturating_mul(sizes.heads)) && fits()).then_some(chain)
 }
 
 /// The error for too many keys of a chunk, where a device has room for so many.

@@ -7,11 +7,11 @@ use atlas_dsl::DType;
 
 pub(crate) const OMEGA_SPLIT: Op = Op {
     scalars: &[("scale", 2.0), ("predicts", 1.0), ("at", 1.0)],
-    state: &["w1", "w2", "s1", "s2"],
+    state: &["w1", "w2", "s1", "s2", "rows", "slopes"],
     fill: |p, name| match name {
         // Of chunk 1 of every sequence and head, the first key is another token, of some none.
         "oldest" => Fill::Every(3, 0),
-        "errors" | "reads" | "change" | "hidden" | "slopes" | "act" => Fill::Normal(0.5),
+        "errors" | "reads" | "change" | "hidden" | "slopes" | "act" | "rows" => Fill::Normal(0.5),
         "mixed" => Fill::Normal(0.3 / p.dim("K") as f64),
         name => super::problem::fill(p, name.trim_end_matches("_before")),
     },
@@ -36,9 +36,9 @@ pub(crate) const OMEGA_SPLIT: Op = Op {
         simulation: |op, dtype| problems(op, dtype, &SIMULATION),
         measured: &[
             Measured::bf16("omega_split_mixed", "omega_split_mixed", &[1, 32768, 16, 64, 32768, 512, 64, 80]),
-            Measured::bf16("omega_mlp_split_hidden", "omega_mlp_split_hidden", &[1, 16, 2, 128, 64, 80, 256, 16]),
+            Measured::bf16("omega_mlp_split_hidden", "omega_mlp_split_hidden", &[1, 16, 2, 128, 64, 80, 256]),
             Measured::bf16("omega_mlp_split_errors", "omega_mlp_split_errors", &[1, 16, 2, 128, 64, 80, 256, 16]),
-            Measured::bf16("omega_mlp_split_train", "omega_mlp_split_train", &[1, 16, 2, 128, 64, 80, 16, 256, 64]),
+            Measured::bf16("omega_mlp_split_train", "omega_mlp_split_train", &[1, 16, 2, 128, 64, 80, 16, 64, 256]),
             Measured::bf16("omega_mlp_split_inner", "omega_mlp_split_inner", &[1, 1088, 16, 64, 17, 64, 80, 16, 256]),
             Measured::bf16("omega_mlp_split_outer", "omega_mlp_split_outer", &[1, 1088, 16, 64, 17, 64, 80, 16, 256]),
             Measured::bf16("omega_split_reads", "omega_split_reads", &[1, 16, 16, 64, 64, 1088]),
@@ -69,10 +69,11 @@ fn problems(op: &'static Op, dtype: DType, of: &[(Sizes, &'static str)]) -> Vec<
         let on = move |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims).note(note);
         [
             on(0, &[b, n, h, d, p, c, l, k]),
-            on(1, &[b, h, c, p, d, k, m, r]),
+            on(1, &[b, h, c, p, d, k, m]),
             on(2, &[b, h, c, p, e, k, m, r]),
             on(2, &[b, h, c, p, e, k, m, r]).with_scalar("predicts", 0.0),
-            on(3, &[b, h, c, p, d, k, r, m, e]),
+            on(3, &[b, h, c, p, d, k, r, e, m]),
+            on(3, &[b, h, c, p, d, k, r, e, m]).with_scalar("at", (c - 1) as f32),
             on(4, &[b, n, h, d, c, l, k, r, m]),
             on(5, &[b, n, h, e, c, l, k, r, m]),
             on(6, &[b, h, r, l, e, n]),
@@ -198,32 +199,36 @@ fn mixed(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
     vec![(0..l * k).map(of).collect(), vec![first as f64]]
 }
 
-fn hidden(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
-    let [d, m] = ["D", "M"].map(|dim| x.dim(dim));
+/// Behind gelu and its slope: of the keys of a chunk at a matrix `[M, D]`.
+fn rows_of(x: &Given<'_>, place: ChunkPlace, w: &[Vec<f64>]) -> [Vec<f64>; 2] {
     let keys = x.alive("k", place, x.oldest(place));
-    let w = x.matrix("w2", place, [m, d]);
     let z: Vec<f64> = keys.iter().flat_map(|key| w.iter().map(|row| dot(key, row))).collect();
-    let act: Vec<f64> = z.iter().map(|&z| gelu(z)).collect();
-    vec![x.to_keep(place[2], &act), z.iter().map(|&z| gelu_slope(z)).collect()]
+    [z.iter().map(|&z| gelu(z)).collect(), z.iter().map(|&z| gelu_slope(z)).collect()]
 }
 
-fn errors(x: &Given<'_>, place @ [b, h, c]: ChunkPlace) -> Vec<Vec<f64>> {
-    let [k, e, m, r] = ["K", "E", "M", "R"].map(|dim| x.dim(dim));
+/// Of the first chunk, whichever one is trained on.
+fn hidden(x: &Given<'_>, [b, h, _]: ChunkPlace) -> Vec<Vec<f64>> {
+    let place = [b, h, 0];
+    rows_of(x, place, &x.matrix("w2", place, [x.dim("M"), x.dim("D")])).to_vec()
+}
+
+fn errors(x: &Given<'_>, place: ChunkPlace) -> Vec<Vec<f64>> {
+    let [k, e, m] = ["K", "E", "M"].map(|dim| x.dim(dim));
     let first = x.oldest(place);
     let (values, residuals) = (x.alive("v", place, first), x.alive("rk", place, first));
-    let (act, w) = (x.kept("act", [b, h, c % r], [k, m]), x.matrix("w1", place, [e, m]));
+    let (act, w) = (x.matrix("rows", place, [k, m]), x.matrix("w1", place, [e, m]));
     let (scale, predicts) = (f64::from(x.problem.scalar("scale")), x.problem.scalar("predicts") > 0.0);
     let of = |i: usize| {
         let found = if predicts { residuals[i / e][i % e] + dot(&act[i / e], &w[i % e]) } else { 0.0 };
         scale * (found - values[i / e][i % e])
     };
-    vec![x.to_keep(c, &(0..k * e).map(of).collect::<Vec<_>>())]
+    vec![x.to_keep(place[2], &(0..k * e).map(of).collect::<Vec<_>>())]
 }
 
 fn train(x: &Given<'_>, place @ [b, h, c]: ChunkPlace) -> Vec<Vec<f64>> {
     let [k, d, e, m, r] = ["K", "D", "E", "M", "R"].map(|dim| x.dim(dim));
     let keys = x.alive("k", place, x.oldest(place));
-    let [error, act] = [("errors", e), ("act", m)].map(|(name, width)| x.kept(name, [b, h, c % r], [k, width]));
+    let (error, act) = (x.kept("errors", [b, h, c % r], [k, e]), x.matrix("rows", place, [k, m]));
     let (slopes, w1) = (x.matrix("slopes", place, [k, m]), x.matrix("w1", place, [e, m]));
     let change = |i: usize| slopes[i / m][i % m] * dot(&error[i / m], &column(&w1, i % m));
     let change: Vec<f64> = (0..k * m).map(change).collect();
@@ -235,7 +240,10 @@ fn train(x: &Given<'_>, place @ [b, h, c]: ChunkPlace) -> Vec<Vec<f64>> {
     });
     let before = [("w1", [e, m]), ("w2", [m, d]), ("s1", [e, m]), ("s2", [m, d])];
     let before = before.map(|(name, shape)| x.to_keep(c, &x.matrix(name, place, shape).concat()));
-    [w1, w2, s1, s2, x.to_keep(c, &change)].into_iter().chain(before).collect()
+    let next = [b, h, (c + 1).min(x.dim("C") - 1)];
+    let [rows, next_slopes] = rows_of(x, next, &w2.chunks(d).map(<[f64]>::to_vec).collect::<Vec<_>>());
+    let kept = [x.to_keep(c, &act.concat()), x.to_keep(c, &change)];
+    [rows, next_slopes, w1, w2, s1, s2].into_iter().chain(kept).chain(before).collect()
 }
 
 /// Places that belong to no chunk are not written.
@@ -332,7 +340,7 @@ fn flops(p: &Problem) -> f64 {
         "omega_split_mixed" => 2.0 * heads * of("C") * of("L") * of("K") * of("D"),
         "omega_mlp_split_hidden" => 2.0 * heads * of("M") * of("D") * of("K"),
         "omega_mlp_split_errors" => 2.0 * heads * of("M") * of("E") * of("K"),
-        "omega_mlp_split_train" => 2.0 * heads * of("M") * of("K") * (3.0 * of("E") + 2.0 * of("D")),
+        "omega_mlp_split_train" => 2.0 * heads * of("M") * of("K") * (3.0 * of("E") + 3.0 * of("D")),
         "omega_mlp_split_inner" => 2.0 * heads * kept() * of("M") * of("L") * (2.0 * of("D") + of("K")),
         "omega_mlp_split_outer" => {
             2.0 * heads * kept() * of("L") * (of("M") * (2.0 * of("E") + of("K")) + of("K") * of("E"))

@@ -80,7 +80,8 @@ impl ByChunk {
 
     /// Goes back over a segment, from the state before it.
     pub(super) fn backward(&mut self, over: &Over<'_>, kept: &[Tensor]) -> Result<()> {
-        let [mix, states, reads @ .., train, keys, gates] = &over.trained.backward[..] else { return Ok(()) };
+        let kernels: Vec<_> = over.trained.backward.iter().flat_map(|launches| launches.kernels()).collect();
+        let [mix, states, reads @ .., train, keys, gates] = &kernels[..] else { return Ok(()) };
         let Over { pass, stream, segment, of, .. } = *over;
         let chunks = 0..segment.chunks();
         let mut views = over.views(segment, chunks.clone())?;

@@ -35,6 +35,8 @@ pub struct TrainingCase {
     pub of_memory: bool,
     /// Chunks of a segment.
     pub segment: Option<usize>,
+    /// Whether passes over a chunk are launches; as the device likes it if this is not said.
+    pub is_split: Option<bool>,
     /// What is done to the inputs.
     pub edit: fn(&mut Named),
 }
@@ -57,7 +59,8 @@ impl TrainingCase {
         let (dtype, before, of_memory, segment) = (DType::F32, false, false, None);
         let form = if memory[2] == 0 { MemoryForm::Linear } else { MemoryForm::Mlp };
         let (loss, step) = (Loss::Square, Step::Descent);
-        TrainingCase { batch, memory, form, loss, step, chunking, dtype, before, of_memory, segment, edit: |_| {} }
+        let (is_split, edit) = (None, |_: &mut Named| {});
+        TrainingCase { batch, memory, form, loss, step, chunking, dtype, before, of_memory, segment, is_split, edit }
     }
 
     /// Sizes of a sequence.
@@ -258,7 +261,7 @@ impl TrainingCase {
             ..OmegaRule::omega_net(self.chunking)
         };
         let sizes = TrainingSizes { sequences, tokens, heads, key, value, hidden, dtype: self.dtype };
-        OmegaTraining::new(device, rule, sizes, self.segment)
+        OmegaTraining::with_form(device, rule, sizes, self.segment, self.is_split)
     }
 }
 

@@ -13,6 +13,9 @@
 //! Keys, values and hidden layers that are too wide for the registers and the shared memory of a device take kernels that walk over them
 //! in tiles: `omega_*_wide_*`, of the parts in [`walk`].
 //!
+//! A memory of two layers has a second form of 2 and 4, whose passes over a chunk are launches of their own: [`mlp_split_states`] and
+//! [`mlp_split`]. It keeps a GPU busy where a program for each sequence and head does not.
+//!
 //! Another memory needs kernels for 2, 3 and 4, and a row beside those of [`OmegaTraining`]. A memory with a norm inside shares those
 //! of a memory of two layers behind the norm ([`normed`]).
 //!
@@ -44,6 +47,8 @@ pub mod linear_wide;
 pub mod mix;
 pub mod mlp;
 pub mod mlp_read;
+pub mod mlp_split;
+pub mod mlp_split_states;
 pub mod mlp_train;
 pub mod mlp_wide;
 pub mod normed;
@@ -83,6 +88,11 @@ pub use linear_wide::{omega_linear_wide_read_backward, omega_linear_wide_states,
 pub use mix::omega_mix_backward;
 pub use mlp::omega_mlp_states;
 pub use mlp_read::{omega_mlp_query_backward, omega_mlp_read_backward};
+pub use mlp_split::{
+    omega_mlp_split_back, omega_mlp_split_back_errors, omega_mlp_split_back_start, omega_mlp_split_ends,
+    omega_mlp_split_keys,
+};
+pub use mlp_split_states::{omega_mlp_split_next_state, omega_mlp_split_state_errors, omega_mlp_split_states};
 pub use mlp_train::omega_mlp_train_backward;
 pub use mlp_wide::{
     omega_mlp_wide_query_backward, omega_mlp_wide_read_backward, omega_mlp_wide_states, omega_mlp_wide_train_backward,

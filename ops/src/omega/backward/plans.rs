@@ -5,7 +5,7 @@ use super::problem::flops_of_chunk;
 use super::trained::MLP;
 use super::{OmegaTraining, TrainingSizes};
 use crate::omega::{Chunking, OmegaRule, Tokens};
-use crate::plan::{Plan, PlanSizes, Steps, Work};
+use crate::plan::{Plan, PlanSizes, Steps, Work, heads_of};
 use crate::run::plan_tensor;
 use crate::usual::unit;
 use atlas_dsl::DType;
@@ -53,7 +53,7 @@ static STEP: Steps = Steps {
 
 /// The backward pass after one forward pass, or with a forward pass each time.
 fn start(device: &Device, [g, t, d, m, l, w]: PlanSizes, with_forward: bool) -> Result<Work> {
-    let (heads, chunking) = (g.min(16), Chunking::new(l, w));
+    let (heads, chunking) = (heads_of(g), Chunking::new(l, w));
     let b = g / heads;
     let of = |dtype, name: &str, fill, sizes: &[usize]| plan_tensor(device, dtype, name, fill, sizes);
     let token = |name: &str| of(DType::Bf16, name, (0.0, unit(d)), &[b, t, heads, d]);

@@ -1,6 +1,6 @@
 //! The chunks that a backward pass goes over at once: which tokens are theirs, their workspace, and the launches on them.
 
-use super::trained::{TrainedRule, gradient};
+use super::trained::{Launches, TrainedRule, gradient};
 use crate::omega::{Chunking, OmegaRule, Read};
 use crate::pass::Pass;
 use atlas_dsl::def::{DTypeRef, ParamDef};
@@ -110,6 +110,27 @@ impl Segment {
         }
     }
 
+    /// Launches kernels as often as it is said, on tensors and numbers by name.
+    pub(super) fn launch_all(
+        &self,
+        pass: Pass,
+        stream: &Stream,
+        launches: Launches,
+        views: &Views,
+        of: (&OmegaRule, usize),
+    ) -> Result<()> {
+        // Launches of a kernel differ by a number alone, so one is enough to make all of them ready.
+        let chunks = if pass == Pass::Prepare { 0..self.chunks().min(1) } else { 0..self.chunks() };
+        let places: Vec<usize> = match launches {
+            Launches::Once(_) => vec![0],
+            Launches::Forward(_) => chunks.collect(),
+            Launches::Back(_) => chunks.rev().collect(),
+        };
+        let kernels = launches.kernels();
+        let mut each = places.into_iter().flat_map(|at| kernels.iter().map(move |kernel| (at, kernel.declared())));
+        each.try_for_each(|(at, kernel)| self.launch_at(pass, stream, kernel, views, of, at))
+    }
+
     /// Launches a kernel on tensors and numbers by name.
     pub(super) fn launch(
         &self,
@@ -117,7 +138,20 @@ impl Segment {
         stream: &Stream,
         kernel: &'static KernelDef,
         views: &Views,
+        of: (&OmegaRule, usize),
+    ) -> Result<()> {
+        self.launch_at(pass, stream, kernel, views, of, 0)
+    }
+
+    /// The same for the chunk at a place of the segment.
+    fn launch_at(
+        &self,
+        pass: Pass,
+        stream: &Stream,
+        kernel: &'static KernelDef,
+        views: &Views,
         (rule, value): (&OmegaRule, usize),
+        at: usize,
     ) -> Result<()> {
         let mut tensors: Vec<Tensor> = kernel.params.iter().filter_map(|p| views.get(p.name()).cloned()).collect();
         let mut next = tensors.iter_mut();
@@ -131,6 +165,7 @@ impl Segment {
                     "commit" => Arg::I32(self.chunks.len() as i32),
                     "chunk" => Arg::I32(self.chunk as i32),
                     "past" => Arg::I32(self.past as i32),
+                    "at" => Arg::I32(at as i32),
                     "predicts" => Arg::I32(rule.loss.predicts().into()),
                     "eps" => Arg::F32(rule.memory.eps()),
                     _ => Arg::F32(rule.loss.factor(value)),
@@ -157,7 +192,7 @@ impl Workspace {
         dtype: DType,
     ) -> Result<Workspace> {
         let mut tensors = BTreeMap::new();
-        for kernel in rule.backward.iter().map(|k| k.declared()) {
+        for kernel in rule.backward.iter().flat_map(|l| l.kernels()).map(|k| k.declared()) {
             for param in kernel.params {
                 let ParamDef::Tensor { name, dtype: of, dims, .. } = param else { continue };
                 if is_given(rule, name) || tensors.contains_key(name) {

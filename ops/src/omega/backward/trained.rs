@@ -7,15 +7,46 @@ use super::{
     omega_gated_wide_train_backward, omega_key_backward, omega_linear_read_backward, omega_linear_states,
     omega_linear_train_backward, omega_linear_wide_read_backward, omega_linear_wide_states,
     omega_linear_wide_train_backward, omega_mix_backward, omega_mlp_query_backward, omega_mlp_read_backward,
+    omega_mlp_split_back, omega_mlp_split_back_errors, omega_mlp_split_back_start, omega_mlp_split_ends,
+    omega_mlp_split_keys, omega_mlp_split_next_state, omega_mlp_split_state_errors, omega_mlp_split_states,
     omega_mlp_states, omega_mlp_train_backward, omega_mlp_wide_query_backward, omega_mlp_wide_read_backward,
     omega_mlp_wide_states, omega_mlp_wide_train_backward, omega_normed_read_backward, omega_normed_states,
     omega_normed_train_backward, omega_normed_wide_read_backward, omega_normed_wide_states,
     omega_normed_wide_train_backward,
 };
-use crate::omega::room::{chain_on, has_config};
+use crate::omega::room::{chain_on, has_config, is_idle, split_chain};
 use crate::omega::{Chunking, MemoryForm, OmegaRule, Read, Step, StreamSizes, omega_mix};
 use atlas_dsl::def::Declared;
 use atlas_runtime::{Chain, Device, LaunchError, Machine, Result};
+
+/// How often kernels are launched for a segment.
+#[derive(Clone, Copy)]
+pub(super) enum Launches {
+    /// This one once.
+    Once(&'static dyn Declared),
+    /// These in order for each chunk, from the first to the last. Their number `at` is the place of the chunk.
+    Forward(&'static [&'static dyn Declared]),
+    /// The same from the last chunk to the first.
+    Back(&'static [&'static dyn Declared]),
+}
+
+impl Launches {
+    pub(super) fn kernels(self) -> Vec<&'static dyn Declared> {
+        match self {
+            Launches::Once(kernel) => vec![kernel],
+            Launches::Forward(kernels) | Launches::Back(kernels) => kernels.to_vec(),
+        }
+    }
+}
+
+/// Kernels of which each is one pass over a chunk, by tiles of the memory.
+#[derive(Clone, Copy)]
+struct SplitKernels {
+    /// What makes the states before the chunks of a segment.
+    states: &'static [Launches],
+    /// What goes back from chunk to chunk.
+    train: &'static [Launches],
+}
 
 /// The kernels of a memory.
 pub(super) struct RuleKernels {
@@ -23,6 +54,8 @@ pub(super) struct RuleKernels {
     /// what keys have, and go back to the gates. Each holds whole rows of keys and values, or, the second of a pair, walks over rows
     /// of any width. Both have the same outputs.
     pub(super) backward: &'static [[&'static dyn Declared; 2]],
+    /// The second of these and the third from the end for few sequences and heads, if the memory has such kernels.
+    split: Option<SplitKernels>,
     /// The tensors of the state, weights first.
     state: &'static [&'static str],
     /// The name that the kernels have for the gradients by what is read.
@@ -34,8 +67,8 @@ pub(super) struct RuleKernels {
 /// The kernels of a training on a device.
 pub(super) struct TrainedRule {
     pub(super) forward: &'static Chain,
-    /// One of each pair of [`RuleKernels::backward`].
-    pub(super) backward: Vec<&'static dyn Declared>,
+    /// One of each pair of [`RuleKernels::backward`], or its split form.
+    pub(super) backward: Vec<Launches>,
     pub(super) state: &'static [&'static str],
     pub(super) dy: &'static str,
     parts: [(&'static str, usize); 3],
@@ -54,9 +87,23 @@ const LINEAR: RuleKernels = RuleKernels {
         [&omega_key_backward, &omega_key_backward],
         [&omega_mix_backward, &omega_mix_backward],
     ],
+    split: None,
     state: &["w", "s"],
     dy: "dy",
     parts: ONE,
+};
+
+const MLP_SPLIT: SplitKernels = SplitKernels {
+    states: &[
+        Launches::Once(&omega_mlp_split_states),
+        Launches::Forward(&[&omega_mlp_split_state_errors, &omega_mlp_split_next_state]),
+    ],
+    train: &[
+        Launches::Once(&omega_mlp_split_back_start),
+        Launches::Back(&[&omega_mlp_split_back_errors, &omega_mlp_split_back]),
+        Launches::Once(&omega_mlp_split_ends),
+        Launches::Once(&omega_mlp_split_keys),
+    ],
 };
 
 pub(super) const MLP: RuleKernels = RuleKernels {
@@ -69,6 +116,7 @@ pub(super) const MLP: RuleKernels = RuleKernels {
         [&omega_key_backward, &omega_key_backward],
         [&omega_mix_backward, &omega_mix_backward],
     ],
+    split: Some(MLP_SPLIT),
     state: &["w1", "w2", "s1", "s2"],
     dy: "dy",
     parts: ONE,
@@ -84,6 +132,7 @@ const GATED: RuleKernels = RuleKernels {
         [&omega_key_backward, &omega_key_backward],
         [&omega_mix_backward, &omega_mix_backward],
     ],
+    split: None,
     state: &["w1", "w2", "w3", "s1", "s2", "s3"],
     dy: "dy",
     parts: TWO,
@@ -101,6 +150,7 @@ const NORMED: RuleKernels = RuleKernels {
         [&omega_key_backward, &omega_key_backward],
         [&omega_mix_backward, &omega_mix_backward],
     ],
+    split: None,
     state: &["w1", "w2", "s1", "s2"],
     dy: "dout",
     parts: ONE,
@@ -124,17 +174,45 @@ impl RuleKernels {
         rule: &OmegaRule,
         sizes: &TrainingSizes,
     ) -> std::result::Result<Vec<&'static dyn Declared>, &'static str> {
-        let dims = dims(rule, sizes, self.parts, 1);
-        // Of tokens, which are not used whole, only a divisor matters.
-        let tokens = [("N", 16), ("P", 16)];
-        let size = |dim: &str| dims.iter().chain(&tokens).find(|(name, _)| *name == dim).map(|(_, size)| *size);
-        let fits = |kernel: &'static dyn Declared| {
-            machine.is_none_or(|machine| has_config(kernel.declared(), machine, sizes.dtype, size))
-        };
+        let fits = |kernel| self.fits(machine, rule, sizes, kernel);
         let one = |pair: &[&'static dyn Declared; 2]| {
             pair.iter().copied().find(|kernel| fits(*kernel)).ok_or(pair[1].declared().name)
         };
         self.backward.iter().map(one).collect()
+    }
+
+    /// Whether a machine has room for a kernel.
+    fn fits(
+        &self,
+        machine: Option<Machine>,
+        rule: &OmegaRule,
+        sizes: &TrainingSizes,
+        kernel: &'static dyn Declared,
+    ) -> bool {
+        let dims = dims(rule, sizes, self.parts, 1);
+        // Of tokens, which are not used whole, only a divisor matters.
+        let tokens = [("N", 16), ("P", 16)];
+        let size = |dim: &str| dims.iter().chain(&tokens).find(|(name, _)| *name == dim).map(|(_, size)| *size);
+        machine.is_none_or(|machine| has_config(kernel.declared(), machine, sizes.dtype, size))
+    }
+
+    /// The launches of these kernels, with passes over a chunk as launches where `is_split` and a machine has room for them.
+    fn launches(
+        &self,
+        kernels: Vec<&'static dyn Declared>,
+        is_split: bool,
+        fits: impl Fn(&'static dyn Declared) -> bool,
+    ) -> Vec<Launches> {
+        let (states, train) = (1, kernels.len() - 3);
+        let all_fit = |launches: &[Launches]| launches.iter().flat_map(|l| l.kernels()).all(&fits);
+        let split = self.split.filter(|split| is_split && all_fit(split.states) && all_fit(split.train));
+        let once = kernels.into_iter().map(Launches::Once).enumerate();
+        once.flat_map(|(place, usual)| match split {
+            Some(split) if place == states => split.states.to_vec(),
+            Some(split) if place == train => split.train.to_vec(),
+            _ => vec![usual],
+        })
+        .collect()
     }
 }
 
@@ -160,11 +238,16 @@ fn dims(
 }
 
 impl TrainedRule {
-    /// The kernels of a rule for a training on a device.
+    /// The kernels of a rule for a training on a device, split if that is said, or else where most of it would be idle.
     ///
     /// # Errors
     /// [`LaunchError::Choice`] for a rule without gradients, and where the device has no room for the tokens of a chunk and its keys.
-    pub(super) fn of(device: &Device, rule: &OmegaRule, sizes: &TrainingSizes) -> Result<TrainedRule> {
+    pub(super) fn of(
+        device: &Device,
+        rule: &OmegaRule,
+        sizes: &TrainingSizes,
+        is_split: Option<bool>,
+    ) -> Result<TrainedRule> {
         let TrainingSizes { sequences, tokens: piece, heads, key, value, hidden, dtype } = *sizes;
         let refused = |found: String, mend| LaunchError::Choice { op: "omega_training", found, mend };
         let by_descent = rule.step == Step::Descent;
@@ -173,7 +256,9 @@ impl TrainedRule {
             let mend = "gradients are of rules by descent, and of those with a step for each chunk that read before it";
             return Err(refused(format!("{:?} that reads {:?}", rule.step, rule.read), mend).into());
         }
-        let mut forward = chain_on(device, rule, &StreamSizes { sequences, heads, key, value, piece, dtype })?;
+        let of = StreamSizes { sequences, heads, key, value, piece, dtype };
+        let usual = chain_on(device, rule, &of)?;
+        let mut forward = split_chain(device, rule, &of).unwrap_or(usual);
         if !by_descent {
             forward = rule.chain_for_hidden(key, value, hidden, dtype);
         }
@@ -185,6 +270,9 @@ impl TrainedRule {
             );
             refused(found, "take shorter chunks, a shorter window, or elements of 16 bits")
         })?;
+        let is_split = by_descent && is_split.unwrap_or_else(|| is_idle(device, rule, sequences.saturating_mul(heads)));
+        let machine = device.machine();
+        let backward = kernels.launches(backward, is_split, |kernel| kernels.fits(machine, rule, sizes, kernel));
         let RuleKernels { state, dy, parts, .. } = kernels;
         Ok(TrainedRule { forward, backward, state, dy, parts })
     }

@@ -14,11 +14,12 @@ use super::segment::{Segments, Views, Workspace};
 use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
-use crate::omega::stream::{check_memory, check_norm, check_tokens};
+use crate::omega::stream::{arguments, check_memory, check_norm, check_tokens};
 use crate::omega::{MIXED, OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
 use crate::pass::{Pass, check_apart, check_tensor};
 use atlas_dsl::DType;
-use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, args};
+use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, Workspace as ChainWorkspace, args};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What a layer keeps of its forward pass: the state before each segment.
@@ -142,8 +143,8 @@ pub struct OmegaTraining {
     sizes: TrainingSizes,
     segments: Segments,
     workspace: Workspace,
-    /// What a forward kernel that walks over its matrices keeps in global memory, by name.
-    forward: Views,
+    /// The workspace of the forward chain, for a segment.
+    forward: ChainWorkspace,
     norm: Option<Tensor>,
     by_chunk: Option<ByChunk>,
     /// A zero that is repeated where gradients start.
@@ -163,8 +164,19 @@ impl OmegaTraining {
         sizes: TrainingSizes,
         segment: Option<usize>,
     ) -> Result<OmegaTraining> {
+        OmegaTraining::with_form(device, rule, sizes, segment, None)
+    }
+
+    /// The same with the passes over a chunk of the backward pass as launches, or in one program, whichever is said.
+    pub(super) fn with_form(
+        device: &Device,
+        rule: OmegaRule,
+        sizes: TrainingSizes,
+        segment: Option<usize>,
+        is_split: Option<bool>,
+    ) -> Result<OmegaTraining> {
         let rule = rule.at_least_one();
-        let trained = TrainedRule::of(device, &rule, &sizes)?;
+        let trained = TrainedRule::of(device, &rule, &sizes, is_split)?;
         let segments = Segments::new(&rule.chunking, sizes.tokens, segment);
         let dims = trained.dims(&rule, &sizes, segments.longest());
         let TrainingSizes { sequences, heads, key, value, hidden, dtype, .. } = sizes;
@@ -175,10 +187,8 @@ impl OmegaTraining {
             }
             _ => None,
         };
-        // Mixing weights are those of a segment. All else has no axis that counts chunks, and is empty where there are no sequences.
-        let batch = [sequences, heads, key, value, hidden, 0];
-        let space = open_chunk::workspace(trained.forward, &rule.chunking, device, dtype, batch)?;
-        let own = space.tensors().filter(|(name, _)| !MIXED.contains(name));
+        let batch = [sequences, heads, key, value, hidden, segments.longest().saturating_mul(rule.chunking.chunk)];
+        let forward = open_chunk::workspace(trained.forward, &rule.chunking, device, dtype, batch)?;
         let workspace = Workspace::new(device, &trained, &dims, dtype)?;
         Ok(OmegaTraining {
             device: device.clone(),
@@ -187,7 +197,7 @@ impl OmegaTraining {
             sizes,
             segments,
             workspace,
-            forward: own.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect(),
+            forward,
             norm: None,
             by_chunk,
             zero: Tensor::zeros(device, DType::F32, [1, 1, 1, 1])?,
@@ -295,8 +305,7 @@ impl OmegaTraining {
 
     /// Bytes of the workspace on its device.
     pub fn bytes(&self) -> u64 {
-        let forward: u64 = self.forward.values().map(bytes_of).sum();
-        self.workspace.bytes() + forward + self.by_chunk.as_ref().map_or(0, ByChunk::bytes)
+        self.workspace.bytes() + self.forward.bytes() + self.by_chunk.as_ref().map_or(0, ByChunk::bytes)
     }
 
     /// Chunks that are gone back over at once.
@@ -344,19 +353,16 @@ impl OmegaTraining {
                 for (from, to) in memory.iter().zip(kept) {
                     copy_tokens_on(pass, stream, from, to)?;
                 }
-                let mut views = self.workspace.of_segment(&segment)?;
+                let mut views: BTreeMap<&str, Tensor> = BTreeMap::new();
                 for (name, given) in tokens.named() {
-                    views.insert(name.to_owned(), segment.tokens_of(name, given)?);
+                    views.insert(name, segment.tokens_of(name, given)?);
                 }
-                views.insert("y".to_owned(), y.slice(1, segment.tokens.clone())?);
-                views.extend(self.norm.as_ref().map(|norm| ("norm".to_owned(), norm.clone())));
-                for (name, tensor) in rule.state.iter().zip(memory.iter()) {
-                    views.insert((*name).to_owned(), (**tensor).clone());
-                }
-                views.extend(self.forward.clone());
-                for kernel in rule.forward.kernels {
-                    segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
-                }
+                views.extend(self.norm.as_ref().map(|norm| ("norm", norm.clone())));
+                let mut y = y.slice(1, segment.tokens.clone())?;
+                let chunks = segment.chunks();
+                open_chunk::resize(rule.forward, &mut self.forward, chunks)?;
+                let args = arguments(rule.forward, &self.rule, self.sizes.value, chunks, &views, memory, &mut y);
+                pass.chain_on(rule.forward, stream, args, &mut self.forward)?;
             }
         }
         kept.is_filled = true;
@@ -415,12 +421,14 @@ impl OmegaTraining {
         let norm = self.norm.as_ref().map(|norm| ("norm", norm));
         let all = tokens.named().into_iter().chain([(rule.dy, dy)]).chain(norm);
         given.extend(all.map(|(name, tensor)| (name.to_owned(), tensor.clone())));
+        // What forward kernels keep beside the mixing weights.
+        let own = self.forward.tensors().filter(|(name, _)| !MIXED.contains(name));
+        let forward: &Views = &own.map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();
         for pass in Pass::BOTH {
             self.start(pass, stream, final_memory, gradients)?;
             for (segment, kept) in self.segments.all().zip(&kept.states).rev() {
                 if let Some(by_chunk) = &mut self.by_chunk {
                     let (of, workspace, segment) = ((&self.rule, self.sizes.value), &self.workspace, &segment);
-                    let forward = &self.forward;
                     let over = Over { pass, stream, trained: rule, of, segment, workspace, given: &given, forward };
                     by_chunk.backward(&over, kept)?;
                     continue;
@@ -432,8 +440,8 @@ impl OmegaTraining {
                 for (name, tensor) in &given {
                     views.insert(name.clone(), segment.part_of(name, tensor)?);
                 }
-                for kernel in &rule.backward {
-                    segment.launch(pass, stream, kernel.declared(), &views, (&self.rule, self.sizes.value))?;
+                for launches in &rule.backward {
+                    segment.launch_all(pass, stream, *launches, &views, (&self.rule, self.sizes.value))?;
                 }
             }
             if let (Some(each), Some(all)) = (gradients.named.get("dnorm"), gradients.named.get("dnorm_sum")) {
