@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Every op, by name.
-pub static OPS: [Op; 63] = [
+pub static OPS: [Op; 64] = [
     activation_grad::cases::OP,
     adamw::cases::OP,
     attention::cases::OP,
@@ -53,6 +53,7 @@ pub static OPS: [Op; 63] = [
     omega::backward::backward_cases::OMEGA_BACKWARD,
     omega::backward::step_cases::STEP,
     omega::backward::wide_cases::OMEGA_WIDE_BACKWARD,
+    omega::backward::split_cases::OMEGA_SPLIT_BACKWARD,
     omega::cases::OMEGA,
     omega::cases::PACKING,
     omega::split_cases::OMEGA_SPLIT,

@@ -36,7 +36,7 @@ macro_rules! alone {
     };
 }
 
-alone! { fused_forward gated_delta_rule memory_grad memory_read muon omega omega_backward omega_muon omega_muon_tokens omega_wide_backward poly_features rms_norm softmax ttt_linear windowed_attention windowed_attention_grad attention_prefix_grad }
+alone! { fused_forward gated_delta_rule memory_grad memory_read muon omega omega_backward omega_muon omega_muon_tokens omega_split_backward omega_wide_backward poly_features rms_norm softmax ttt_linear windowed_attention windowed_attention_grad attention_prefix_grad }
 
 #[test]
 fn every_other_op() {

@@ -64,6 +64,8 @@ mod problem_train;
 pub mod reference;
 mod segment;
 mod sizes;
+#[cfg(feature = "verify")]
+pub(crate) mod split_cases;
 pub mod step;
 #[cfg(feature = "verify")]
 pub(crate) mod step_cases;

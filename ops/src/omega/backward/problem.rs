@@ -79,6 +79,7 @@ pub(super) fn checked(p: &Problem, inputs: &Inputs, others: fn(&Problem, Head) -
             "omega_mix_backward" => mixed(p, &given),
             "omega_key_backward" => key_backward(p, given),
             "omega_normed_read_backward" => norm_backward(p, &given),
+            name if name.contains("_split_") => others(p, given),
             name if name.ends_with("_states") => states(p, &given),
             name if name.ends_with("_read_backward") => read_backward(p, &given),
             name if name.ends_with("_query_backward") => query_backward(p, &given),
