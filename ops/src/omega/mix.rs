@@ -16,10 +16,38 @@
 //! Shapes: `B` sequences of `N` tokens, `H` heads, a window of `W` tokens, `C` chunks of `L` tokens, each of which sees `K`
 //! keys: those of the chunk and, before them, the `K - L` of its halo. `K = L` leaves the halo out. Gates beyond the last
 //! token change nothing.
+//!
+//! Rows follow each other, so a program waits for each row that it loads: the gates of four rows are loaded at once.
 
 use atlas_macros::atlas_kernel;
 
 atlas_kernel! {
+    /// The gates of token `n` of chunk `c`, and its row of `Gam`: 1, 1, 0 and zeros where the chunk has no such token.
+    pub(crate) device fn gates_of_row(alpha, theta, eta, gamma, b, h, c, n, N, L, K, W) {
+        let t = c * size(L) + n;
+        let inside = n < min(size(N) - c * size(L), size(L));
+        let a = select(inside, load(alpha[b, t, h]), 1.0);
+        let th = select(inside, load(theta[b, t, h]), 1.0);
+        let et = select(inside, load(eta[b, t, h]), 0.0);
+        // The oldest key of the chunk is `n + K - L` tokens before this one.
+        let band = load(gamma[b, t, h, span(size(W) - 1 - size(K) + size(L) - n, K)]).or(0.0);
+        (a, th, et, select(inside, band, 0.0))
+    }
+
+    /// `Phi`, `Psi`, `beta`, `lam` and `old` after a token, from those before it and its gates.
+    pub(crate) tile fn next_row(a, th, et, band, phi, psi, beta, lam, old) {
+        let phi_n = th * phi + band;
+        let beta_n = th * beta;
+        (phi_n, a * psi + et * phi_n, beta_n, a * lam, a * old + et * beta_n)
+    }
+
+    /// Stores what token `n` reads, which is dropped behind the chunk.
+    device fn store_row(psi, lam, old, b, h, c, n, psi_n, lam_n, old_n) {
+        store(psi[b, h, c, n, ..], psi_n);
+        store(lam[b, h, c, n], lam_n);
+        store(old[b, h, c, n], old_n);
+    }
+
     /// Mixing weights of a dense band of gates: `gamma[.., j]` is that of the token `W - 1 - j` back, so that a row of gates
     /// stands in the order of its tokens and its last one is the token's own.
     pub kernel omega_mix(
@@ -53,29 +81,56 @@ atlas_kernel! {
             let mut step_n = 0.0;
             // A chunk that is not committed leaves the memory as it was.
             let committed = c < commit;
-            for n in 0..size(L) {
-                let t = c * size(L) + n;
-                let inside = t < size(N);
-                let a = select(inside, load(alpha[b, t, h]), 1.0);
-                let th = select(inside, load(theta[b, t, h]), 1.0);
-                let et = select(inside, load(eta[b, t, h]), 0.0);
-                // The oldest key of the chunk is `n + K - L` tokens before this one.
-                let band = load(gamma[b, t, h, span(size(W) - 1 - size(K) + size(L) - n, K)]).or(0.0);
-                let read_before = before > 0;
-                let psi_before = psi_n;
-                let lam_before = lam_n;
-                let old_before = old_n;
-                phi_n = th * phi_n + band;
-                psi_n = a * psi_n + et * phi_n;
-                beta_n = th * beta_n;
-                lam_n = a * lam_n;
-                old_n = a * old_n + et * beta_n;
-                step_n = select(inside, et, step_n);
-                weighted = max(weighted, max(abs(phi_n), abs(psi_n)));
-                store(psi[b, h, c, n, ..], select(read_before, psi_before, psi_n));
-                store(lam[b, h, c, n], select(read_before, lam_before, lam_n));
-                store(old[b, h, c, n], select(read_before, old_before, old_n));
+            let read_before = before > 0;
+            for rows in tiles(L, 4) {
+                let n = rows * 4;
+                let (a0, th0, et0, band0) = gates_of_row(alpha, theta, eta, gamma, b, h, c, n, N, L, K, W);
+                let (a1, th1, et1, band1) = gates_of_row(alpha, theta, eta, gamma, b, h, c, n + 1, N, L, K, W);
+                let (a2, th2, et2, band2) = gates_of_row(alpha, theta, eta, gamma, b, h, c, n + 2, N, L, K, W);
+                let (a3, th3, et3, band3) = gates_of_row(alpha, theta, eta, gamma, b, h, c, n + 3, N, L, K, W);
+                let (phi0, psi0, beta0, lam0, old0) =
+                    next_row(a0, th0, et0, band0, phi_n, psi_n, beta_n, lam_n, old_n);
+                weighted = max(weighted, max(abs(phi0), abs(psi0)));
+                store_row(
+                    psi, lam, old, b, h, c, n, select(read_before, psi_n, psi0),
+                    select(read_before, lam_n, lam0), select(read_before, old_n, old0)
+                );
+                let (phi1, psi1, beta1, lam1, old1) =
+                    next_row(a1, th1, et1, band1, phi0, psi0, beta0, lam0, old0);
+                weighted = max(weighted, max(abs(phi1), abs(psi1)));
+                store_row(
+                    psi, lam, old, b, h, c, n + 1, select(read_before, psi0, psi1),
+                    select(read_before, lam0, lam1), select(read_before, old0, old1)
+                );
+                let (phi2, psi2, beta2, lam2, old2) =
+                    next_row(a2, th2, et2, band2, phi1, psi1, beta1, lam1, old1);
+                weighted = max(weighted, max(abs(phi2), abs(psi2)));
+                store_row(
+                    psi, lam, old, b, h, c, n + 2, select(read_before, psi1, psi2),
+                    select(read_before, lam1, lam2), select(read_before, old1, old2)
+                );
+                let (phi3, psi3, beta3, lam3, old3) =
+                    next_row(a3, th3, et3, band3, phi2, psi2, beta2, lam2, old2);
+                weighted = max(weighted, max(abs(phi3), abs(psi3)));
+                store_row(
+                    psi, lam, old, b, h, c, n + 3, select(read_before, psi2, psi3),
+                    select(read_before, lam2, lam3), select(read_before, old2, old3)
+                );
+                // The step of the last token so far.
+                let end = min(size(N) - c * size(L), size(L));
+                step_n = select(n < end, et0, step_n);
                 store(steps[b, h, c, n], select(committed, step_n, 0.0));
+                step_n = select(n + 1 < end, et1, step_n);
+                store(steps[b, h, c, n + 1], select(committed, step_n, 0.0));
+                step_n = select(n + 2 < end, et2, step_n);
+                store(steps[b, h, c, n + 2], select(committed, step_n, 0.0));
+                step_n = select(n + 3 < end, et3, step_n);
+                store(steps[b, h, c, n + 3], select(committed, step_n, 0.0));
+                phi_n = phi3;
+                psi_n = psi3;
+                beta_n = beta3;
+                lam_n = lam3;
+                old_n = old3;
             }
             store(psi_end[b, h, c, ..], select(committed, psi_n, 0.0));
             store(phi_end[b, h, c, ..], select(committed, phi_n, 0.0));
