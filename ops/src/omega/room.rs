@@ -58,11 +58,15 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
 /// The shortest chunk whose passes are worth a launch each.
 const SPLIT_CHUNK: usize = 32;
 
-/// Whether most multiprocessors of a GPU would be idle if each of so many programs took a sequence and a head through all chunks.
-pub(super) fn is_idle(device: &Device, rule: &OmegaRule, programs: usize) -> bool {
+/// Whether chunks are so long that a pass over one may be a launch on this device.
+pub(super) fn is_worth_launches(device: &Device, rule: &OmegaRule) -> bool {
     let Chunking { chunk, .. } = rule.chunking;
-    let is_few = programs.saturating_mul(2) <= device.sm_count() as usize;
-    device.machine().is_some() && is_few && chunk >= SPLIT_CHUNK && rule.chunking.keys() <= MOST_KEYS
+    device.machine().is_some() && chunk >= SPLIT_CHUNK && rule.chunking.keys() <= MOST_KEYS
+}
+
+/// The same, where most multiprocessors would be idle if each of so many programs took a sequence and a head through all chunks.
+pub(super) fn is_idle(device: &Device, rule: &OmegaRule, programs: usize) -> bool {
+    programs.saturating_mul(2) <= device.sm_count() as usize && is_worth_launches(device, rule)
 }
 
 /// The chain of a rule whose passes over a chunk are launches, on a GPU that [`is_idle`]. None for a rule without such a chain, and where the

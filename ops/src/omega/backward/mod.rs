@@ -13,8 +13,8 @@
 //! Keys, values and hidden layers that are too wide for the registers and the shared memory of a device take kernels that walk over them
 //! in tiles: `omega_*_wide_*`, of the parts in [`walk`].
 //!
-//! A memory of two layers has a second form of 2 and 4, whose passes over a chunk are launches of their own: [`mlp_split_states`] and
-//! [`mlp_split`]. It keeps a GPU busy where a program for each sequence and head does not.
+//! A memory of two layers has a second form of 2 and 4, whose passes over a chunk are launches of their own: [`mlp_split_states`], for few
+//! sequences and heads, and [`mlp_split`].
 //!
 //! Another memory needs kernels for 2, 3 and 4, and a row beside those of [`OmegaTraining`]. A memory with a norm inside shares those
 //! of a memory of two layers behind the norm ([`normed`]).
