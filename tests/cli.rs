@@ -17,27 +17,29 @@ const KERNELS: &str = "\
     memory_gated_errors memory_gated_grads memory_input_grad memory_read memory_read_gated memory_read_normed \
     memory_recall_gated memory_recall_gated_wide memory_recall_linear memory_recall_linear_wide memory_recall_mlp \
     memory_recall_mlp_wide memory_recall_normed memory_recall_normed_wide memory_weight_grads monomials2 monomials3 \
-    muon_apply muon_momentum newton_schulz_small ns_apply ns_gram ns_normalise ns_product ns_squares omega_copy_gates \
-    omega_copy_tokens omega_decay_gates omega_gated omega_gated_query_backward omega_gated_read_backward \
-    omega_gated_states omega_gated_train_backward omega_gated_wide omega_gated_wide_query_backward \
-    omega_gated_wide_read_backward omega_gated_wide_states omega_gated_wide_train_backward omega_key_backward \
-    omega_linear omega_linear_read_backward omega_linear_states omega_linear_train_backward omega_linear_wide \
-    omega_linear_wide_read_backward omega_linear_wide_states omega_linear_wide_train_backward omega_mix \
-    omega_mix_backward omega_mlp omega_mlp_query_backward omega_mlp_read_backward omega_mlp_split_errors \
-    omega_mlp_split_hidden omega_mlp_split_inner omega_mlp_split_outer omega_mlp_split_train omega_mlp_states \
-    omega_mlp_train_backward omega_mlp_wide omega_mlp_wide_query_backward omega_mlp_wide_read_backward omega_mlp_wide_states \
-    omega_mlp_wide_train_backward omega_muon omega_muon_gated omega_muon_gated_wide omega_muon_linear \
-    omega_muon_linear_wide omega_muon_normed omega_muon_normed_wide omega_muon_tokens omega_muon_tokens_gated \
-    omega_muon_tokens_gated_wide omega_muon_tokens_linear omega_muon_tokens_linear_wide omega_muon_tokens_normed \
-    omega_muon_tokens_normed_wide omega_muon_tokens_wide omega_muon_wide omega_normed omega_normed_read_backward \
-    omega_normed_states omega_normed_train_backward omega_normed_wide omega_normed_wide_read_backward \
-    omega_normed_wide_states omega_normed_wide_train_backward omega_pack_tokens omega_split_mixed omega_split_reads omega_step_backward \
-    omega_step_gate_backward omega_token_gates omega_unpack_gates omega_unpack_steps omega_unpack_tokens poly1 poly2 \
-    poly3 poly4 powers2 powers3 rbf_features rms_norm rms_norm_grad rms_norm_residual_grad rms_norm_weight_grad \
-    rotary_halves rotary_interleaved scaled_gate scaled_gate_grad short_conv short_conv_input_grad \
-    short_conv_weight_grad sigmoid_gate silu_gate silu_gate_grad silu_grad softmax square_sums swap_axes \
-    taylor2_features token_losses transpose ttt_linear ttt_mix window_sum window_sum_eights window_totals \
-    windowed_attention";
+    muon_apply muon_momentum newton_schulz_small ns_apply ns_gram ns_normalise ns_product ns_squares \
+    omega_copy_gates omega_copy_tokens omega_decay_gates omega_gated omega_gated_query_backward \
+    omega_gated_read_backward omega_gated_states omega_gated_train_backward omega_gated_wide \
+    omega_gated_wide_query_backward omega_gated_wide_read_backward omega_gated_wide_states \
+    omega_gated_wide_train_backward omega_key_backward omega_linear omega_linear_read_backward omega_linear_states \
+    omega_linear_train_backward omega_linear_wide omega_linear_wide_read_backward omega_linear_wide_states \
+    omega_linear_wide_train_backward omega_mix omega_mix_backward omega_mlp omega_mlp_query_backward \
+    omega_mlp_read_backward omega_mlp_split_back omega_mlp_split_back_errors omega_mlp_split_back_start \
+    omega_mlp_split_ends omega_mlp_split_errors omega_mlp_split_hidden omega_mlp_split_inner omega_mlp_split_keys \
+    omega_mlp_split_next_state omega_mlp_split_outer omega_mlp_split_state_errors omega_mlp_split_states \
+    omega_mlp_split_train omega_mlp_states omega_mlp_train_backward omega_mlp_wide omega_mlp_wide_query_backward \
+    omega_mlp_wide_read_backward omega_mlp_wide_states omega_mlp_wide_train_backward omega_muon omega_muon_gated \
+    omega_muon_gated_wide omega_muon_linear omega_muon_linear_wide omega_muon_normed omega_muon_normed_wide \
+    omega_muon_tokens omega_muon_tokens_gated omega_muon_tokens_gated_wide omega_muon_tokens_linear \
+    omega_muon_tokens_linear_wide omega_muon_tokens_normed omega_muon_tokens_normed_wide omega_muon_tokens_wide \
+    omega_muon_wide omega_normed omega_normed_read_backward omega_normed_states omega_normed_train_backward \
+    omega_normed_wide omega_normed_wide_read_backward omega_normed_wide_states omega_normed_wide_train_backward \
+    omega_pack_tokens omega_split_mixed omega_split_reads omega_step_backward omega_step_gate_backward \
+    omega_token_gates omega_unpack_gates omega_unpack_steps omega_unpack_tokens poly1 poly2 poly3 poly4 powers2 \
+    powers3 rbf_features rms_norm rms_norm_grad rms_norm_residual_grad rms_norm_weight_grad rotary_halves \
+    rotary_interleaved scaled_gate scaled_gate_grad short_conv short_conv_input_grad short_conv_weight_grad \
+    sigmoid_gate silu_gate silu_gate_grad silu_grad softmax square_sums swap_axes taylor2_features token_losses \
+    transpose ttt_linear ttt_mix window_sum window_sum_eights window_totals windowed_attention";
 
 #[test]
 fn list_names_every_kernel() {

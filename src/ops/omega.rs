@@ -6,7 +6,7 @@
 //! The workspaces of [`OMEGA_MUON_TOKENS`] and its kin need other dims: `B`, `H`, `K` and `E` and, unless the memory is linear, `M`
 //! and the element type `T`. Those of [`OMEGA_MLP_WIDE`], [`OMEGA_GATED_WIDE`] and [`OMEGA_NORMED_WIDE`] need `E`, `M` and `T` besides,
 //! and so does that of [`OMEGA_MLP_SPLIT`], with `R`, the number of chunks that are trained on before their tokens are read, 16 for example.
-//! It computes what [`OMEGA_MLP`] does, with three launches for each chunk and three for each `R` chunks: on a GPU it is faster
+//! It computes what [`OMEGA_MLP`] does, with two launches for each chunk and three for each `R` chunks: on a GPU it is faster
 //! where sequences times heads are at most half of the multiprocessors, and [`OmegaStream`] and [`OmegaPacked`] take it there for chunks of 32
 //! tokens at least.
 //! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides. `K` is [`Chunking::keys`] of the chunk and

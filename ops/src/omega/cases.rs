@@ -62,6 +62,7 @@ fn verification_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(0, &[2, 23, 2, 5, 3, 8, 16]).note("ragged"),
             on(0, &[1, 64, 3, 16, 2, 32, 48]),
             on(0, &[1, 5, 1, 1, 5, 1, 1]).note("chunks of one token"),
+            on(0, &[1, 23, 2, 5, 4, 6, 16]).note("chunks of no multiple of four tokens"),
             on(0, &[1, 9, 1, 16, 1, 16, 16]).note("a window longer than the sequence"),
             on(0, &[2, 23, 2, 5, 3, 8, 16]).fill("theta", Fill::TokenIs(11, f32::NAN)).note("a gate is no number"),
             on(0, &[2, 23, 2, 5, 3, 8, 16]).fill("gamma", Fill::TokenIs(11, f32::NAN)).note("weights are no numbers"),
@@ -113,6 +114,7 @@ fn simulation_rule(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let mixed = (dtype == DType::F32).then(|| {
         [
             on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"),
+            on(0, &[1, 13, 2, 5, 2, 7, 16]).note("chunks of no multiple of four tokens"),
             on(3, &[1, 40, 2, 5]).note("ragged"),
             on(4, &[1, 40, 2, 5]).note("ragged"),
         ]

@@ -122,6 +122,8 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
             on(0, &[1, 23, 2, 5, 3, 8, 16]).with_scalar("before", 1.0).note("read before"),
             on(0, &[1, 64, 3, 16, 2, 32, 48]).with_scalar("commit", 1.0).note("an open chunk"),
             on(0, &[1, 5, 1, 1, 5, 1, 1]).note("chunks of one token"),
+            on(0, &[1, 23, 2, 5, 4, 6, 16]).note("chunks of no multiple of four tokens"),
+            on(0, &[1, 13, 1, 9, 2, 7, 7]).note("keys of the chunk alone"),
             on(0, &[1, 9, 1, 16, 1, 16, 16]).note("a window longer than the sequence"),
             on(8, &[2, 2, 3, 16, 16, 24, 23]).note("ragged"),
             on(8, &[1, 2, 5, 28, 16, 16, 40]).with_scalar("past", 20.0).note("a window of several chunks"),
@@ -183,7 +185,7 @@ fn verification(op: &'static Op, dtype: DType) -> Vec<Problem> {
 fn simulation(op: &'static Op, dtype: DType) -> Vec<Problem> {
     let on = |kernel: usize, dims: &[u64]| Problem::new(op, op.kernel(kernel), dtype, dims);
     let mixed = (dtype == DType::F32)
-        .then(|| [on(0, &[1, 19, 2, 5, 3, 8, 16]).note("ragged"), on(8, &[1, 2, 3, 16, 16, 24, 23]).note("ragged")]);
+        .then(|| [on(0, &[1, 13, 2, 5, 2, 7, 16]).note("ragged"), on(8, &[1, 2, 3, 16, 16, 24, 23]).note("ragged")]);
     mixed
         .into_iter()
         .flatten()
