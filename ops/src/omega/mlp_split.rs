@@ -93,13 +93,13 @@ atlas_kernel! {
         scale: f32,
         predicts: i32,
     )
-    tune { BE: [16, 32, 64], BM: [64, 32], warps: [4, 8] }
+    tune { BE: [16, 32, 64], BM: [64, 32], stages: [2, 4], warps: [4, 8] }
     {
         for (b, h, e) in grid(B, H, tiles(E, BE)) {
             let first = load(oldest[b, h, at]);
             let alive = load(live[b, h, at, ..]).t() > 0.0;
             let mut read = select(alive, load(rk[b, span(first, K), h, e]).or(0.0), 0.0).cast::<f32>();
-            for m in tiles(M, BM) {
+            for m in pipeline(tiles(M, BM)) {
                 read += dot(load(rows[b, h, .., m]), load(w1[b, h, e, m]).cast::<T>().t());
             }
             let wanted = select(alive, load(v[b, span(first, K), h, e]).or(0.0), 0.0);

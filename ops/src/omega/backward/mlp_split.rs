@@ -97,14 +97,14 @@ atlas_kernel! {
         scale: f32,
         predicts: i32,
     )
-    tune { BE: [16, 32, 64], BM: [64, 32], warps: [4, 8] }
+    tune { BE: [16, 32, 64], BM: [64, 32], stages: [2, 4], warps: [4, 8] }
     require { F == 4 }
     {
         for (b, h, e) in grid(B, H, tiles(E, BE)) {
             let less_w = -load(psi_end[b, h, at, ..]).t();
             let to_s = load(phi_end[b, h, at, ..]).t();
             let mut to_error = load(by_read[b, h, at, .., e]);
-            for m in tiles(M, BM) {
+            for m in pipeline(tiles(M, BM)) {
                 let a = load(factors[b, h, at, ACT, .., m]).cast::<f32>();
                 to_error += dot((a * less_w).cast::<T>(), load(dw1[b, h, e, m]).cast::<T>().t());
                 to_error += dot((a * to_s).cast::<T>(), load(ds1[b, h, e, m]).cast::<T>().t());
