@@ -21,7 +21,7 @@ use crate::pass::{Pass, check_tensor, tokens_of};
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Result, Stream, Tensor, args};
+use atlas_runtime::{Chain, Result, Stream, Tensor, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -167,6 +167,11 @@ impl OmegaPacked {
     pub fn with_norm(mut self, norm: Tensor) -> OmegaPacked {
         self.rows.insert("norm", norm);
         self
+    }
+
+    /// The chain of kernels that it takes, as [`OmegaStream::chain`](super::OmegaStream::chain) has it.
+    pub fn chain(&self) -> &'static Chain {
+        self.space.chain()
     }
 
     /// Bytes that it holds on its device.

@@ -181,6 +181,13 @@ impl OmegaStream {
         OmegaStream { norm: Some(norm), ..self }
     }
 
+    /// The chain of kernels that the stream takes: `stream.chain().name` says which. It depends on the rule, the sizes and the device, and
+    /// with Muon on the memory: before the first push it is the one for a hidden layer that is not too wide
+    /// ([`OmegaRule::chain_for_hidden`]), and from then on that of the last push.
+    pub fn chain(&self) -> &'static Chain {
+        self.space.chain()
+    }
+
     /// Bytes that the stream itself holds on its device, the memory left out.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
