@@ -255,6 +255,8 @@ fn a_layer_is_as_it_was_after_a_refusal() {
         let mut wanted = of(&[1, T, 1, D], 70);
         layer(combine, 4).push(&layer_tokens(&layer_sequence(T)), &mut wanted).unwrap();
         let mut layer = layer(combine, 4);
+        let early = layer.last_read(1).unwrap_err().to_string();
+        assert!(early.contains("ATL651") && early.contains("no token has been pushed; push tokens first"), "{early}");
         let before = all(layer.memory());
         for at in 0..10 {
             // A layer whose attention reads its memory reads no tokens of the attention.
@@ -287,7 +289,9 @@ fn a_layer_is_as_it_was_after_a_refusal() {
         assert_eq!(y.to_vec::<f32>().unwrap(), wanted.to_vec::<f32>().unwrap());
         // Pieces of four, four and two tokens.
         assert_eq!(layer.last_read(2).unwrap().shape(), [1, 2, 1, D]);
-        assert!(layer.last_read(3).is_err());
+        let refused = layer.last_read(3).unwrap_err().to_string();
+        let wanted = "`last_read` of 3 tokens, where the piece that was computed last has 2; ask for no more than these";
+        assert!(refused.contains("ATL651") && refused.contains(wanted), "{refused}");
     }
 }
 
