@@ -299,7 +299,8 @@ impl AtlasLayer {
         let [fq, rq] = &self.shown(pass, Side::Queries, q)?;
         let tokens = Tokens { q: fq, k: fk, v, rq, rk, alpha, theta, eta, gamma };
         let mut memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
-        self.stream.pass(pass, &tokens, &mut memory, &mut part_of(&self.room[0], q.shape()[1])?)
+        let stream = self.device.default_stream();
+        self.stream.pass((pass, &stream), &tokens, &mut memory, &mut part_of(&self.room[0], q.shape()[1])?)
     }
 
     /// Makes one of memory and attention.
