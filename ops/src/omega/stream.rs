@@ -436,7 +436,10 @@ pub(super) fn check_memory(
 pub(crate) fn check_norm(chain: &'static Chain, norm: Option<&Tensor>) -> Result<()> {
     let (kernel, param) = (chain.name, "norm");
     match (norm, chain.params().iter().any(|p| p.name() == param)) {
-        (None, true) => Err(LaunchError::MissingTensor { kernel, param }.into()),
+        (None, true) => {
+            let mend = "give its weight by `with_norm`, or in training by `set_norm`";
+            Err(LaunchError::MissingTensor { kernel, param, mend }.into())
+        }
         (Some(_), false) => Err(LaunchError::UnknownTensor { kernel, param }.into()),
         _ => Ok(()),
     }

@@ -24,7 +24,9 @@ errors! {
             kernel: &'static str,
             /// The parameter.
             param: &'static str,
-        } = 601, "`{kernel}` takes a tensor `{param}`, but none is given";
+            /// How it is given.
+            mend: &'static str,
+        } = 601, "`{kernel}` takes a tensor `{param}`, but none is given; {mend}";
         /// A tensor is given beside the others, and the kernel takes none.
         UnknownTensor {
             /// The kernel.
