@@ -364,6 +364,13 @@ errors! {
             /// The argument of [`Chain::workspace`](crate::Chain::workspace) that lacks it.
             list: &'static str,
         } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`; add it to the `{list}` that `workspace` is given";
+        /// The dim of [`Chain::after_each`](crate::Chain::after_each) is 0, so that no index would be in a segment.
+        EmptySegment {
+            /// The chain.
+            chain: &'static str,
+            /// The dim.
+            dim: &'static str,
+        } = 645, "the chain `{chain}` repeats kernels in segments of `{dim}` indices, and `{dim}` is 0; make it 1 or more, in the `dims` that `workspace` is given or in the tensors that have it";
         /// A dim or a type was given for a workspace, but no kernel of the chain has it.
         WorkspaceUnknown {
             /// The chain.
