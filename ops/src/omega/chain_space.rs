@@ -23,11 +23,9 @@ impl ChainSpace {
     /// The chain of a rule on a device, without a workspace yet.
     ///
     /// # Errors
-    /// Those of [`room::chain_on`].
+    /// Those of [`room::stream_chain`].
     pub(super) fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes, tokens: usize) -> Result<ChainSpace> {
-        // A rule may be refused, whichever chain takes it.
-        let usual = room::chain_on(device, &rule, &sizes)?;
-        let chain = room::split_chain(device, &rule, &sizes).unwrap_or(usual);
+        let chain = room::stream_chain(device, &rule, &sizes)?;
         Ok(ChainSpace { chain, rule, sizes, tokens, workspace: None })
     }
 
