@@ -17,7 +17,7 @@ errors! {
             wanted: usize,
             /// The parameters' names in order.
             names: String,
-        } = 601, "`{kernel}` takes {wanted} arguments ({names}), but {found} are given";
+        } = 601, "`{kernel}` takes {wanted} arguments ({names}), but is given {found}";
         /// A tensor that is given beside the others is missing.
         MissingTensor {
             /// The kernel.
