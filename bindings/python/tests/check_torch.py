@@ -32,6 +32,7 @@ if args.library:
 import torch  # noqa: E402
 
 import atlas_gpu as atlas  # noqa: E402
+import torch_mixed as mixed  # noqa: E402
 import torch_rules as rules  # noqa: E402
 import torch_timing as timing  # noqa: E402
 from atlas_gpu._library import function  # noqa: E402
@@ -291,6 +292,9 @@ def main() -> int:
     check("omega: threads", lambda: rules.threads(DEVICE, off))
     check("omega: mistakes", lambda: rules.mistakes(DEVICE, raises))
     check("threads", threads)
+    check("autocast: products", lambda: mixed.products(DEVICE, off))
+    check("autocast: widest", lambda: mixed.widest(DEVICE, off, raises))
+    check("autocast: compile", lambda: mixed.compiled(DEVICE, off))
     for number, (name, values) in enumerate(operators(DEVICE)):
         check(f"opcheck {number} {name}", lambda n=name, v=values: opcheck(n, v))
     for case in CASES:
