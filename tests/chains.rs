@@ -137,6 +137,10 @@ fn mistakes_are_found_before_anything_runs() {
     let mut none = OTHER.workspace(&cpu, &[], &[]).unwrap();
     let (x, mut t) = tensors(20, 8);
     has(NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut none).unwrap_err(), "ATL644", "`norms`");
+    // It may have as many tensors.
+    static LIKEWISE: Chain = Chain::new("likewise", &[&squares, &totals, &shifted], &["s"]);
+    let mut likewise = LIKEWISE.workspace(&cpu, &f32s, &[("N", 20), ("D", 8)]).unwrap();
+    has(NORMS.launch(&cpu, args!(x, 2.0, &mut t), &mut likewise).unwrap_err(), "ATL644", "`norms`");
     has(NORMS.workspace(&cpu, &f32s, &[("N", 20)]).unwrap_err(), "ATL645", "needs `D`");
     has(NORMS.workspace(&cpu, &[], &[("N", 20), ("D", 8)]).unwrap_err(), "ATL645", "needs `T`");
     let unknown = NORMS.workspace(&cpu, &f32s, &[("N", 20), ("D", 8), ("K", 3)]).unwrap_err();
@@ -431,6 +435,25 @@ fn the_kernels_behind_run_after_each_segment_and_after_the_last_step() {
     }
 }
 
+#[test]
+fn segments_of_no_indices_are_refused() {
+    let device = Device::cpu();
+    let n = 4;
+    for steps in [3, 0] {
+        let start = device.tensor_from(&vec![1.0_f32; n], [n]).unwrap();
+        let [x, mut y] = [2.0, -1.0].map(|of| device.tensor_from(&vec![of; steps * n], [steps, n]).unwrap());
+        let mut space = BY_SEGMENTS.workspace(&device, &[], &[("N", n), ("R", 0)]).unwrap();
+        let launched = BY_SEGMENTS.launch(&device, args!(&start, &x, 0.5, &mut y), &mut space);
+        let prepared = BY_SEGMENTS.prepare(&device, args!(&start, &x, 0.5, &mut y), &mut space);
+        for refused in [launched.unwrap_err(), prepared.map(drop).unwrap_err()] {
+            let text = refused.to_string();
+            let wanted = "the chain `by_segments` repeats kernels in segments of `R` indices, and `R` is 0";
+            assert!(text.contains("ATL645") && text.contains(wanted), "{text}");
+        }
+        assert_eq!(y.to_vec::<f32>().unwrap(), vec![-1.0; steps * n]);
+    }
+}
+
 static MISORDERED: Chain = Chain::new("misordered", &[&begun, &found, &advanced], &["state"])
     .repeated(1..3, "C", "at")
     .ordered(&["decoy", "x"]);
@@ -444,25 +467,8 @@ static FRACTIONAL: Chain =
 #[test]
 fn lists_of_a_chain_name_what_its_kernels_have() {
     let device = Device::cpu();
-    let [x, mut y] = [0, 1].map(|_| Tensor::zeros(&device, DType::F32, [2, 4]).unwrap());
-    let start = Tensor::zeros(&device, DType::F32, [4]).unwrap();
-    let mut refused = |chain: &'static Chain| {
-        let mut space = chain.workspace(&device, &[], &[("N", 4)]).unwrap();
-        // As the parameters would be in order of first appearance, with those that the chain passes.
-        let all = chain.params().iter().map(|p| p.name()).collect::<Vec<_>>();
-        let given = all.iter().map(|name| match *name {
-            "decay" => Arg::F32(0.5),
-            "at" => Arg::I32(0),
-            "x" => Arg::In(&x),
-            "start" => Arg::In(&start),
-            _ => Arg::In(&x),
-        });
-        let mut given: Vec<Arg<'_>> = given.collect();
-        if let Some(at) = all.iter().position(|name| *name == "y") {
-            given[at] = Arg::Out(&mut y);
-        }
-        chain.launch(&device, given, &mut space).unwrap_err().to_string()
-    };
+    // Without a workspace no launch of it is possible.
+    let refused = |chain: &'static Chain| chain.workspace(&device, &[], &[("N", 4)]).unwrap_err().to_string();
     for (chain, wanted) in [
         (&MISORDERED, "names `decoy`"),
         (&TWICE_ORDERED, "names `x`"),

@@ -58,6 +58,30 @@ fn config_of<E: atlas::prelude::Element>(text: &str) -> atlas::Result<(DType, at
     Ok((E::DTYPE, text.parse::<atlas::kernel::Config>()?))
 }
 
+atlas::atlas_kernel! {
+    kernel doubled(x: &mut Tensor<f32, [N]>)
+    {
+        for n in grid(tiles(N, 16)) {
+            store(x[n], 2.0 * load(x[n]));
+        }
+    }
+}
+
+/// A function of a program over kernels, declared or fused, that it makes a chain of.
+const fn chained(kernels: &'static [&'static dyn atlas::kernel::Declared]) -> Chain {
+    Chain::new("chained", kernels, &[])
+}
+
+#[test]
+fn a_program_can_name_what_chains_are_made_of() {
+    static TWICE: Chain = chained(&[&doubled, &doubled]);
+    let device = atlas::Device::cpu();
+    let mut x = device.tensor_from(&[1.0_f32, 2.0], [2]).unwrap();
+    let mut space = TWICE.workspace(&device, &[], &[]).unwrap();
+    TWICE.launch(&device, atlas::args!(&mut x), &mut space).unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [4.0, 8.0]);
+}
+
 #[test]
 fn a_config_that_cannot_be_read_is_an_error_of_atlas() {
     let (dtype, config) = config_of::<f32>("BN=64 stages=2").unwrap();

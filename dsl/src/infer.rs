@@ -108,7 +108,8 @@ impl<'k> TypingRules<'k> {
         let data = &self.kernel.tables[table];
         let (rank, given) = (data.shape.len(), indices.len());
         if given != rank {
-            return self.err(103, format!("table `{}` has rank {rank}, but {given} indices are given", data.name));
+            return self
+                .err(103, format!("table `{}` has rank {rank}, but the number of its indices is {given}", data.name));
         }
         match indices.iter().find(|&&i| *self.ty(i) != TileType::scalar(DType::I32)) {
             Some(&i) => self.err(103, format!("a table index must be a scalar i32, found {}", self.ty(i))),
@@ -275,7 +276,7 @@ fn access(kernel: &Kernel, param: Param, slices: &[Slice], loc: Loc) -> Result<T
         return Err(Diagnostic::new(
             113,
             loc,
-            format!("`{}` has rank {}, but {} indices are given", data.name, dims.len(), slices.len()),
+            format!("`{}` has rank {}, but the number of its indices is {}", data.name, dims.len(), slices.len()),
         ));
     }
     let mut shape = Vec::new();

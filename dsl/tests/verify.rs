@@ -114,7 +114,12 @@ const TEXT_CASES: &[TextCase] = &[
         &[],
     ),
     (223, "parameter `b` is bool", STORE, &[("%y: out", "%b: bool, %y: out")]),
-    (224, "`x` has rank 2, but 1 strides", STORE, &[("%x: f32[N, D]", "%x: f32[N, D] strides [1]")]),
+    (
+        224,
+        "`x` has rank 2, but the number of its strides is 1",
+        STORE,
+        &[("%x: f32[N, D]", "%x: f32[N, D] strides [1]")],
+    ),
     (224, "`y` is written, but has stride 0 along `N`", STORE, &[("out f32[N, D]", "out f32[N, D] strides [0, 1]")]),
     // Addresses are computed in 64 bits.
     (

@@ -182,7 +182,7 @@ fn weights_are_told_by_the_names_of_their_fields() {
         assert!(names(&refused(weights(&s, &rule), &own), "ATL604", name));
     }
     let error = refused(LayerWeights { inner_norm: None, ..weights(&s, &rule) }, &memory(&s, &rule));
-    assert!(error.contains("`atlas_layer` takes a tensor `inner_norm`"), "{error}");
+    assert!(error.contains("`atlas_layer` takes a tensor `inner_norm`") && error.contains("`LayerWeights`"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Which chain takes which rule: each that is chosen runs on every GPU, also with long windows, and what runs on none is refused at once.
 
 use atlas_dsl::{DType, KernelDef};
-use atlas_ops::omega::{Chunking, MemoryForm, OMEGA_MLP, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes};
+use atlas_ops::omega::{
+    Chunking, MemoryForm, OMEGA_MLP, OMEGA_MLP_SPLIT, OmegaPacked, OmegaRule, OmegaStream, Read, Step, StreamSizes,
+};
 use atlas_runtime::{Chain, Device, choose_for};
 
 const FORMS: [MemoryForm; 4] =
@@ -113,13 +115,28 @@ fn a_chain_that_does_not_fit_shows() {
 fn windows_that_fit_no_chain_are_refused_with_the_longest_that_does() {
     let of = |chunk: usize, window: usize| rule(MemoryForm::Mlp, chunk, window);
     for arch in ["sm_80", "sm_89"] {
-        let longest = longest_window(arch, of(16, 2049), SIZES);
+        let longest = longest_window(arch, of(16, 2049), SIZES, "omega_mlp_wide");
         assert!((114..2049).contains(&longest), "{longest}");
         let refused = refused(arch, of(512, 1), StreamSizes { dtype: DType::F32, ..SIZES }).unwrap();
         assert!(refused.contains("ATL651") && refused.contains("take shorter chunks"), "{refused}");
     }
     // The CPU has room for all.
     assert!(OmegaStream::new(&Device::cpu(), of(16, 2049), SIZES).is_ok());
+}
+
+/// A GPU that few heads leave mostly idle takes them by another chain, which has room for longer windows.
+#[test]
+fn windows_of_few_heads_may_be_as_long_as_their_own_chain_has_room_for() {
+    let device = Device::sim("sm_89").unwrap();
+    let made = |heads: usize, window: usize| {
+        let sizes = StreamSizes { heads, key: 64, value: 64, dtype: DType::F32, ..SIZES };
+        OmegaStream::new(&device, rule(MemoryForm::Mlp, 64, window), sizes).map_err(|e| e.to_string())
+    };
+    assert_eq!(made(1, 193).unwrap().chain().name, OMEGA_MLP_SPLIT.name);
+    for (heads, wanted) in [(1, ["`omega_mlp_split`", "of 193 tokens"]), (128, ["`omega_mlp_wide`", "of 81 tokens"])] {
+        let why = made(heads, 201).err().unwrap();
+        assert!(wanted.iter().all(|part| why.contains(part)), "{heads}: {why}");
+    }
 }
 
 const SIZES: StreamSizes = StreamSizes { sequences: 1, heads: 1, key: 32, value: 32, piece: 16, dtype: DType::Bf16 };
@@ -132,12 +149,11 @@ fn refused(arch: &str, rule: OmegaRule, sizes: StreamSizes) -> Option<String> {
     refused
 }
 
-/// The longest window of a rule, whose own one is refused, that the error names.
-fn longest_window(arch: &str, rule: OmegaRule, sizes: StreamSizes) -> usize {
+/// The longest window of a rule, whose own one is refused, that the error names, with the chain that takes it.
+fn longest_window(arch: &str, rule: OmegaRule, sizes: StreamSizes, chain: &str) -> usize {
     let Chunking { chunk, window, .. } = rule.chunking;
     let says = format!(
-        "`{}_wide`: {} keys of a chunk, for windows of {window} tokens and chunks of {chunk}, where sim:{arch}",
-        rule.chain().name,
+        "`{chain}`: {} keys of a chunk, for windows of {window} tokens and chunks of {chunk}, where sim:{arch}",
         rule.chunking.keys()
     );
     let whole = refused(arch, rule, sizes).unwrap();
@@ -155,7 +171,7 @@ fn longest_window(arch: &str, rule: OmegaRule, sizes: StreamSizes) -> usize {
 fn windows_that_are_too_long_for_muon_are_refused_before_the_first_push() {
     for (memory, step) in [(MemoryForm::Linear, Step::MuonByChunk), (MemoryForm::Mlp, Step::MuonByToken)] {
         let rule = OmegaRule { step, read: Read::Before, ..rule(memory, 16, 2049) };
-        let longest = longest_window("sm_89", rule, SIZES);
+        let longest = longest_window("sm_89", rule, SIZES, &format!("{}_wide", rule.chain().name));
         let chunking = Chunking::new(16, longest);
         let chain = OmegaRule { chunking, ..rule }.chain_for(32, 32, DType::Bf16);
         let is_legal = |keys: usize| is_legal_chain(chain, DType::Bf16, "sm_89", [16, keys, 32]);

@@ -157,6 +157,8 @@ fn streams_take_memories_with_wide_hidden_layers() {
             stream.restart();
             let mut y = Tensor::zeros(&cpu, DType::F32, [2, 4, 2, 8]).unwrap();
             stream.push(&given, &mut memory.iter_mut().collect::<Vec<_>>(), &mut y).unwrap();
+            let taken = if hidden == 520 { chain } else { rule.chain() };
+            assert_eq!(stream.chain().name, taken.name, "{form:?} {step:?} {hidden}");
             let found: Vec<Vec<f64>> = std::iter::once(&y).chain(&memory).map(|t| t.to_f64_vec().unwrap()).collect();
             let of = |chain: &'static Chain| Case { chain: Some(chain), ..case.clone() }.run(&cpu, &x).unwrap();
             let (walked, whole) = (of(chain), of(rule.chain()));

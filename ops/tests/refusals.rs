@@ -159,7 +159,7 @@ fn a_memory_of_its_own_and_of_as_many_tensors_as_the_chain_has() {
         let mut five = memory(sequences);
         five.push(of(&[1], 3));
         let refused = push(&x, &mut five, &mut y).unwrap_err().to_string();
-        assert!(refused.contains("takes 4 arguments (w1, w2, s1, s2), but 5 are given"), "{name}: {refused}");
+        assert!(refused.contains("takes 4 arguments (w1, w2, s1, s2), but is given 5"), "{name}: {refused}");
         // `y`, or the tokens, in the memory.
         let large = of(&[sequences * T * D], 40);
         let part = |len: usize| large.slice(0, 0..len).unwrap();
@@ -255,6 +255,8 @@ fn a_layer_is_as_it_was_after_a_refusal() {
         let mut wanted = of(&[1, T, 1, D], 70);
         layer(combine, 4).push(&layer_tokens(&layer_sequence(T)), &mut wanted).unwrap();
         let mut layer = layer(combine, 4);
+        let early = layer.last_read(1).unwrap_err().to_string();
+        assert!(early.contains("ATL651") && early.contains("no token has been pushed; push tokens first"), "{early}");
         let before = all(layer.memory());
         for at in 0..10 {
             // A layer whose attention reads its memory reads no tokens of the attention.
@@ -287,7 +289,10 @@ fn a_layer_is_as_it_was_after_a_refusal() {
         assert_eq!(y.to_vec::<f32>().unwrap(), wanted.to_vec::<f32>().unwrap());
         // Pieces of four, four and two tokens.
         assert_eq!(layer.last_read(2).unwrap().shape(), [1, 2, 1, D]);
-        assert!(layer.last_read(3).is_err());
+        let refused = layer.last_read(3).unwrap_err().to_string();
+        let wanted =
+            "`last_read` of 3 tokens, where the piece that was computed last has 2; ask for no more than these";
+        assert!(refused.contains("ATL651") && refused.contains(wanted), "{refused}");
     }
 }
 

@@ -421,7 +421,10 @@ fn a_norm_is_given_to_the_memory_that_has_one() {
     let normed = MemoryForm::Normed { eps: EPS };
     push(normed, Some(norm(&cpu))).unwrap();
     let missing = push(normed, None).unwrap_err();
-    assert!(missing.contains("ATL601") && missing.contains("`norm`"), "{missing}");
+    assert!(
+        missing.contains("ATL601") && missing.contains("`norm`, but none is given; give its weight by `with_norm`"),
+        "{missing}"
+    );
     for form in FORMS.into_iter().filter(|form| *form != normed) {
         push(form, None).unwrap();
         let unknown = push(form, Some(norm(&cpu))).unwrap_err();

@@ -103,7 +103,7 @@ fn coordinates(axes: &[GridExtent], dims: &[u64], mut index: u64) -> Vec<i32> {
 
 fn check_dims(kernel: &Kernel, sizes: &[u64]) -> Result<(), InterpError> {
     if sizes.len() != kernel.dims.len() {
-        let message = format!("has {} dims, but {} sizes are given", kernel.dims.len(), sizes.len());
+        let message = format!("has {} dims, but the number of sizes given is {}", kernel.dims.len(), sizes.len());
         return Err(InterpError::argument(&kernel.name, message));
     }
     for (dim, &size) in kernel.dims.values().zip(sizes) {
@@ -124,7 +124,8 @@ fn check_dims(kernel: &Kernel, sizes: &[u64]) -> Result<(), InterpError> {
 
 fn check_args(kernel: &Kernel, sizes: &[u64], args: &[Arg<'_>], mode: Mode) -> Result<(), InterpError> {
     if args.len() != kernel.params.len() {
-        let message = format!("has {} parameters, but {} arguments are given", kernel.params.len(), args.len());
+        let message =
+            format!("has {} parameters, but the number of arguments given is {}", kernel.params.len(), args.len());
         return Err(InterpError::argument(&kernel.name, message));
     }
     for (param, arg) in kernel.params.values().zip(args) {

@@ -1,36 +1,9 @@
 /* Runs the Omega rule on a linear memory and an iteration of Newton and Schulz, and compares both with plain loops. */
-#include "atlas.h"
+#include "arrays.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(what)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(what)) {                                                                                                     \
-      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #what, atlas_last_error());                   \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 enum { N = 7, H = 2, D = 3, E = 4, CHUNK = 3, WINDOW = 2, CHUNKS = (N + CHUNK - 1) / CHUNK };
-
-typedef struct {
-  DLTensor tensor;
-  int64_t shape[4];
-  float data[256];
-} Array;
-
-/* A tensor of numbers that look random; of one number everywhere if `step` is 0. */
-static void fill(Array *a, float from, float step, int rank, const int64_t *shape) {
-  int64_t count = 1;
-  for (int i = 0; i < rank; i++) a->shape[i] = shape[i], count *= shape[i];
-  CHECK(count <= 256);
-  for (int i = 0; i < count; i++) a->data[i] = from + step * (float)((i * 37 + 11) % 23);
-  DLTensor t = {a->data, {kDLCPU, 0}, rank, {kDLFloat, 32, 1}, a->shape, NULL, 0};
-  a->tensor = t;
-}
 
 static AtlasArg tensor(Array *a) {
   AtlasArg arg = {ATLAS_ARG_TENSOR, 0, {.tensor = &a->tensor}};
@@ -40,13 +13,6 @@ static AtlasArg tensor(Array *a) {
 static AtlasArg whole(int64_t x) {
   AtlasArg arg = {ATLAS_ARG_INT, 0, {.whole = x}};
   return arg;
-}
-
-static void fails(AtlasStatus status, unsigned code, const char *part) {
-  if (status != ATLAS_STATUS_ERROR || atlas_last_error_code() != code || !strstr(atlas_last_error(), part)) {
-    fprintf(stderr, "not ATL%u with `%s`: %s\n", code, part, atlas_last_error());
-    exit(1);
-  }
 }
 
 static Array alpha, theta, eta, band, q, k, v, rq, rk, w, s, y;

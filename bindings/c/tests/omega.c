@@ -1,45 +1,11 @@
 /* Trains a linear memory by an Omega rule, forward and back, and reads a stream and packed documents: each beside plain loops, whose
  * gradients are differences. */
-#include "atlas.h"
+#include "arrays.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(what)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(what)) {                                                                                                     \
-      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #what, atlas_last_error());                   \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 enum { N = 7, H = 2, D = 3, E = 4, CHUNK = 3, WINDOW = 2, CHUNKS = (N + CHUNK - 1) / CHUNK, P = CHUNKS * CHUNK };
 enum { Q, K, V, RQ, RK, ALPHA, THETA, ETA, GAMMA, W, S, INPUTS };
-
-typedef struct {
-  DLTensor tensor;
-  int64_t shape[5];
-  float data[256];
-} Array;
-
-/* A tensor of numbers that look random; of one number everywhere if `step` is 0. */
-static void fill(Array *a, float from, float step, int rank, const int64_t *shape) {
-  int64_t count = 1;
-  for (int i = 0; i < rank; i++) a->shape[i] = shape[i], count *= shape[i];
-  CHECK(count <= 256);
-  for (int i = 0; i < count; i++) a->data[i] = from + step * (float)((i * 37 + 11) % 23);
-  DLTensor t = {a->data, {kDLCPU, 0}, rank, {kDLFloat, 32, 1}, a->shape, NULL, 0};
-  a->tensor = t;
-}
-
-static void fails(AtlasStatus status, unsigned code, const char *part) {
-  if (status != ATLAS_STATUS_ERROR || atlas_last_error_code() != code || !strstr(atlas_last_error(), part)) {
-    fprintf(stderr, "not ATL%u with `%s`: %s\n", code, part, atlas_last_error());
-    exit(1);
-  }
-}
 
 static const int64_t shapes[INPUTS][4] = {{1, N, H, D}, {1, N, H, D}, {1, N, H, E}, {1, N, H, E}, {1, N, H, E}, {1, N, H},
                                           {1, N, H},    {1, N, H},    {1, N, H, WINDOW}, {1, H, E, D}, {1, H, E, D}};

@@ -360,3 +360,5 @@ _operator(
     lambda g, dtype, *rest: _like(g, getattr(torch, dtype)),
 )
 _no_gradient("newton_schulz")
+
+from . import torch_autocast  # noqa: E402, F401 - what they take under autocast

@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import sys
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -33,10 +32,11 @@ if args.library:
 import torch  # noqa: E402
 
 import atlas_gpu as atlas  # noqa: E402
+import torch_mixed as mixed  # noqa: E402
 import torch_rules as rules  # noqa: E402
 import torch_timing as timing  # noqa: E402
 from atlas_gpu._library import function  # noqa: E402
-from torch_cases import CASES, Case, normal, operators, outputs  # noqa: E402
+from torch_cases import CASES, Case, normal, on_threads, operators, outputs  # noqa: E402
 
 DEVICE = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
 GPU = DEVICE == "cuda"
@@ -246,33 +246,18 @@ def mistakes() -> list[str]:
 
 
 def threads() -> int:
-    failed: list[BaseException] = []
     cases = [c for c in CASES if c.name in ("softmax", "attention_decode", "omega", "newton_schulz")]
     prepared = [(c, i := c.inputs(c.dtypes[0], DEVICE), [t.clone() for t in outputs(c.call(*i))]) for c in cases]
 
-    def many() -> None:
-        try:
-            stream = torch.cuda.Stream() if GPU else None
-            with torch.cuda.stream(stream):
-                for _ in range(30 if GPU else 3):
-                    for case, inputs, wanted in prepared:
-                        found = outputs(case.call(*inputs))
-                        if stream is not None:
-                            stream.synchronize()
-                        off(found, wanted, 0.0)
-        except BaseException as error:
-            failed.append(error)
+    def many(_: int) -> None:
+        for _ in range(30 if GPU else 3):
+            for case, inputs, wanted in prepared:
+                found = outputs(case.call(*inputs))
+                if GPU:
+                    torch.cuda.current_stream().synchronize()
+                off(found, wanted, 0.0)
 
-    if GPU:
-        torch.cuda.synchronize()
-    started = [threading.Thread(target=many) for _ in range(4)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return len(started)
+    return on_threads(4, DEVICE, many)
 
 
 def in_a_child() -> str:
@@ -307,6 +292,9 @@ def main() -> int:
     check("omega: threads", lambda: rules.threads(DEVICE, off))
     check("omega: mistakes", lambda: rules.mistakes(DEVICE, raises))
     check("threads", threads)
+    check("autocast: products", lambda: mixed.products(DEVICE, off))
+    check("autocast: widest", lambda: mixed.widest(DEVICE, off, raises))
+    check("autocast: compile", lambda: mixed.compiled(DEVICE, off))
     for number, (name, values) in enumerate(operators(DEVICE)):
         check(f"opcheck {number} {name}", lambda n=name, v=values: opcheck(n, v))
     for case in CASES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -39,6 +40,30 @@ class Case:
 
 def normal(*shape: int, dtype: torch.dtype, device: str, scale: float = 1.0) -> Tensor:
     return (scale * torch.randn(shape, dtype=torch.float64)).to(device, dtype)
+
+
+def on_threads(count: int, device: str, work: Callable[[int], None]) -> int:
+    """Calls `work` with the numbers of as many threads, on a stream each on a GPU, and raises what failed first."""
+    failed: list[BaseException] = []
+    on_gpu = device == "cuda"
+
+    def run(at: int) -> None:
+        try:
+            with torch.cuda.stream(torch.cuda.Stream() if on_gpu else None):
+                work(at)
+        except BaseException as error:
+            failed.append(error)
+
+    if on_gpu:
+        torch.cuda.synchronize()
+    started = [threading.Thread(target=run, args=(at,)) for at in range(count)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return count
 
 
 def outputs(result: Any) -> list[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import atlas_gpu as atlas
-from torch_cases import Rule, outputs
+from torch_cases import Rule, on_threads, outputs
 
 MEMORIES = ("linear", "mlp", "gated", "normed")
 Off = Callable[[list[Tensor], list[Tensor], float], float]
@@ -223,7 +222,7 @@ def empty(device: str) -> list[list[int]]:
 
 def threads(device: str, off: Off) -> int:
     """Trainings of the same sizes share a workspace, on several threads too."""
-    rule, failed = Rule("gated"), []
+    rule = Rule("gated")
     sets = [[t.requires_grad_() for t in rule.inputs(torch.float32, device)] for _ in range(4)]
 
     def gradients(inputs: list[Tensor]) -> list[Tensor]:
@@ -232,23 +231,10 @@ def threads(device: str, off: Off) -> int:
     wanted = [gradients(inputs) for inputs in sets]
 
     def many(at: int) -> None:
-        try:
-            with torch.cuda.stream(torch.cuda.Stream() if device == "cuda" else None):
-                for _ in range(5):
-                    off(gradients(sets[at]), wanted[at], 0.0)
-        except BaseException as error:
-            failed.append(error)
+        for _ in range(5):
+            off(gradients(sets[at]), wanted[at], 0.0)
 
-    if device == "cuda":
-        torch.cuda.synchronize()
-    started = [threading.Thread(target=many, args=(at,)) for at in range(4)]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    if failed:
-        raise failed[0]
-    return len(started)
+    return on_threads(4, device, many)
 
 
 def mistakes(device: str, raises: Callable[..., str]) -> list[str]:

@@ -286,7 +286,7 @@ impl<'k> Verifier<'k> {
             self.error(
                 450,
                 loc,
-                format!("`{}` has rank {}, but {} slices are given", data.name, dims.len(), slices.len()),
+                format!("`{}` has rank {}, but the number of its slices is {}", data.name, dims.len(), slices.len()),
             );
             return None;
         }

@@ -97,7 +97,13 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
     }
     let dim = ident_of(e);
     if dim.is_none() {
-        let mend = counted(strip(e)).map_or_else(String::new, |axis| format!(": write `{axis}`"));
+        let mend = match (counted(strip(e)), number(strip(e))) {
+            (Some(axis), _) => format!(": write `{axis}`"),
+            (None, Some(count)) => format!(
+                "; for {count} programs name a dim of that size, with `require {{ P == {count} }}` before the body, and to count to {count} in one program write `for i in 0..{count}` in the body"
+            ),
+            (None, None) => String::new(),
+        };
         errors.push(
             26,
             SourceRange::of(e),
@@ -105,6 +111,18 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
         );
     }
     dim.map(AxisSyntax::Points)
+}
+
+/// The number of programs that `4` and `0..4` are meant to be.
+fn number(e: &syn::Expr) -> Option<String> {
+    match e {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(n), .. }) => Some(n.base10_digits().to_owned()),
+        syn::Expr::Range(r) if matches!(r.limits, syn::RangeLimits::HalfOpen(_)) => {
+            let start = r.start.as_ref().map(|start| number(strip(start)));
+            start.is_some_and(|start| start.as_deref() == Some("0")).then(|| number(strip(r.end.as_ref()?)))?
+        }
+        _ => None,
+    }
 }
 
 /// The axis that counts the same programs as a number: `N / BN`, `cdiv(N, BN)`, `size(N)`, `0..N`.

@@ -262,11 +262,17 @@ fn foreign_word(before: Option<&TokenTree>, rest: &[TokenTree], errors: &mut Err
             errors.push(20, word.span(), "`not` has no meaning in a kernel; write `!condition`");
             (operator('!', None).collect(), 1)
         }
-        [TokenTree::Ident(word), tail @ ..] if word == "for" && bare_names(tail) > 1 => {
-            let width = bare_names(tail) * 2;
+        [TokenTree::Ident(word), tail @ ..] if (word == "for" || word == "let") && bare_names(word, tail) > 1 => {
+            let width = bare_names(word, tail) * 2;
             let names: TokenStream = tail[..width - 1].iter().cloned().collect();
             let written = names.to_string().replace(" ,", ",");
-            let message = format!("several coordinates stand in parentheses: write `for ({written}) in ..`");
+            let message = if word == "for" {
+                format!("several coordinates stand in parentheses: write `for ({written}) in ..`")
+            } else {
+                format!(
+                    "several names stand in parentheses: write `let ({written}) = f(..)`, where `f` gives as many tiles"
+                )
+            };
             errors.push(1, tail[1].span(), message);
             let together = TokenTree::from(Group::new(Delimiter::Parenthesis, names));
             ([rest[0].clone(), together].into_iter().collect(), width)
@@ -333,10 +339,12 @@ fn without_slices(tokens: TokenStream, errors: &mut Errors) -> TokenStream {
 /// Words before a name that C and other languages declare with them.
 const DECLARES: [&str; 9] = ["float", "double", "int", "half", "auto", "var", "val", "bool", "long"];
 
-/// The number of names in `a, b in`, which have no parentheses.
-fn bare_names(tokens: &[TokenTree]) -> usize {
-    let is_name = |t: &TokenTree| matches!(t, TokenTree::Ident(word) if word != "in");
-    let end = tokens.iter().position(|t| matches!(t, TokenTree::Ident(word) if word == "in")).unwrap_or(0);
+/// The number of names in `a, b in` behind `for`, and in `a, b =` behind `let`, which have no parentheses.
+fn bare_names(behind: &Ident, tokens: &[TokenTree]) -> usize {
+    let is_in = |t: &TokenTree| matches!(t, TokenTree::Ident(word) if word == "in");
+    let is_equals = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == '=');
+    let is_name = |t: &TokenTree| matches!(t, TokenTree::Ident(_)) && !is_in(t);
+    let end = tokens.iter().position(|t| if behind == "for" { is_in(t) } else { is_equals(t) }).unwrap_or(0);
     let names = tokens[..end].iter().step_by(2);
     let commas = tokens[..end].iter().skip(1).step_by(2);
     let is_comma = |t: &TokenTree| matches!(t, TokenTree::Punct(p) if p.as_char() == ',');

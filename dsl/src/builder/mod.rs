@@ -113,7 +113,11 @@ impl Builder {
                         b.error(
                             113,
                             Loc::default(),
-                            format!("`{name}` has rank {}, but {} strides are given", dims.len(), strides.len()),
+                            format!(
+                                "`{name}` has rank {}, but the number of its strides is {}",
+                                dims.len(),
+                                strides.len()
+                            ),
                         );
                     }
                     let strides: Vec<Stride> = strides.into_iter().map(Stride::from).collect();

@@ -6,7 +6,7 @@
 //!
 //! A segment may come in parts, while the memory is trained at each of its chunks. So the memory before it is kept as a copy.
 
-use super::{LAYER, LayerRule, LayerSizes, LayerWeights, layer_norm, part_of};
+use super::{LAYER, LayerRule, LayerSizes, LayerWeights, layer_norm, missing, part_of};
 use crate::batched_matmul::batched_matmul;
 use crate::memory_recall::{
     memory_recall_gated, memory_recall_gated_wide, memory_recall_linear, memory_recall_linear_wide, memory_recall_mlp,
@@ -16,7 +16,7 @@ use crate::omega::{MemoryForm, copy_tokens};
 use crate::pass::Pass;
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::{DType, KernelDef};
-use atlas_runtime::{Device, HostState, LaunchError, Result, Tensor, args};
+use atlas_runtime::{Device, HostState, Result, Tensor, args};
 
 /// Projections between memory and attention, in the element type of tokens. Each takes all heads of a token as one row and is
 /// shaped as a weight of `torch.nn.Linear`, outputs by inputs: `[H D, H D]`. A projection per head is one with blocks on its
@@ -86,7 +86,7 @@ impl Context {
     ) -> Result<Context> {
         let LayerSizes { sequences, heads, width, piece, dtype, .. } = sizes;
         let inner_norm = weights.inner_norm.clone();
-        let weights = weights.context.clone().ok_or(LaunchError::MissingTensor { kernel: LAYER, param: "context" })?;
+        let weights = weights.context.clone().ok_or(missing("context"))?;
         let like = |w: &Tensor| Tensor::zeros(device, DType::F32, w.shape());
         let (row, both) = (heads * width, piece.saturating_mul(2));
         let zeros = |dtype, shape: &[usize]| Tensor::zeros(device, dtype, shape);
@@ -180,8 +180,7 @@ impl Context {
             MemoryForm::Mlp => pass.launch(mlp, device, args!(x, w[0], w[1], r, &mut *y)),
             MemoryForm::Gated => pass.launch(gated, device, args!(x, w[0], w[1], w[2], r, &mut *y)),
             MemoryForm::Normed { eps } => {
-                let (kernel, param) = (normed.name, "norm");
-                let norm = self.inner_norm.as_ref().ok_or(LaunchError::MissingTensor { kernel, param })?;
+                let norm = self.inner_norm.as_ref().ok_or(missing("inner_norm"))?;
                 pass.launch(normed, device, args!(x, w[0], w[1], norm, r, eps, &mut *y))
             }
         }

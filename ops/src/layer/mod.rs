@@ -47,7 +47,7 @@ pub use run::AtlasLayer;
 
 use crate::omega::OmegaRule;
 use atlas_dsl::DType;
-use atlas_runtime::{Result, Tensor};
+use atlas_runtime::{LaunchError, Result, Tensor};
 
 /// How memory and attention are one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +182,11 @@ pub struct LayerTokens<'t> {
 /// The first tokens of what is held for a piece.
 fn part_of(t: &Tensor, count: usize) -> Result<Tensor> {
     t.slice(1, 0..count)
+}
+
+/// The error for a weight that the rule of a layer needs.
+fn missing(param: &'static str) -> LaunchError {
+    LaunchError::MissingTensor { kernel: LAYER, param, mend: "give it as the field of that name of `LayerWeights`" }
 }
 
 crate::records::shipped! {

@@ -2,6 +2,7 @@
 
 use super::{LAYER, LayerSizes, part_of};
 use crate::omega::copy_tokens;
+use crate::omega::two_rooms::{Turn, TwoRooms};
 use crate::pass::Pass;
 use crate::windowed_attention::windowed_attention;
 use atlas_dsl::DType;
@@ -12,16 +13,15 @@ use atlas_runtime::{Device, HostState, Result, Tensor, args};
 pub(super) struct Seen {
     /// Tokens that are kept.
     count: usize,
-    /// Whether what is kept and its room have changed places an odd number of times.
-    is_turned: bool,
+    /// Which rooms have what is kept.
+    turn: Turn,
 }
 
 /// Keys and values that windows may reach.
 pub(super) struct Past {
     sizes: LayerSizes,
-    /// Keys and values, each with room for those of a piece, and with room for what is kept next. Which is which depends on whether they
-    /// are turned.
-    held: [[Tensor; 2]; 2],
+    /// Keys and values, each with room for those of a piece, and with room for what is kept next.
+    held: [TwoRooms; 2],
     seen: HostState<Seen>,
     lse: Tensor,
     documents: Tensor,
@@ -33,7 +33,7 @@ impl Past {
         let rows = || Tensor::zeros(device, dtype, [sequences, (window - 1).saturating_add(piece), heads, width]);
         Ok(Past {
             sizes,
-            held: [[rows()?, rows()?], [rows()?, rows()?]],
+            held: [TwoRooms::new(rows)?, TwoRooms::new(rows)?],
             seen: HostState::default(),
             lse: Tensor::zeros(device, DType::F32, [sequences, heads, piece])?,
             documents: Tensor::zeros(device, DType::I32, [sequences, piece])?,
@@ -42,7 +42,7 @@ impl Past {
 
     /// All that it holds on its device.
     pub(super) fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        self.held.iter().flatten().chain([&self.lse, &self.documents])
+        self.held.iter().flat_map(TwoRooms::tensors).chain([&self.lse, &self.documents])
     }
 
     pub(super) fn seen(&self) -> Seen {
@@ -70,12 +70,11 @@ impl Past {
     ) -> Result<()> {
         let count = q.shape()[1];
         let seen = self.seen.get();
-        let (now, next) = (usize::from(seen.is_turned), usize::from(!seen.is_turned));
         let end = seen.count + count;
-        let [keys, values] = &self.held;
-        copy_tokens(pass, device, k, &mut keys[now].slice(1, seen.count..end)?)?;
-        copy_tokens(pass, device, v, &mut values[now].slice(1, seen.count..end)?)?;
-        let (ks, vs) = (keys[now].slice(1, 0..end)?, values[now].slice(1, 0..end)?);
+        let [[keys, next_keys], [values, next_values]] = self.held.each_ref().map(|held| held.now_and_next(seen.turn));
+        copy_tokens(pass, device, k, &mut keys.slice(1, seen.count..end)?)?;
+        copy_tokens(pass, device, v, &mut values.slice(1, seen.count..end)?)?;
+        let (ks, vs) = (keys.slice(1, 0..end)?, values.slice(1, 0..end)?);
         let scale = (self.sizes.width as f32).sqrt().recip();
         // A window of more tokens than there can be sees all of them.
         let window = i32::try_from(self.sizes.window).unwrap_or(i32::MAX);
@@ -87,13 +86,13 @@ impl Past {
             args!(q, ks, vs, prefix_keys, prefix_values, documents, window, scale, &mut *o, &mut lse),
         )?;
         let kept = end.min(self.sizes.window - 1);
-        let is_turned = seen.is_turned != (end > kept);
+        let turn = seen.turn.after(end > kept);
         if end > kept {
-            for held in &self.held {
-                copy_tokens(pass, device, &held[now].slice(1, end - kept..end)?, &mut part_of(&held[next], kept)?)?;
+            for (now, next) in [(keys, next_keys), (values, next_values)] {
+                copy_tokens(pass, device, &now.slice(1, end - kept..end)?, &mut part_of(next, kept)?)?;
             }
         }
-        self.seen.set(device, LAYER, Seen { count: kept, is_turned });
+        self.seen.set(device, LAYER, Seen { count: kept, turn });
         Ok(())
     }
 }

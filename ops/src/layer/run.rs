@@ -122,9 +122,21 @@ impl AtlasLayer {
     /// computed in several pieces if it is longer than [`LayerSizes::piece`] or reaches past a segment of [`Combine::Context`].
     ///
     /// # Errors
-    /// A tensor's, if more tokens are asked for than that piece had.
+    /// [`LaunchError::Choice`] if more tokens are asked for than that piece had, as before the first push.
     pub fn last_read(&self, tokens: usize) -> Result<Tensor> {
-        part_of(&self.room[0], self.last)?.slice(1, 0..tokens)
+        let last = self.last;
+        if tokens > last {
+            let of = format!("`last_read` of {tokens} tokens");
+            let (found, mend) = match last {
+                0 => (format!("{of}, where no token has been pushed"), "push tokens first"),
+                _ => (
+                    format!("{of}, where the piece that was computed last has {last}"),
+                    "ask for no more than these; a push is computed in pieces of at most `LayerSizes::piece` tokens",
+                ),
+            };
+            return Err(LaunchError::Choice { op: LAYER, found, mend }.into());
+        }
+        part_of(&self.room[0], tokens)
     }
 
     /// Bytes that the layer holds on its device, its weights left out.
@@ -287,7 +299,8 @@ impl AtlasLayer {
         let [fq, rq] = &self.shown(pass, Side::Queries, q)?;
         let tokens = Tokens { q: fq, k: fk, v, rq, rk, alpha, theta, eta, gamma };
         let mut memory: Vec<&mut Tensor> = self.memory.iter_mut().collect();
-        self.stream.pass(pass, &tokens, &mut memory, &mut part_of(&self.room[0], q.shape()[1])?)
+        let stream = self.device.default_stream();
+        self.stream.pass((pass, &stream), &tokens, &mut memory, &mut part_of(&self.room[0], q.shape()[1])?)
     }
 
     /// Makes one of memory and attention.

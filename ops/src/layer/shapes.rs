@@ -1,6 +1,6 @@
 //! Whether what a layer is given has the shapes and element types of its sizes: told by the names of fields, and before any launch.
 
-use super::{Combine, ContextWeights, LAYER, LayerRule, LayerSizes, LayerTokens, LayerWeights};
+use super::{Combine, ContextWeights, LAYER, LayerRule, LayerSizes, LayerTokens, LayerWeights, missing};
 use crate::omega::MemoryForm;
 use crate::pass::{check_tensor, tokens_of};
 use atlas_dsl::DType;
@@ -79,7 +79,7 @@ pub(super) fn check_weights(
 /// Fails if a weight is missing, or given to a layer that has none.
 fn check_given(param: &'static str, is_needed: bool, is_given: bool) -> Result<()> {
     match (is_needed, is_given) {
-        (true, false) => Err(LaunchError::MissingTensor { kernel: LAYER, param }.into()),
+        (true, false) => Err(missing(param).into()),
         (false, true) => Err(LaunchError::UnknownTensor { kernel: LAYER, param }.into()),
         _ => Ok(()),
     }

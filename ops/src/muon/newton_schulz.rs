@@ -111,6 +111,15 @@ pub struct MuonSpace {
     squares: Tensor,
 }
 
+/// The error for a tensor of a [`MuonSpace`] that is not given.
+fn missing(param: &'static str) -> LaunchError {
+    LaunchError::MissingTensor {
+        kernel: "newton_schulz",
+        param,
+        mend: "give those of `MuonSpace::tensors`, in that order",
+    }
+}
+
 impl MuonSpace {
     /// For an iteration of `count` matrices of `rows x cols`, lying wide or tall.
     ///
@@ -153,18 +162,13 @@ impl MuonSpace {
     /// The first error among the tensors; [`LaunchError::MissingTensor`] if there are too few.
     pub fn of(tensors: impl IntoIterator<Item = Result<Tensor>>) -> Result<MuonSpace> {
         let mut tensors = tensors.into_iter();
-        let mut next = |param| {
-            let missing = || Err(LaunchError::MissingTensor { kernel: "newton_schulz", param }.into());
-            tensors.next().unwrap_or_else(missing)
-        };
+        let mut next = |param| tensors.next().unwrap_or_else(|| Err(missing(param).into()));
         let (x, y, gram, poly) = (next("x")?, next("y")?, next("gram")?, next("poly")?);
         let (largest, squares) = (next("largest")?, next("squares")?);
         let products = match tensors.next() {
             None => None,
             Some(first) => {
-                let second = tensors.next().unwrap_or_else(|| {
-                    Err(LaunchError::MissingTensor { kernel: "newton_schulz", param: "products" }.into())
-                });
+                let second = tensors.next().unwrap_or_else(|| Err(missing("products").into()));
                 Some([first?, second?])
             }
         };

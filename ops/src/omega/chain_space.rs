@@ -25,9 +25,7 @@ impl ChainSpace {
     /// # Errors
     /// Those of [`room::chain_on`].
     pub(super) fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes, tokens: usize) -> Result<ChainSpace> {
-        // A rule may be refused, whichever chain takes it.
-        let usual = room::chain_on(device, &rule, &sizes)?;
-        let chain = room::split_chain(device, &rule, &sizes).unwrap_or(usual);
+        let chain = room::chain_on(device, &rule, &sizes)?;
         Ok(ChainSpace { chain, rule, sizes, tokens, workspace: None })
     }
 

@@ -59,6 +59,7 @@ mod rule;
 pub(crate) mod split_cases;
 pub mod stream;
 mod stream_sizes;
+pub(crate) mod two_rooms;
 
 pub use chunking::Chunking;
 pub use gated::omega_gated;

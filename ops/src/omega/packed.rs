@@ -21,7 +21,7 @@ use crate::pass::{Pass, check_tensor, tokens_of};
 use crate::problem::{Inputs, Problem};
 use atlas_dsl::DType;
 use atlas_macros::atlas_kernel;
-use atlas_runtime::{Result, Stream, Tensor, args};
+use atlas_runtime::{Chain, Result, Stream, Tensor, args};
 use std::collections::BTreeMap;
 
 atlas_kernel! {
@@ -118,6 +118,15 @@ atlas_kernel! {
 }
 
 /// A rule on packed documents.
+///
+/// It holds a copy of the tokens, one document a row, so it allocates rows for documents times the longest piece: for each of
+/// `sizes.sequences` times `sizes.piece` tokens `heads * (2 key + 4 value)` elements of tokens, and `heads * (3 + window)` of f32, however
+/// many tokens are given. [`bytes`](OmegaPacked::bytes) says how much it is. Where most documents are far shorter than the longest
+/// one, push the long ones on their own ([`OmegaStream`](super::OmegaStream)).
+///
+/// It serves one launch at a time: the rows of a launch lie where those of the one before lay. Launches on one stream follow each other.
+/// Two on CUDA streams that nothing orders race, and no launch can see that: wait between them ([`Stream::synchronize`]), order the streams
+/// by an event of the driver, or have one `OmegaPacked` for each stream.
 pub struct OmegaPacked {
     rule: OmegaRule,
     /// Tokens and gates by name, one document a row; and the norm, if it is given.
@@ -167,6 +176,11 @@ impl OmegaPacked {
     pub fn with_norm(mut self, norm: Tensor) -> OmegaPacked {
         self.rows.insert("norm", norm);
         self
+    }
+
+    /// The chain of kernels that it takes, as [`OmegaStream::chain`](super::OmegaStream::chain) has it.
+    pub fn chain(&self) -> &'static Chain {
+        self.space.chain()
     }
 
     /// Bytes that it holds on its device.

@@ -7,54 +7,6 @@ use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, RuntimeError, T
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
 const ALWAYS: [usize; 2] = [64, 128];
 
-/// The chain that computes the rule on a device: that of [`OmegaRule::chain_for`], which fits the smallest GPU, or where its windows are too
-/// long, the other one, if the device has room for that.
-///
-/// Kernels of Muon hold whole matrices of the memory, whose size is not known here: [`chain_with`] takes it into account. Where keys are
-/// too many for these, the chain is the one that walks over matrices, of any size.
-///
-/// # Errors
-/// [`LaunchError::Choice`] for tokens of a type that no kernel takes, and where the device has room for neither. It names the longest window
-/// that fits.
-pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Result<&'static Chain> {
-    // No config is legal for such tokens, which would read as a lack of room.
-    if !matches!(sizes.dtype, DType::F32 | DType::Bf16 | DType::F16) {
-        let found = format!("tokens of {}", sizes.dtype);
-        return Err(
-            LaunchError::Choice { op: rule.chain().name, found, mend: "take tokens of f32, bf16 or f16" }.into()
-        );
-    }
-    let (chunk, keys) = (rule.chunking.chunk, rule.chunking.keys());
-    let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
-    let others = match rule.step {
-        Step::Descent => vec![rule.wide_chain(), rule.chain()],
-        // Its keys are few enough: `chain_for` has seen to that.
-        _ if std::ptr::eq(chain, rule.chain()) => return Ok(chain),
-        _ => vec![],
-    };
-    // With Muon, a memory with a norm inside holds whole rows of values, which take room from keys.
-    let holds_rows = rule.step != Step::Descent && matches!(rule.memory, MemoryForm::Normed { .. });
-    let is_short = chunk <= ALWAYS[0] && keys <= ALWAYS[1] && !holds_rows;
-    let Some(machine) = device.machine().filter(|_| !is_short) else { return Ok(chain) };
-    let fits = |chain: &Chain, [chunk, keys]: [usize; 2]| {
-        keys <= MOST_KEYS && chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]))
-    };
-    if let Some(fitting) = [chain].into_iter().chain(others).find(|chain| fits(chain, [chunk, keys])) {
-        return Ok(fitting);
-    }
-    // Values that are too wide for any window are for the launch to refuse.
-    if holds_rows && !fits(chain, [1, 8]) {
-        return Ok(chain);
-    }
-    // The longest in halves: more keys take more room.
-    let (mut most, mut too_many) = (chunk.saturating_sub(1) / 8, keys.min(MOST_KEYS) / 8);
-    while too_many > most + 1 {
-        let half = usize::midpoint(most, too_many);
-        *(if fits(chain, [chunk, half * 8]) { &mut most } else { &mut too_many }) = half;
-    }
-    Err(refused(device, rule, chain, most * 8))
-}
-
 /// The shortest chunk whose passes are worth a launch each.
 const SPLIT_CHUNK: usize = 32;
 
@@ -69,17 +21,71 @@ pub(super) fn is_idle(device: &Device, rule: &OmegaRule, programs: usize) -> boo
     programs.saturating_mul(2) <= device.sm_count() as usize && is_worth_launches(device, rule)
 }
 
-/// The chain of a rule whose passes over a chunk are launches, on a GPU that [`is_idle`]. None for a rule without such a chain, and where the
-/// device has no room for it.
-pub(super) fn split_chain(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Option<&'static Chain> {
-    let machine = device.machine()?;
-    let chain = rule.split_chain()?;
-    let of = [rule.chunking.chunk, rule.chunking.keys()];
-    let fits = || chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, of));
-    (is_idle(device, rule, sizes.sequences.saturating_mul(sizes.heads)) && fits()).then_some(chain)
+/// The chain that computes the rule on a device: the one whose passes over a chunk are launches, on a GPU that [`is_idle`] if it has room for
+/// that; or else that of [`OmegaRule::chain_for`], which fits the smallest GPU, or where its windows are too long, the other one.
+///
+/// Kernels of Muon hold whole matrices of the memory, whose size is not known here: [`chain_with`] takes it into account. Where keys are
+/// too many for these, the chain is the one that walks over matrices, of any size.
+///
+/// # Errors
+/// [`LaunchError::Choice`] for tokens of a type that no kernel takes, and where the device has room for none of these chains. It names the
+/// longest window that fits.
+pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -> Result<&'static Chain> {
+    let split = rule.split_chain().filter(|_| is_idle(device, rule, sizes.sequences.saturating_mul(sizes.heads)));
+    // No config is legal for such tokens, which would read as a lack of room.
+    if !matches!(sizes.dtype, DType::F32 | DType::Bf16 | DType::F16) {
+        let found = format!("tokens of {}", sizes.dtype);
+        return Err(
+            LaunchError::Choice { op: rule.chain().name, found, mend: "take tokens of f32, bf16 or f16" }.into()
+        );
+    }
+    let (chunk, keys) = (rule.chunking.chunk, rule.chunking.keys());
+    let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
+    let Some(machine) = device.machine() else { return Ok(chain) };
+    let fits = |chain: &Chain, [chunk, keys]: [usize; 2]| {
+        keys <= MOST_KEYS && chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]))
+    };
+    if let Some(split) = split.filter(|split| fits(split, [chunk, keys])) {
+        return Ok(split);
+    }
+    let others = match rule.step {
+        Step::Descent => vec![rule.wide_chain(), rule.chain()],
+        // Its keys are few enough: `chain_for` has seen to that.
+        _ if std::ptr::eq(chain, rule.chain()) => return Ok(chain),
+        _ => vec![],
+    };
+    // With Muon, a memory with a norm inside holds whole rows of values, which take room from keys.
+    let holds_rows = rule.step != Step::Descent && matches!(rule.memory, MemoryForm::Normed { .. });
+    let is_short = chunk <= ALWAYS[0] && keys <= ALWAYS[1] && !holds_rows;
+    if is_short {
+        return Ok(chain);
+    }
+    let chains: Vec<&'static Chain> = split.into_iter().chain([chain]).chain(others).collect();
+    let fitting = |keys: usize| chains.iter().copied().find(|chain| fits(chain, [chunk, keys]));
+    if let Some(fitting) = fitting(keys) {
+        return Ok(fitting);
+    }
+    // Values that are too wide for any window are for the launch to refuse.
+    if holds_rows && !fits(chain, [1, 8]) {
+        return Ok(chain);
+    }
+    // More keys take more room, but whole tiles of keys less than some that fill none: 256 may fit where 200 do not. So the longest is
+    // searched for among whole tiles first, in halves.
+    let longest = |step: usize, from: usize, to: usize| {
+        let (mut most, mut too_many) = (from / step, to.div_ceil(step));
+        while too_many > most + 1 {
+            let half = usize::midpoint(most, too_many);
+            *(if fitting(half * step).is_some() { &mut most } else { &mut too_many }) = half;
+        }
+        most * step
+    };
+    let (below, above) = (chunk.saturating_sub(1), keys.min(MOST_KEYS));
+    let whole = longest(64, below, above);
+    let most = longest(8, whole.max(below), above.min(whole + 64));
+    Err(refused(device, rule, fitting(most).unwrap_or(chain), most))
 }
 
-/// The error for too many keys of a chunk, where a device has room for so many.
+/// The error for too many keys of a chunk, where a device has room for so many by this chain.
 fn refused(device: &Device, rule: &OmegaRule, chain: &'static Chain, most: usize) -> RuntimeError {
     let Chunking { chunk, window, .. } = rule.chunking;
     let of = format!("{} keys of a chunk, for windows of {window} tokens and chunks of {chunk}", rule.chunking.keys());

@@ -13,6 +13,7 @@
 
 use super::chain_space::ChainSpace;
 use super::open_chunk::OpenChunk;
+use super::two_rooms::{Turn, TwoRooms};
 use super::{OmegaRule, Read, Step, StreamSizes};
 use crate::pass::{Pass, check_apart, check_tensor, is_same_view, tokens_of};
 use atlas_dsl::DType;
@@ -82,19 +83,10 @@ impl<'t> Tokens<'t> {
     }
 }
 
-/// Tokens that are kept, with room for those of a piece, and room for what is kept next. Which is which depends on whether the stream is
-/// turned.
+/// Tokens that are kept, with room for those of a piece, and room for what is kept next.
 struct Kept {
     name: &'static str,
-    rooms: [Tensor; 2],
-}
-
-impl Kept {
-    /// What is kept now, and the room for what is kept next.
-    fn now_and_next(&self, place: Place) -> [&Tensor; 2] {
-        let [a, b] = &self.rooms;
-        if place.is_turned { [b, a] } else { [a, b] }
-    }
+    rooms: TwoRooms,
 }
 
 /// Where in its sequence a stream is.
@@ -104,17 +96,18 @@ pub(crate) struct Place {
     done: usize,
     /// Tokens since the last full chunk.
     held: usize,
-    /// Whether what is kept and its room have changed places an odd number of times.
-    is_turned: bool,
+    /// Which rooms have what is kept.
+    turn: Turn,
 }
+
+/// What a pass does with its launches, and where they go.
+type On<'s> = (Pass, &'s Stream);
 
 /// A chain of the Omega rule on a sequence in pieces.
 pub struct OmegaStream {
     sizes: StreamSizes,
     rule: OmegaRule,
     device: Device,
-    /// Where launches go.
-    stream: Stream,
     kept: Vec<Kept>,
     norm: Option<Tensor>,
     y: Tensor,
@@ -145,8 +138,7 @@ impl OmegaStream {
             shape
         };
         let of = |(name, dtype, width): (&'static str, DType, Option<usize>)| {
-            let made = || Tensor::zeros(device, dtype, shape(width));
-            Ok(Kept { name, rooms: [made()?, made()?] })
+            Ok(Kept { name, rooms: TwoRooms::new(|| Tensor::zeros(device, dtype, shape(width)))? })
         };
         let (key, value, gate) = (Some(sizes.key), Some(sizes.value), DType::F32);
         let kept = [
@@ -164,7 +156,6 @@ impl OmegaStream {
             sizes,
             rule,
             device: device.clone(),
-            stream: device.default_stream(),
             kept: kept.into_iter().map(of).collect::<Result<_>>()?,
             norm: None,
             y: Tensor::zeros(device, sizes.dtype, shape(value))?,
@@ -181,10 +172,17 @@ impl OmegaStream {
         OmegaStream { norm: Some(norm), ..self }
     }
 
+    /// The chain of kernels that the stream takes: `stream.chain().name` says which. It depends on the rule, the sizes and the device, and
+    /// with Muon on the memory: before the first push it is the one for a hidden layer that is not too wide
+    /// ([`OmegaRule::chain_for_hidden`]), and from then on that of the last push.
+    pub fn chain(&self) -> &'static Chain {
+        self.space.chain()
+    }
+
     /// Bytes that the stream itself holds on its device, the memory left out.
     pub fn bytes(&self) -> u64 {
         let of = |t: &Tensor| t.len() as u64 * u64::from(t.dtype().bytes());
-        let kept: u64 = self.kept.iter().flat_map(|k| &k.rooms).map(of).sum();
+        let kept: u64 = self.kept.iter().flat_map(|k| k.rooms.tensors()).map(of).sum();
         kept + of(&self.y) + self.open.bytes() + self.space.bytes()
     }
 
@@ -224,13 +222,10 @@ impl OmegaStream {
         check_memory(chain, tokens, self.norm.as_ref(), memory, y)?;
         self.reserve(memory)?;
         let start = self.place();
-        self.stream = stream.clone();
-        let prepared = self.pass(Pass::Prepare, tokens, memory, y);
+        let prepared = self.pass((Pass::Prepare, stream), tokens, memory, y);
         self.move_to(start);
-        let done = prepared.and_then(|()| self.pass(Pass::Run, tokens, memory, y));
-        // The caller's stream is kept no longer than the push.
-        self.stream = self.device.default_stream();
-        done
+        prepared?;
+        self.pass((Pass::Run, stream), tokens, memory, y)
     }
 
     /// Where the stream is, to go back to after a pass that only prepares.
@@ -258,10 +253,10 @@ impl OmegaStream {
         self.rule.step == Step::MuonByToken && self.rule.chunking.chunk > 1
     }
 
-    /// Goes over the launches of tokens that are checked.
+    /// Goes over the launches of tokens that are checked, on a stream.
     pub(crate) fn pass(
         &mut self,
-        pass: Pass,
+        on: On<'_>,
         tokens: &Tokens<'_>,
         memory: &mut [&mut Tensor],
         y: &mut Tensor,
@@ -269,19 +264,19 @@ impl OmegaStream {
         let count = tokens.q.shape()[1];
         if count == 0 {
             let none = self.y.slice(1, 0..0)?;
-            return copy_tokens_on(pass, &self.stream, &none, y);
+            return copy_tokens_on(on.0, on.1, &none, y);
         }
         let mut from = 0;
         while from < count {
             let to = count.min(from + self.sizes.piece);
             for (name, tensor) in tokens.named() {
-                self.append(pass, name, &tensor.slice(1, from..to)?)?;
+                self.append(on, name, &tensor.slice(1, from..to)?)?;
             }
-            self.run(pass, to - from, memory)?;
+            self.run(on, to - from, memory)?;
             let held = self.place().held;
             let read = self.y.slice(1, held..held + to - from)?;
-            copy_tokens_on(pass, &self.stream, &read, &mut y.slice(1, from..to)?)?;
-            self.keep(pass, to - from)?;
+            copy_tokens_on(on.0, on.1, &read, &mut y.slice(1, from..to)?)?;
+            self.keep(on, to - from)?;
             from = to;
         }
         Ok(())
@@ -298,32 +293,31 @@ impl OmegaStream {
         self.rule.chunking.keys() - self.rule.chunking.chunk
     }
 
-    fn append(&mut self, pass: Pass, name: &str, tokens: &Tensor) -> Result<()> {
+    fn append(&mut self, on: On<'_>, name: &str, tokens: &Tensor) -> Result<()> {
         let place = self.place();
         let at = self.halo() + place.held;
         let Some(kept) = self.kept.iter().find(|k| k.name == name) else { return Ok(()) };
         let count = tokens.shape().get(1).copied().unwrap_or(0);
-        let [now, _] = kept.now_and_next(place);
-        copy(pass, &self.stream, tokens, &mut now.slice(1, at..at + count)?)
+        let [now, _] = kept.rooms.now_and_next(place.turn);
+        copy(on, tokens, &mut now.slice(1, at..at + count)?)
     }
 
     /// Computes the tokens since the last full chunk.
-    fn run(&mut self, pass: Pass, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
+    fn run(&mut self, on: On<'_>, count: usize, memory: &mut [&mut Tensor]) -> Result<()> {
         let tokens = self.place().held + count;
         if !self.keeps_open_chunks() {
-            return self.run_tokens(pass, 0..tokens, memory);
+            return self.run_tokens(on, 0..tokens, memory);
         }
         let chunk = self.rule.chunking.chunk;
         let full = tokens / chunk * chunk;
         if full > 0 {
-            self.run_tokens(pass, 0..full, memory)?;
+            self.run_tokens(on, 0..full, memory)?;
         }
         if full < tokens {
             let mut open = std::mem::take(&mut self.open);
-            let copied =
-                memory.iter().zip(open.tensors()).try_for_each(|(x, y)| copy_tokens_on(pass, &self.stream, x, y));
+            let copied = memory.iter().zip(open.tensors()).try_for_each(|(x, y)| copy_tokens_on(on.0, on.1, x, y));
             let mut copy: Vec<&mut Tensor> = open.tensors().iter_mut().collect();
-            let done = copied.and_then(|()| self.run_tokens(pass, full..tokens, &mut copy));
+            let done = copied.and_then(|()| self.run_tokens(on, full..tokens, &mut copy));
             self.open = open;
             done?;
         }
@@ -331,7 +325,7 @@ impl OmegaStream {
     }
 
     /// Computes some of them, from the start of a chunk on.
-    fn run_tokens(&mut self, pass: Pass, tokens: Range<usize>, memory: &mut [&mut Tensor]) -> Result<()> {
+    fn run_tokens(&mut self, (pass, stream): On<'_>, tokens: Range<usize>, memory: &mut [&mut Tensor]) -> Result<()> {
         let halo = self.halo();
         // Windows do not reach past the start of a sequence: a row of zeros there would be a token, and its norm is NaN without `eps`.
         let reach = halo.min(self.place().done.saturating_add(tokens.start));
@@ -339,7 +333,7 @@ impl OmegaStream {
         for kept in &self.kept {
             // Keys and values are seen back to the halo.
             let before = if ["k", "v", "rk"].contains(&kept.name) { reach } else { 0 };
-            let [now, _] = kept.now_and_next(self.place());
+            let [now, _] = kept.rooms.now_and_next(self.place().turn);
             views.insert(kept.name, now.slice(1, halo + tokens.start - before..halo + tokens.end)?);
         }
         views.extend(self.norm.as_ref().map(|norm| ("norm", norm.clone())));
@@ -347,11 +341,11 @@ impl OmegaStream {
         let full = tokens.len() / self.rule.chunking.chunk;
         let chain = self.space.chain();
         let args = arguments(chain, &self.rule, self.sizes.value, full, &views, memory, &mut y);
-        pass.chain_on(chain, &self.stream, args, self.space.workspace(tokens.len())?)
+        pass.chain_on(chain, stream, args, self.space.workspace(tokens.len())?)
     }
 
     /// Keeps what the next piece may still see.
-    fn keep(&mut self, pass: Pass, count: usize) -> Result<()> {
+    fn keep(&mut self, on: On<'_>, count: usize) -> Result<()> {
         let place = self.place();
         let tokens = place.held + count;
         let done = tokens / self.rule.chunking.chunk * self.rule.chunking.chunk;
@@ -360,12 +354,12 @@ impl OmegaStream {
         let turns = done > 0 && left > 0;
         if turns {
             for kept in &self.kept {
-                let [now, next] = kept.now_and_next(place);
-                copy(pass, &self.stream, &now.slice(1, done..done + left)?, &mut next.slice(1, 0..left)?)?;
+                let [now, next] = kept.rooms.now_and_next(place.turn);
+                copy(on, &now.slice(1, done..done + left)?, &mut next.slice(1, 0..left)?)?;
             }
         }
-        let is_turned = place.is_turned != turns;
-        self.move_to(Place { done: place.done.saturating_add(done).min(self.halo()), held, is_turned });
+        let turn = place.turn.after(turns);
+        self.move_to(Place { done: place.done.saturating_add(done).min(self.halo()), held, turn });
         Ok(())
     }
 }
@@ -442,7 +436,10 @@ pub(super) fn check_memory(
 pub(crate) fn check_norm(chain: &'static Chain, norm: Option<&Tensor>) -> Result<()> {
     let (kernel, param) = (chain.name, "norm");
     match (norm, chain.params().iter().any(|p| p.name() == param)) {
-        (None, true) => Err(LaunchError::MissingTensor { kernel, param }.into()),
+        (None, true) => {
+            let mend = "give its weight by `with_norm`, or in training by `set_norm`";
+            Err(LaunchError::MissingTensor { kernel, param, mend }.into())
+        }
         (Some(_), false) => Err(LaunchError::UnknownTensor { kernel, param }.into()),
         _ => Ok(()),
     }
@@ -507,7 +504,7 @@ pub(crate) fn copy_tokens_on(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Te
 }
 
 /// y = x, of tokens or of gates.
-fn copy(pass: Pass, stream: &Stream, x: &Tensor, y: &mut Tensor) -> Result<()> {
+fn copy((pass, stream): On<'_>, x: &Tensor, y: &mut Tensor) -> Result<()> {
     if x.rank() == 3 {
         return pass.launch_on(&omega_copy_gates, stream, args!(x, &mut *y));
     }

@@ -17,14 +17,16 @@ errors! {
             wanted: usize,
             /// The parameters' names in order.
             names: String,
-        } = 601, "`{kernel}` takes {wanted} arguments ({names}), but {found} are given";
+        } = 601, "`{kernel}` takes {wanted} arguments ({names}), but is given {found}";
         /// A tensor that is given beside the others is missing.
         MissingTensor {
             /// The kernel.
             kernel: &'static str,
             /// The parameter.
             param: &'static str,
-        } = 601, "`{kernel}` takes a tensor `{param}`, but none is given";
+            /// How it is given.
+            mend: &'static str,
+        } = 601, "`{kernel}` takes a tensor `{param}`, but none is given; {mend}";
         /// A tensor is given beside the others, and the kernel takes none.
         UnknownTensor {
             /// The kernel.
@@ -362,6 +364,13 @@ errors! {
             /// The argument of [`Chain::workspace`](crate::Chain::workspace) that lacks it.
             list: &'static str,
         } = 645, "`{name}`, workspace of the chain `{chain}`, needs `{dim}`; add it to the `{list}` that `workspace` is given";
+        /// The dim of [`Chain::after_each`](crate::Chain::after_each) is 0, so that no index would be in a segment.
+        EmptySegment {
+            /// The chain.
+            chain: &'static str,
+            /// The dim.
+            dim: &'static str,
+        } = 645, "the chain `{chain}` repeats kernels in segments of `{dim}` indices, and `{dim}` is 0; make it 1 or more, in the `dims` that `workspace` is given or in the tensors that have it";
         /// A dim or a type was given for a workspace, but no kernel of the chain has it.
         WorkspaceUnknown {
             /// The chain.

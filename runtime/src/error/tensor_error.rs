@@ -13,7 +13,7 @@ errors! {
             found: usize,
             /// The shape.
             shape: Vec<usize>,
-        } = 630, "{found} elements are given for a tensor of shape {shape:?}";
+        } = 630, "the number of elements given for a tensor of shape {shape:?} is {found}";
         /// A range of an axis lies outside it, or is reversed.
         SliceOutOfRange {
             /// The axis.

@@ -114,7 +114,7 @@ impl Chain {
 
     /// The same, where the kernels behind the repeated ones run after each `R` indices, if `R` is the size of this dim, and after the last
     /// ones. Their parameter for the index is the first of these indices. So what is kept for them needs room for `R` indices, and not
-    /// for all.
+    /// for all. `R` is 1 at least.
     ///
     /// # Panics
     /// If no kernels are repeated.
@@ -182,7 +182,7 @@ impl Chain {
     ///
     /// # Errors
     /// Those of [`Launch::launch`](super::Launch::launch); [`LaunchError::ChainDims`] if arguments disagree on the size
-    /// of a dim, [`LaunchError::Overlap`] if one that is written shares memory with another, [`LaunchError::WorkspaceSize`] if the workspace is for another one, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
+    /// of a dim, [`LaunchError::EmptySegment`] if that of [`Chain::after_each`] is 0, [`LaunchError::Overlap`] if one that is written shares memory with another, [`LaunchError::WorkspaceSize`] if the workspace is for another one, [`LaunchError::ChainTypes`] if they disagree on a type parameter. None of these writes anything.
     pub fn launch<'a>(
         &self,
         device: &Device,
@@ -254,15 +254,15 @@ impl Chain {
         if args.len() != params.len() {
             return Err(self.wrong_count(args.len(), &params));
         }
-        if workspace.spaces.len() != self.workspace.len() {
+        if workspace.chain != self.name || workspace.spaces.len() != self.workspace.len() {
             let name = self.workspace.join(", ");
             return Err(LaunchError::NoWorkspace { chain: self.name, name }.into());
         }
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
-        self.check_dims(&names, args, workspace)?;
-        self.check_types(&names, args, workspace)?;
+        // A pass that runs the kernels comes after one that has checked these arguments.
         if matches!(times, Times::Once) {
-            self.check_lists(&params)?;
+            self.check_dims(&names, args, workspace)?;
+            self.check_types(&names, args, workspace)?;
             // No kernel may have both, and then no launch would see it.
             refuse_aliasing(self.name, params.iter().copied(), args)?;
         }
@@ -272,6 +272,9 @@ impl Chain {
             Some(Repeated { dim, segment: Some(segment), .. }) => (size_of(dim, args)?, size_of(segment, args)?),
             None => (0, 0),
         };
+        if let Some(dim) = self.repeated.and_then(|repeated| repeated.segment).filter(|_| length == 0) {
+            return Err(LaunchError::EmptySegment { chain: self.name, dim }.into());
+        }
         let place = |p: &ParamDef| names.iter().position(|&n| n == p.name());
         let kernels: Vec<_> = self.defs().map(|k| (k, k.params.iter().map(place).collect::<Vec<_>>())).collect();
         let mut one = |i: usize, index: usize| {
@@ -300,7 +303,9 @@ impl Chain {
     }
 
     /// Refuses names in the chain's own lists that its kernels do not have: a typing mistake would give arguments to other parameters.
-    fn check_lists(&self, params: &[&'static ParamDef]) -> Result<()> {
+    /// The lists do not depend on arguments, so this is done where a workspace is made, without which nothing is launched.
+    pub(super) fn check_lists(&self) -> Result<()> {
+        let params = self.params();
         let is_once = |name: &str| self.order.iter().filter(|n| **n == name).count() == 1;
         if let Some(name) = self.order.iter().find(|name| !is_once(name) || !params.iter().any(|p| p.name() == **name))
         {

@@ -16,8 +16,8 @@ impl Chain {
     ///
     /// # Errors
     /// [`LaunchError::WorkspaceDim`] if a dim or an element type is missing, [`LaunchError::WorkspaceUnknown`] if one
-    /// is given that no kernel of the chain has; [`LaunchError::NoSuchWorkspace`] and
-    /// [`LaunchError::WorkspaceReadFirst`] if the chain's list is wrong; those of [`Tensor::empty`].
+    /// is given that no kernel of the chain has; [`LaunchError::NoSuchWorkspace`], [`LaunchError::WorkspaceReadFirst`],
+    /// [`LaunchError::NoSuchParameter`] and [`LaunchError::NoSuchIndex`] if a list of the chain is wrong; those of [`Tensor::empty`].
     pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
         self.check_known(types, dims)?;
         let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
@@ -140,6 +140,7 @@ impl Chain {
         sizes: Vec<(String, usize)>,
         allocate: &mut dyn FnMut(DType, &[usize]) -> Result<Tensor>,
     ) -> Result<Workspace> {
+        self.check_lists()?;
         let all = with_implied(self.kernels, sizes.clone());
         let mut of = |name: &&'static str| {
             let (dtype, dims, shape) = self.need(name, types, &all)?;

@@ -20,10 +20,10 @@ macro_rules! refused {
 #[test]
 fn wrong_argument_count() {
     let x = zeros(&[4, 8]);
-    refused!(SCALE, [x], "error[ATL601]: `scale` takes 4 arguments (x, r, a, y), but 1 are given");
+    refused!(SCALE, [x], "error[ATL601]: `scale` takes 4 arguments (x, r, a, y), but is given 1");
     let none: [Arg<'_>; 0] = args!();
     let error = SCALE.launch(&Device::cpu(), none).unwrap_err();
-    assert_eq!(error.to_string(), "error[ATL601]: `scale` takes 4 arguments (x, r, a, y), but 0 are given");
+    assert_eq!(error.to_string(), "error[ATL601]: `scale` takes 4 arguments (x, r, a, y), but is given 0");
 }
 
 #[test]

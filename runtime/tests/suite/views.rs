@@ -98,7 +98,7 @@ fn mistakes_are_named() {
     assert_eq!(message(t.to_vec::<i32>()), "error[ATL636]: the tensor holds f32, but it is read or written as i32");
     assert_eq!(
         message(Device::cpu().tensor_from(&[1.0_f32], [2, 3])),
-        "error[ATL630]: 1 elements are given for a tensor of shape [2, 3]"
+        "error[ATL630]: the number of elements given for a tensor of shape [2, 3] is 1"
     );
     assert_eq!(
         message(Tensor::zeros(&Device::cpu(), DType::F32, [1 << 40, 1 << 40])),

@@ -41,7 +41,10 @@ fn refused_arguments() {
         run(&kernel, sizes, args, Mode::Native).unwrap_err().to_string()
     };
     let scalar = || Arg::Scalar(Scalar::F32(1.0));
-    assert_eq!(message(&[2], Arg::In(x.view(&dims)), scalar()), "`scale`: has 2 dims, but 1 sizes are given");
+    assert_eq!(
+        message(&[2], Arg::In(x.view(&dims)), scalar()),
+        "`scale`: has 2 dims, but the number of sizes given is 1"
+    );
     assert_eq!(
         message(&[2, 6], Arg::In(x.view(&dims)), scalar()),
         "`N`: the size is 6, but the kernel is built for multiples of 4"
@@ -64,7 +67,7 @@ fn refused_arguments() {
         "`a`: a scalar f32 is wanted, but I32(1) is given"
     );
     let e = run(&kernel, &[2, 4], vec![], Mode::Native).unwrap_err();
-    assert_eq!(e.to_string(), "`scale`: has 3 parameters, but 0 arguments are given");
+    assert_eq!(e.to_string(), "`scale`: has 3 parameters, but the number of arguments given is 0");
     assert!(matches!(e, InterpError::Argument { .. }));
     let args = vec![Arg::In(x.view(&dims)), scalar(), Arg::In(x.view(&dims))];
     let e = run(&kernel, &[2, 4], args, Mode::Native).unwrap_err();

@@ -48,7 +48,7 @@ unsafe fn launch_chain(of: &'static NamedChain, args: &[TvmFfiAny]) -> Result<()
     if args.len() != of.count() + open.len() {
         let (found, wanted, sizes) = (args.len(), of.count(), open.len());
         return Err(Failure::misuse(format_args!(
-            "`{}` takes {wanted} arguments and {sizes} sizes behind them, but {found} are given; its signature is {}",
+            "`{}` takes {wanted} arguments and {sizes} sizes behind them, but is given {found}; its signature is {}",
             of.name(),
             of.signature()
         )));

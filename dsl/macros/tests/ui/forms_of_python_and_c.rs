@@ -49,6 +49,19 @@ atlas_kernel! {
     pub kernel three(x: &Tensor<f32, [N, 3]>, y: &mut Tensor<f32, [N]>) {
         for n in grid(N) { store(y[n], sum(load(x[n, ..]))); }
     }
+
+    pub kernel counted(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for (n, i, j) in grid(N, 4, 0..3) { store(y[n], load(x[n])); }
+    }
+
+    tile fn both(x) { (x + 1.0, x * 2.0) }
+
+    pub kernel named(x: &Tensor<f32, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(N) {
+            let a, b = both(load(x[n]));
+            store(y[n], a + b);
+        }
+    }
 }
 
 fn main() {}

@@ -228,7 +228,9 @@ impl Tape {
                 Recorded::Gelu(x) => add(&mut found, *x, by.zip(self.value(*x), |by, x| by * gelu_slope(x))),
                 Recorded::GeluSlope(x) => add(&mut found, *x, by.zip(self.value(*x), |by, x| by * gelu_bend(x))),
                 Recorded::Power(x, power) => {
-                    add(&mut found, *x, by.zip(self.value(*x), |by, x| by * power * x.powf(power - 1.0)));
+                    // A root is infinitely steep at 0, and no gradient goes through what nothing depends on.
+                    let through = |by: f64, x: f64| if by == 0.0 { 0.0 } else { by * power * x.powf(power - 1.0) };
+                    add(&mut found, *x, by.zip(self.value(*x), through));
                 }
                 Recorded::Gather(x, from) => {
                     let mut to = self.value(*x).zeros_like();
@@ -282,6 +284,31 @@ mod tests {
         let above = tape.add(above, above_one);
         let roots = tape.power(above, -0.5);
         ([x, w, c], tape.mul(squares, roots))
+    }
+
+    /// The length of a vector, over which it is divided with something added, has no derivative at 0. The quotient has one.
+    #[test]
+    fn a_vector_of_zeros_over_its_length_has_gradients() {
+        let quotient = |tape: &mut Tape, x: &Matrix| {
+            let x = tape.given(x.clone());
+            let squares = tape.dot_turned(x, x);
+            let length = tape.power(squares, 0.5);
+            let eps = tape.given(Matrix::new(1, vec![0.25]));
+            let by = tape.add(length, eps);
+            let by = tape.power(by, -1.0);
+            (x, tape.mul(x, by))
+        };
+        let weights = some(1, 3, 0.4);
+        let mut tape = Tape::default();
+        let (x, y) = quotient(&mut tape, &Matrix::new(3, vec![0.0; 3]));
+        let found = tape.gradients(&[(y, weights.clone())]).by(&tape, x);
+        let wanted: Vec<f64> = weights.values.iter().map(|w| w / 0.25).collect();
+        assert_eq!(found, wanted);
+        // Where a root alone is asked for, its slope at 0 shows.
+        let mut tape = Tape::default();
+        let x = tape.given(Matrix::new(1, vec![0.0]));
+        let root = tape.power(x, 0.5);
+        assert_eq!(tape.gradients(&[(root, Matrix::new(1, vec![1.0]))]).by(&tape, x), [f64::INFINITY]);
     }
 
     #[test]

@@ -136,6 +136,10 @@ const GRADIENTS: [&str; 18] = [
 ];
 
 /// The workspace of forward and backward passes over sequences of one length.
+///
+/// It serves one pass at a time. Passes on one stream follow each other. Two on CUDA streams that nothing orders write the same
+/// workspace and race, and no launch can see that: wait between them ([`Stream::synchronize`]), order the streams by an event of the driver,
+/// or have one `OmegaTraining` for each stream.
 pub struct OmegaTraining {
     device: Device,
     trained: TrainedRule,
