@@ -102,7 +102,7 @@ fn lower(
     phase(k.into_kernel(), Scheduled::CONSTRUCTS, LOWER, cx, watch)
 }
 
-/// Runs the passes of a phase on a kernel that has only `constructs`. Leaves no tensor map without a copy that uses it.
+/// Runs the passes of a phase on a kernel that is verified and has only `constructs`. Leaves no tensor map without a copy that uses it.
 fn phase<P: Phase>(
     mut k: Kernel,
     mut constructs: Constructs,
@@ -110,11 +110,18 @@ fn phase<P: Phase>(
     cx: &mut Cx<'_>,
     watch: Watch<'_>,
 ) -> Result<VerifiedKernel<P>, CompileError> {
+    // Most passes leave most kernels as they are, and finding that out is faster than verifying them again.
+    let mut verified = cfg!(debug_assertions).then(|| k.clone());
     for pass in passes {
         cx.notes.pass = pass.name;
         (pass.run)(&mut k, cx)?;
         constructs = pass.after(constructs);
-        check(pass.name, &k, constructs)?;
+        if verified.as_ref() == Some(&k) {
+            gpu::verify_constructs(&k, constructs).map_err(|d| defect(pass.name, &d))?;
+        } else {
+            check(pass.name, &k, constructs)?;
+            verified = cfg!(debug_assertions).then(|| k.clone());
+        }
         watch(pass.name, &k);
     }
     k.drop_unused_maps();

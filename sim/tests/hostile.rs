@@ -268,7 +268,10 @@ fn sizes_that_no_memory_holds_are_refused() {
     let local = ".local .b8 s[524288]; st.local.u8 [s], %h1; ret;";
     ends_with(&kernel(local), ([4, 1, 1], [1024, 1, 1]), &[FaultKind::Budget]);
     let many: String = (0..200_000).map(|i| format!(".reg .b64 %x{i}; ")).collect();
-    ends_with(&kernel(&format!("{many} ret;")), ([4, 1, 1], [1024, 1, 1]), &[FaultKind::Budget]);
+    let read: String = (0..20_000).map(|i| format!("add.u64 %d1, %d1, %x{i}; ")).collect();
+    ends_with(&kernel(&format!("{many} {read} ret;")), ([4, 1, 1], [1024, 1, 1]), &[FaultKind::Budget]);
+    // Registers that no instruction names take no room.
+    ends_with(&kernel(&format!("{many} ret;")), ([4, 1, 1], [1024, 1, 1]), &[]);
     ends_with(&kernel(".shared .b8 s[1000000]; st.shared.u8 [s], %h1; ret;"), ONE, &[FaultKind::Launch]);
     // A range of registers takes room only for those that are named.
     ends_with(&kernel(".reg .b64 %y<4294967295>; mov.u64 %y4294967294, 1; ret;"), ONE, &[]);

@@ -230,7 +230,7 @@ pub struct RoleData {
 }
 
 /// A kernel in GPU IR.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// The kernel's name.
     pub name: String,

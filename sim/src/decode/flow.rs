@@ -6,12 +6,12 @@ use crate::program::{Instr, Op};
 const NONE: usize = usize::MAX;
 
 /// Basic blocks and their edges.
-struct Graph {
+pub(super) struct Graph {
     /// First instruction of each block.
-    starts: Vec<usize>,
+    pub(super) starts: Vec<usize>,
     /// Block of each instruction.
     block_of: Vec<usize>,
-    next: Vec<Vec<usize>>,
+    pub(super) next: Vec<Vec<usize>>,
     previous: Vec<Vec<usize>>,
     /// Blocks that the entry reaches.
     live: Vec<bool>,
@@ -83,7 +83,7 @@ fn successors(code: &[Instr], at: usize) -> Vec<usize> {
 }
 
 impl Graph {
-    fn new(code: &[Instr]) -> Graph {
+    pub(super) fn new(code: &[Instr]) -> Graph {
         let mut leader = vec![false; code.len()];
         if let Some(first) = leader.first_mut() {
             *first = true;
@@ -131,7 +131,7 @@ impl Graph {
     }
 
     /// The last instruction of a block.
-    fn last(&self, block: usize) -> Option<usize> {
+    pub(super) fn last(&self, block: usize) -> Option<usize> {
         let after = self.starts.get(block + 1).copied().unwrap_or(self.block_of.len());
         after.checked_sub(1)
     }

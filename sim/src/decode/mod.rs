@@ -14,6 +14,8 @@ mod memory;
 mod names;
 mod operands;
 mod predicate;
+pub(crate) mod registers;
+mod rows;
 mod special;
 mod sync;
 mod targets;
@@ -29,8 +31,13 @@ use crate::program::{Op, Program};
 use crate::syntax::ast::{Function, Module};
 use cursor::Cursor;
 
-/// Decodes an entry of a module: the named one, or the only one.
+/// Decodes an entry of a module: the named one, or the only one. Registers whose values are never needed at once share a row.
 pub fn compile(module: &Module, entry: Option<&str>, arithmetic: Arithmetic) -> Result<Program> {
+    decode(module, entry, arithmetic).map(rows::share)
+}
+
+/// The same, with a row for each register.
+fn decode(module: &Module, entry: Option<&str>, arithmetic: Arithmetic) -> Result<Program> {
     if module.address_size != 64 {
         return Err(Fault::new(
             FaultKind::Syntax,

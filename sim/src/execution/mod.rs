@@ -16,7 +16,6 @@ mod flight;
 mod local;
 mod matrix;
 mod mbarrier;
-mod operands;
 mod resident;
 mod step;
 mod strand;

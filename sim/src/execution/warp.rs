@@ -5,6 +5,7 @@ use super::copy::Copies;
 use super::strand::{Strand, Strands};
 use super::wgmma::Products;
 use crate::alu::Approximation;
+use crate::decode::registers::registers;
 use crate::fault::{Fault, FaultKind, Result};
 use crate::program::{Addr, Instr, Op, Pred, PredOrImm, PredSrc, Program, Reg, Src};
 use crate::stats::{Counters, InstructionClass};
@@ -72,7 +73,7 @@ impl<'a> Code<'a> {
     /// Classes of a program.
     pub(crate) fn new(program: &'a Program) -> Code<'a> {
         let products = program.code.iter().any(|i| matches!(i.op, Op::Wgmma(_)));
-        let touches = program.code.iter().filter(|_| products).map(|i| super::operands::registers(&i.op).into());
+        let touches = program.code.iter().filter(|_| products).map(|i| registers(&i.op).into());
         let touches = touches.collect();
         Code { program, classes: program.code.iter().map(|i| InstructionClass::of(&i.op)).collect(), touches }
     }

@@ -6,6 +6,7 @@ mod families;
 mod flow;
 mod hostile;
 mod layout;
+mod rows;
 mod targets;
 
 use crate::alu::Arithmetic;
@@ -34,7 +35,7 @@ fn compile_with(head: &str, variables: &str, body: &str) -> Result<Program> {
     let text = format!(
         "{head}{variables}.visible .entry k(.param .u64 a, .param .align 64 .b8 b[128]) {{ {DECLARED}\n{body}\n}}"
     );
-    super::compile(&parse(&text)?, None, Arithmetic::Ieee)
+    super::decode(&parse(&text)?, None, Arithmetic::Ieee)
 }
 
 /// The operation of one instruction: the last one that it becomes.
