@@ -25,6 +25,7 @@ const WRITTEN_FOR: (u64, u64) = (2, 10);
 macro_rules! symbols {
     ($(#[$doc:meta])* $name:ident in $($library:literal)|+ { $($symbol:ident: $ty:ty,)* }) => {
         $(#[$doc])*
+        #[allow(non_snake_case, reason = "symbols of C++ have such names")]
         pub(super) struct $name { $(pub(super) $symbol: $ty,)* }
 
         impl $name {
