@@ -82,7 +82,8 @@ impl Failure {
 
     /// What no other arguments would mend.
     pub(crate) fn other(text: impl fmt::Display) -> Failure {
-        Failure { code: OUTSIDE, kind: Kind::Other, text: format!("error[ATL{OUTSIDE}]: {text}"), ..Failure::misuse("") }
+        let text = format!("error[ATL{OUTSIDE}]: {text}");
+        Failure { code: OUTSIDE, text, status: AtlasStatus::Error, kind: Kind::Other }
     }
 
     /// Whether other arguments would mend it.

@@ -133,3 +133,20 @@ fn library(torch: &Torch, device: &str) -> Result<*mut c_void> {
     open.push((device.to_owned(), library.expose_provenance()));
     Ok(library)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    #[test]
+    fn without_pytorch_nothing_is_registered() {
+        // SAFETY: strings that end with a zero byte.
+        let status = unsafe { atlas_torch_register(c"softmax(Tensor x) -> Tensor".as_ptr(), c"CPU".as_ptr()) };
+        assert_eq!(status, AtlasStatus::Error);
+        // SAFETY: the message is valid until the next failure of this thread.
+        let message = unsafe { CStr::from_ptr(crate::atlas_last_error()) }.to_string_lossy();
+        assert!(message.starts_with("error[ATL696]: PyTorch's C interface is not used: "), "{message}");
+        assert!(PLANS.iter().all(|plan| plan.get().is_none()));
+    }
+}

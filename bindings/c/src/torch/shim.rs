@@ -15,12 +15,13 @@ pub(super) type Word = u64;
 /// A kernel that takes its arguments from an array of words, and leaves what it gives in it. It may throw.
 pub(super) type Boxed = unsafe extern "C-unwind" fn(*mut Word, u64, u64);
 
-/// The versions whose headers were read: from this one on (`TORCH_ABI_VERSION`: a byte each for major, minor and patch) ..
-const OLDEST: (u64, u64) = (2, 10);
-/// .. to this one.
-const NEWEST: (u64, u64) = (2, 15);
+/// The versions (`TORCH_ABI_VERSION`: a byte each for major, minor and patch) whose headers were read and whose exceptions were tried, from
+/// this one on ..
+const OLDEST: (u64, u64) = (2, 11);
+/// .. to this one. Version 2.15 runs the kernels too, but makes every exception of C++ a `RuntimeError`.
+const NEWEST: (u64, u64) = (2, 11);
 /// The version that kernels are written for. Later ones of PyTorch convert for it.
-const WRITTEN_FOR: (u64, u64) = (2, 10);
+const WRITTEN_FOR: (u64, u64) = (2, 11);
 
 macro_rules! symbols {
     ($(#[$doc:meta])* $name:ident in $($library:literal)|+ { $($symbol:ident: $ty:ty,)* }) => {
@@ -178,7 +179,11 @@ fn check_version(version: u64) -> std::result::Result<(), String> {
         return Ok(());
     }
     let ((a, b), (c, d)) = (OLDEST, NEWEST);
-    Err(format!("it has version {}.{} ({version:#018x}); versions {a}.{b} to {c}.{d} are known", found.0, found.1))
+    let known = match OLDEST == NEWEST {
+        true => format!("version {a}.{b} is known"),
+        false => format!("versions {a}.{b} to {c}.{d} are known"),
+    };
+    Err(format!("it has version {}.{} ({version:#018x}); {known}", found.0, found.1))
 }
 
 impl Torch {
@@ -222,15 +227,24 @@ pub(super) fn done(status: i32, what: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_version, torch};
+    use super::{check_version, done, torch};
+
+    #[test]
+    fn what_pytorch_reports_is_an_error_of_nobodys_arguments() {
+        assert!(done(0, "allocate a tensor").is_ok());
+        let failure = done(1, "allocate a tensor").err();
+        let failure = failure.unwrap_or_else(|| unreachable!());
+        assert_eq!(failure.text(), "error[ATL698]: PyTorch could not allocate a tensor");
+        assert!(!failure.is_of_arguments());
+    }
 
     #[test]
     fn a_version_that_nobody_has_read_is_refused() {
         let version = |major: u64, minor: u64, rest: u64| check_version(major << 56 | minor << 48 | rest);
-        assert_eq!(version(2, 10, 0), Ok(()));
-        assert_eq!(version(2, 15, 3 << 40), Ok(()));
-        for (major, minor, rest) in [(2, 9, 0), (2, 16, 0), (3, 0, 0), (0, 0, 0), (2, 11, 1)] {
-            assert!(version(major, minor, rest).is_err_and(|why| why.contains("versions 2.10 to 2.15 are known")));
+        assert_eq!(version(2, 11, 0), Ok(()));
+        assert_eq!(version(2, 11, 3 << 40), Ok(()));
+        for (major, minor, rest) in [(2, 10, 0), (2, 12, 0), (3, 11, 0), (0, 0, 0), (2, 11, 1)] {
+            assert!(version(major, minor, rest).is_err_and(|why| why.contains("version 2.11 is known")));
         }
     }
 
