@@ -27,7 +27,7 @@ def register(schema: str, device: str) -> str | None:
 
 
 class Library(torch.library.Library):
-    """A library of operators, in which a gradient costs nothing where none is asked for."""
+    """A library of operators, in which a gradient costs little where none is asked for."""
 
     def impl(self, op_name: str, fn: Any, dispatch_key: str = "", **more: Any) -> None:
         if dispatch_key == "Autograd" and more.get("with_keyset"):
@@ -39,8 +39,10 @@ def _asked_for(op: Any, learn: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel for gradients, as `torch.library.register_autograd` makes it, for calls in which one is asked for. That one enters and leaves
     several contexts in each call."""
     is_grad_enabled, behind = torch.is_grad_enabled, getattr(torch._C, "_after_autograd_keyset", None)
-    any_requires_grad, redispatch = getattr(torch._C, "_any_requires_grad", None), op.redispatch
-    if behind is None or any_requires_grad is None:
+    any_requires_grad = getattr(torch._C, "_any_requires_grad", None)
+    # What `op.redispatch` calls.
+    redispatch = getattr(getattr(op, "_handle", None), "redispatch_boxed", None)
+    if behind is None or any_requires_grad is None or redispatch is None:
         return learn
 
     def kernel(keyset: Any, *args: Any) -> Any:

@@ -244,7 +244,7 @@ impl<'a> Call<'a> {
         let mut ones: Option<(Tensor, usize)> = None;
         for place in places {
             if let Place::Ones(of) = place {
-                // The first output in f32 says of which kind it is.
+                // What says of which type, and on which device.
                 let like = self.made(self.tensor(*of)?, &[1, 1], Some(F32))?;
                 ones = Some((like.one(2)?, *of));
             }

@@ -160,10 +160,10 @@ pub(super) fn contiguous(sizes: &[i64]) -> Axes {
 pub(super) enum Value {
     Tensor(Tensor),
     Maybe(Option<Tensor>),
-    Tensors(SmallVec<[Tensor; 4]>),
+    Tensors(Vec<Tensor>),
     Real(f64),
     Whole(i64),
-    Reals(SmallVec<[f64; 16]>),
+    Reals(Vec<f64>),
     Text(String),
 }
 
