@@ -278,7 +278,7 @@ def direct() -> list[str]:
         ("ATL601", lambda: ops.poly_features(x, [1.0] * 5)),
         ("ATL603", lambda: ops.rotary(x, x, x, False)),
         ("ATL604", lambda: ops.rotary(turn[0], turn[1][..., :3], turn[2], False)),
-        ("ATL60", lambda: ops.attention_decode(q, q, q[..., :3], first, 0.5, 2)),
+        ("ATL643", lambda: ops.attention_decode(q, q, q[..., :3], first, 0.5, 2)),
     ]
     found = [raises(ValueError, code, call) for code, call in calls]
     with torch.inference_mode():
