@@ -30,7 +30,11 @@ fn library() -> &'static Chains {
 /// The name is null, or a string that ends with a zero byte.
 pub(crate) unsafe fn find(name: *const c_char) -> Result<&'static NamedChain> {
     // SAFETY: the caller's promise.
-    let name = unsafe { text("name of a chain", name) }?;
+    named(unsafe { text("name of a chain", name) }?)
+}
+
+/// The chain of a name.
+pub(crate) fn named(name: &str) -> Result<&'static NamedChain> {
     let library = library();
     library.by_name.get(name).copied().ok_or_else(|| {
         Failure::misuse(format_args!(

@@ -35,7 +35,11 @@ fn library() -> &'static Library {
 /// The name is null, or a string that ends with a zero byte.
 pub(crate) unsafe fn find(name: *const c_char) -> Result<&'static KernelDef> {
     // SAFETY: the caller's promise.
-    let name = unsafe { text("name of a kernel", name) }?;
+    named(unsafe { text("name of a kernel", name) }?)
+}
+
+/// The kernel of a name.
+pub(crate) fn named(name: &str) -> Result<&'static KernelDef> {
     let library = library();
     match library.by_name.get(name) {
         Some(&i) => Ok(library.all[i].0),

@@ -40,6 +40,7 @@
 //! | `launch` | launches of kernels, and of chains with their workspaces |
 //! | `omega`, `newton_schulz` | chains, training, streams and packed documents of an Omega rule; the iteration of Muon |
 //! | `tvm_ffi` | kernels and chains as functions of tvm-ffi |
+//! | `torch` | operators of PyTorch |
 //! | `shipped` | the kernels and chains that ship with Atlas, as such functions |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
@@ -55,6 +56,7 @@ mod newton_schulz;
 mod omega;
 mod shipped;
 mod status;
+mod torch;
 #[doc(hidden)]
 pub mod tvm_ffi;
 
@@ -83,3 +85,4 @@ pub use omega::{
 pub use status::{
     ATLAS_ABI_VERSION, AtlasStatus, atlas_abi_version, atlas_last_error, atlas_last_error_code, atlas_version,
 };
+pub use torch::atlas_torch_register;

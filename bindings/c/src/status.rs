@@ -25,6 +25,8 @@ pub enum AtlasStatus {
 const MISUSE: u16 = 696;
 /// An argument of tvm-ffi of the wrong kind.
 const WRONG_KIND: u16 = 697;
+/// A failure of the library that calls.
+const OUTSIDE: u16 = 698;
 /// A fault of the library.
 const PANIC: u16 = 699;
 
@@ -66,6 +68,22 @@ impl Failure {
             status: AtlasStatus::Error,
             kind: Kind::Arguments,
         }
+    }
+
+    /// A mistake in arguments that a kernel would report, too.
+    pub(crate) fn coded(code: u16, text: impl fmt::Display) -> Failure {
+        Failure { code, text: format!("error[ATL{code}]: {text}"), status: AtlasStatus::Error, kind: Kind::Arguments }
+    }
+
+    /// What no other arguments would mend.
+    pub(crate) fn other(text: impl fmt::Display) -> Failure {
+        let text = format!("error[ATL{OUTSIDE}]: {text}");
+        Failure { code: OUTSIDE, text, status: AtlasStatus::Error, kind: Kind::Other }
+    }
+
+    /// Whether other arguments would mend it.
+    pub(crate) fn is_of_arguments(&self) -> bool {
+        self.python_exception() != c"RuntimeError"
     }
 
     /// The same of an argument.

@@ -29,7 +29,8 @@ def library_path() -> Path:
 
 
 def load(path: str | os.PathLike[str] | None = None) -> None:
-    """Loads the library. Every function does so when it is first called; a path has to come before that."""
+    """Loads the library. Every function does so when it is first called, and so does `import atlas_gpu.torch_ops`; a path has to come
+    before that."""
     global _path, _module, _c
     with _lock:
         if _module is not None:

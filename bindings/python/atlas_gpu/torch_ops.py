@@ -7,19 +7,27 @@ from typing import Any, Callable
 import torch
 from torch import Tensor
 
-from . import _launch, _omega
+from . import _launch, _native, _omega
 from ._arrays import PyTorch
 
-_library = torch.library.Library("atlas_gpu", "DEF")
+_library = _native.Library("atlas_gpu", "DEF")
 ops = torch.ops.atlas_gpu
+
+paths: dict[str, dict[str, str]] = {}
+"""How each operator runs on `CPU` and on `CUDA`: `library` if PyTorch calls the library itself, else `python: ` and why it does not."""
 
 
 def _operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) -> None:
-    """Defines an operator. `shapes` makes outputs like those of `run`, without running anything."""
+    """Defines an operator. `shapes` makes outputs like those of `run`, without running anything. `run` does what the library does where
+    PyTorch cannot call that itself."""
     name = schema.partition("(")[0]
     _library.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    paths[name] = {}
     for key in ("CPU", "CUDA"):
-        _library.impl(name, run, key)
+        why = _native.register(schema, key)
+        paths[name][key] = "library" if why is None else f"python: {why}"
+        if why is not None:
+            _library.impl(name, run, key)
     torch.library.register_fake(f"atlas_gpu::{name}", shapes, lib=_library)
 
 

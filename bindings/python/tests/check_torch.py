@@ -25,9 +25,12 @@ parser.add_argument("--library", help="the C library; without it, that of the in
 parser.add_argument("--out", help="where the JSON is written, too")
 parser.add_argument("--only", default="", help="checks whose names have this text")
 parser.add_argument("--device", help="cuda or cpu")
+parser.add_argument("--path", default="library", help="library or python: who runs the operators, see docs/src/pytorch.md")
 args = parser.parse_args()
 if args.library:
     os.environ["ATLAS_GPU_LIBRARY"] = str(Path(args.library).resolve())
+if args.path == "python":
+    os.environ["ATLAS_GPU_TORCH"] = "python"
 
 import torch  # noqa: E402
 
@@ -36,7 +39,7 @@ import torch_mixed as mixed  # noqa: E402
 import torch_rules as rules  # noqa: E402
 import torch_timing as timing  # noqa: E402
 from atlas_gpu._library import function  # noqa: E402
-from torch_cases import CASES, Case, normal, on_threads, operators, outputs  # noqa: E402
+from torch_cases import CASES, Case, normal, on_threads, operators, outputs, turned  # noqa: E402
 
 DEVICE = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
 GPU = DEVICE == "cuda"
@@ -245,6 +248,46 @@ def mistakes() -> list[str]:
     return found
 
 
+def path() -> str:
+    """That the operators run as `--path` says, and that the library refuses what it has no kernel for."""
+    import atlas_gpu.torch_ops as torch_ops
+    from atlas_gpu import _native
+
+    key = DEVICE.upper()
+    found = {name: of[key] for name, of in torch_ops.paths.items()}
+    other = {name: how for name, how in found.items() if how.partition(":")[0] != args.path}
+    assert found and not other, other
+    if args.path == "library":
+        for schema, device in (("softmax(Tensor y) -> Tensor", key), ("softmax(Tensor x) -> Tensor", "Meta")):
+            why = _native.register(schema, device)
+            assert why is not None and "error[ATL696]" in why, why
+    return args.path
+
+
+def direct() -> list[str]:
+    """Mistakes in calls of operators themselves, which the library finds without Python in between."""
+    ops = torch.ops.atlas_gpu
+    of = {"dtype": torch.float32, "device": DEVICE}
+    x, q, first = normal(3, 4, **of), normal(1, 2, 2, 4, **of), torch.zeros(1, dtype=torch.int32, device=DEVICE)
+    turn = turned(torch.float32, DEVICE)
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("ATL606", lambda: ops.softmax(x.double())),
+        ("ATL606", lambda: ops.softmax(x.long())),
+        ("ATL603", lambda: ops.softmax(x[0, 0])),
+        ("ATL604", lambda: ops.rms_norm(x, x[0, :3], 1e-5)),
+        ("ATL601", lambda: ops.poly_features(x, [1.0] * 5)),
+        ("ATL603", lambda: ops.rotary(x, x, x, False)),
+        ("ATL604", lambda: ops.rotary(turn[0], turn[1][..., :3], turn[2], False)),
+        ("ATL643", lambda: ops.attention_decode(q, q, q[..., :3], first, 0.5, 2)),
+    ]
+    found = [raises(ValueError, code, call) for code, call in calls]
+    with torch.inference_mode():
+        assert [raises(ValueError, code, call) for code, call in calls] == found
+    # A call that fails leaves nothing behind for the next one.
+    off([ops.softmax(x)], [x.double().softmax(-1)], 1e-5)
+    return found
+
+
 def threads() -> int:
     cases = [c for c in CASES if c.name in ("softmax", "attention_decode", "omega", "newton_schulz")]
     prepared = [(c, i := c.inputs(c.dtypes[0], DEVICE), [t.clone() for t in outputs(c.call(*i))]) for c in cases]
@@ -281,7 +324,9 @@ def main() -> int:
                 check(f"backward {case.name} {kind}", lambda c=case, d=dtype: backward(c, d))
     check("strides", strided)
     check("empty", empty)
+    check("path", path)
     check("mistakes", mistakes)
+    check("mistakes in operators", direct)
     check("omega: slopes with Muon", lambda: rules.slopes_with_muon(DEVICE))
     check("omega: segments", lambda: rules.segments(DEVICE, off))
     check("omega: in models", lambda: rules.in_models(DEVICE, off))
@@ -312,6 +357,7 @@ def main() -> int:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if GPU else "cpu",
         "library": str(atlas.library_path()),
+        "path": args.path,
         "failed": [name for name, found in results.items() if not found["ok"]],
         "passed": sum(found["ok"] for found in results.values()),
     }

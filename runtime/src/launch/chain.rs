@@ -17,6 +17,7 @@
 
 use super::args::Arg;
 use super::bind::refuse_aliasing;
+use super::chain_facts::{ChainFacts, of_kernel};
 use super::prepared::PreparedLaunch;
 use super::request::{LaunchRequest, PlanFound};
 use super::workspace::Workspace;
@@ -26,6 +27,7 @@ use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Kernels that run one after the other.
@@ -131,7 +133,7 @@ impl Chain {
     }
 
     /// Whether a parameter is the index of what is repeated.
-    fn is_index(&self, param: &ParamDef) -> bool {
+    pub(super) fn is_index(&self, param: &ParamDef) -> bool {
         self.repeated.as_ref().is_some_and(|r| r.index == param.name())
     }
 
@@ -139,6 +141,10 @@ impl Chain {
     /// of first appearance, unless the chain has an [`order`](Chain::ordered).
     /// A tensor that any kernel writes has to be passed as `&mut`.
     pub fn params(&self) -> Vec<&'static ParamDef> {
+        self.kept().params.clone()
+    }
+
+    pub(super) fn find_params(&self) -> Vec<&'static ParamDef> {
         let mut found: Vec<&'static ParamDef> = Vec::new();
         let of_caller = |p: &&ParamDef| !self.workspace.contains(&p.name()) && !self.is_index(p);
         for p in self.defs().flat_map(|k| k.params).filter(of_caller) {
@@ -215,11 +221,11 @@ impl Chain {
     ) -> Result<()> {
         let mut plans: Vec<PlanFound> = Vec::with_capacity(self.kernels.len());
         self.each(Times::Once, args, workspace, |_, def, args| {
-            plans.push(LaunchRequest { def, device, config: None, args: &args }.plan(stream)?);
+            plans.push(LaunchRequest { def, device, config: None, args }.plan(stream)?);
             Ok(())
         })?;
         self.each(Times::All, args, workspace, |i, def, args| {
-            LaunchRequest { def, device, config: None, args: &args }.queue(stream, &plans[i])
+            LaunchRequest { def, device, config: None, args }.queue(stream, &plans[i])
         })
     }
 
@@ -236,7 +242,7 @@ impl Chain {
     ) -> Result<PreparedChain> {
         let mut launches = Vec::with_capacity(self.kernels.len());
         self.each(Times::Once, args.as_mut(), workspace, |_, kernel, args| {
-            launches.push(PreparedLaunch::new(LaunchRequest { def: kernel, device, config: None, args: &args })?);
+            launches.push(PreparedLaunch::new(LaunchRequest { def: kernel, device, config: None, args })?);
             Ok(())
         })?;
         Ok(PreparedChain { chain: self, launches })
@@ -248,57 +254,44 @@ impl Chain {
         times: Times,
         args: &mut [Arg<'_>],
         workspace: &mut Workspace,
-        mut run: impl FnMut(usize, &'static KernelDef, Vec<Arg<'_>>) -> Result<()>,
+        mut run: impl FnMut(usize, &'static KernelDef, &[Arg<'_>]) -> Result<()>,
     ) -> Result<()> {
-        let params = self.params();
+        let facts = self.kept();
+        let params = &facts.params;
         if args.len() != params.len() {
-            return Err(self.wrong_count(args.len(), &params));
+            return Err(self.wrong_count(args.len(), params));
         }
         if workspace.chain != self.name || workspace.spaces.len() != self.workspace.len() {
             let name = self.workspace.join(", ");
             return Err(LaunchError::NoWorkspace { chain: self.name, name }.into());
         }
-        let names: Vec<&str> = params.iter().map(|p| p.name()).chain(self.workspace.iter().copied()).collect();
         // A pass that runs the kernels comes after one that has checked these arguments.
         if matches!(times, Times::Once) {
-            self.check_dims(&names, args, workspace)?;
-            self.check_types(&names, args, workspace)?;
+            self.check_dims(facts, args, workspace)?;
+            self.check_types(facts, args, workspace)?;
             // No kernel may have both, and then no launch would see it.
             refuse_aliasing(self.name, params.iter().copied(), args)?;
         }
-        let size_of = |dim: &str, args: &[Arg<'_>]| self.size_of(dim, &names, args, workspace);
+        let size_of = |dim: &str| self.size_of(dim, &facts.names, args, workspace);
         let (count, length) = match &self.repeated {
-            Some(Repeated { dim, segment: None, .. }) => (size_of(dim, args)?, usize::MAX),
-            Some(Repeated { dim, segment: Some(segment), .. }) => (size_of(dim, args)?, size_of(segment, args)?),
+            Some(Repeated { dim, segment: None, .. }) => (size_of(dim)?, usize::MAX),
+            Some(Repeated { dim, segment: Some(segment), .. }) => (size_of(dim)?, size_of(segment)?),
             None => (0, 0),
         };
         if let Some(dim) = self.repeated.and_then(|repeated| repeated.segment).filter(|_| length == 0) {
             return Err(LaunchError::EmptySegment { chain: self.name, dim }.into());
         }
-        let place = |p: &ParamDef| names.iter().position(|&n| n == p.name());
-        let kernels: Vec<_> = self.defs().map(|k| (k, k.params.iter().map(place).collect::<Vec<_>>())).collect();
+        let spaces: Vec<&mut Tensor> = workspace.spaces.iter_mut().map(|s| &mut s.tensor).collect();
         let mut one = |i: usize, index: usize| {
-            let (kernel, places) = &kernels[i];
-            let mut slots: Vec<Option<Arg<'_>>> = args
-                .iter_mut()
-                .map(borrowed)
-                .chain(workspace.spaces.iter_mut().map(|s| Arg::Out(&mut s.tensor)))
-                .map(Some)
-                .collect();
-            let mut of_kernel = Vec::with_capacity(kernel.params.len());
-            for (p, at) in kernel.params.iter().zip(places) {
-                if self.is_index(p) {
-                    of_kernel.push(Arg::I32(index as i32));
-                }
-                of_kernel.extend(at.and_then(|at| slots[at].take()).map(|arg| as_param(p, arg)));
-            }
-            run(i, kernel, of_kernel)
+            let kernel = &facts.kernels[i];
+            run(i, kernel.def, &of_kernel(kernel, args, &spaces, index))
         };
+        let kernels = facts.kernels.len();
         match (&self.repeated, times) {
             (Some(repeated), Times::All) => {
-                repeated.launches(kernels.len(), count, length).try_for_each(|(i, index)| one(i, index))
+                repeated.launches(kernels, count, length).try_for_each(|(i, index)| one(i, index))
             }
-            _ => (0..kernels.len()).try_for_each(|i| one(i, 0)),
+            _ => (0..kernels).try_for_each(|i| one(i, 0)),
         }
     }
 
@@ -340,29 +333,24 @@ impl Chain {
 
     /// Checks that a dim has one size in all arguments of the chain, and the one for which the workspace was allocated. The
     /// launch of each kernel checks ranks, with a better message.
-    fn check_dims(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
-        let tensors: Vec<Option<&Tensor>> = args.iter().map(Arg::tensor).collect();
-        let mut sizes: Vec<(&'static str, usize, &'static str)> = Vec::new();
-        for kernel in self.defs() {
-            for param in kernel.params {
-                let at = names.iter().position(|&n| n == param.name());
-                let tensor = at.and_then(|at| tensors.get(at).copied().flatten());
-                let (ParamDef::Tensor { dims, .. }, Some(tensor)) = (param, tensor) else { continue };
-                for (&d, &size) in dims.iter().zip(tensor.shape()) {
-                    let dim = kernel.dims[d].name;
-                    let Some(&(_, first_size, first)) = sizes.iter().find(|s| s.0 == dim) else {
-                        sizes.push((dim, size, param.name()));
-                        continue;
-                    };
-                    if first_size != size {
-                        let second = param.name();
-                        return Err(
-                            LaunchError::ChainDims { chain: self.name, dim, first, first_size, second, size }.into()
-                        );
+    fn check_dims(&self, facts: &ChainFacts, args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
+        let mut sizes: SmallVec<[Option<(usize, &'static str)>; 32]> = SmallVec::from_elem(None, facts.dims.len());
+        for (at, dims) in &facts.axes {
+            let Some(tensor) = args[*at].tensor() else { continue };
+            let param = facts.names[*at];
+            for (&d, &size) in dims.iter().zip(tensor.shape()) {
+                match sizes[d] {
+                    None => sizes[d] = Some((size, param)),
+                    Some((first_size, first)) if first_size != size => {
+                        let (chain, dim, second) = (self.name, facts.dims[d], param);
+                        return Err(LaunchError::ChainDims { chain, dim, first, first_size, second, size }.into());
                     }
+                    Some(_) => {}
                 }
             }
         }
+        let sizes =
+            facts.dims.iter().zip(sizes).filter_map(|(dim, found)| found.map(|(size, param)| (*dim, size, param)));
         for (dim, found, param) in sizes {
             let wanted = workspace.sizes.iter().find(|(name, _)| name == dim).map(|(_, size)| *size);
             if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
@@ -374,37 +362,22 @@ impl Chain {
 
     /// Checks that a type parameter has one type in all kernels of the chain. Numbers decide it if no tensor of their
     /// kernel does.
-    fn check_types(&self, names: &[&str], args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
-        let given = |param: &ParamDef| {
-            let at = names.iter().position(|&n| n == param.name())?;
-            match (param, args.get(at)) {
-                (ParamDef::Tensor { .. }, Some(arg)) => arg.tensor().map(Tensor::dtype),
-                (ParamDef::Scalar { .. }, Some(arg)) => arg.scalar_dtype(),
-                (_, None) => workspace.spaces.get(at - args.len()).map(|s| s.tensor.dtype()),
-            }
-        };
-        let index = |param: &ParamDef| match *param {
-            ParamDef::Tensor { dtype: DTypeRef::Generic(i), .. } => Some((i, true)),
-            ParamDef::Scalar { dtype: DTypeRef::Generic(i), .. } => Some((i, false)),
-            _ => None,
-        };
-        let mut types: Vec<(&'static str, DType, &'static str)> = Vec::new();
-        for kernel in self.defs() {
-            let by_tensor = |i: usize| kernel.params.iter().any(|p| index(p) == Some((i, true)));
-            for param in kernel.params {
-                let (Some((i, is_tensor)), Some(dtype)) = (index(param), given(param)) else { continue };
-                if !is_tensor && by_tensor(i) {
-                    continue;
+    fn check_types(&self, facts: &ChainFacts, args: &[Arg<'_>], workspace: &Workspace) -> Result<()> {
+        let mut types: SmallVec<[Option<(DType, usize)>; 8]> = SmallVec::from_elem(None, facts.types.len());
+        for &(at, i) in &facts.deciders {
+            let found = match args.get(at) {
+                Some(arg) => arg.tensor().map(Tensor::dtype).or_else(|| arg.scalar_dtype()),
+                None => workspace.spaces.get(at - args.len()).map(|s| s.tensor.dtype()),
+            };
+            let Some(dtype) = found else { continue };
+            match types[i] {
+                None => types[i] = Some((dtype, at)),
+                Some((first_type, first)) if first_type != dtype => {
+                    let (chain, name) = (self.name, facts.types[i]);
+                    let (first, second) = (facts.names[first], facts.names[at]);
+                    return Err(LaunchError::ChainTypes { chain, name, first, first_type, second, dtype }.into());
                 }
-                let name = kernel.types[i].name;
-                match types.iter().find(|t| t.0 == name) {
-                    None => types.push((name, dtype, param.name())),
-                    Some(&(_, first_type, first)) if first_type != dtype => {
-                        let (chain, second) = (self.name, param.name());
-                        return Err(LaunchError::ChainTypes { chain, name, first, first_type, second, dtype }.into());
-                    }
-                    Some(_) => {}
-                }
+                Some(_) => {}
             }
         }
         Ok(())
@@ -418,7 +391,7 @@ impl PreparedChain {
     /// Those of [`PreparedLaunch::launch`].
     pub fn launch<'a>(&self, mut args: impl AsMut<[Arg<'a>]>, workspace: &mut Workspace) -> Result<()> {
         self.check(args.as_mut(), workspace)?;
-        self.chain.each(Times::All, args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(None, &args))
+        self.chain.each(Times::All, args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(None, args))
     }
 
     /// Queues the launches on a stream.
@@ -433,14 +406,13 @@ impl PreparedChain {
     ) -> Result<()> {
         self.launches.iter().try_for_each(|launch| launch.check_stream(stream))?;
         self.check(args.as_mut(), workspace)?;
-        self.chain.each(Times::All, args.as_mut(), workspace, |i, _, args| {
-            self.launches[i].queue_checked(Some(stream), &args)
-        })
+        self.chain
+            .each(Times::All, args.as_mut(), workspace, |i, _, args| self.launches[i].queue_checked(Some(stream), args))
     }
 
     /// Checks the arguments of all launches, before the first one is queued.
     fn check(&self, args: &mut [Arg<'_>], workspace: &mut Workspace) -> Result<()> {
-        self.chain.each(Times::Once, args, workspace, |i, _, args| self.launches[i].check(&args))
+        self.chain.each(Times::Once, args, workspace, |i, _, args| self.launches[i].check(args))
     }
 
     /// The launches, in order; those that are repeated once.
@@ -459,26 +431,4 @@ enum Times {
 
 pub(super) fn writes(p: &ParamDef) -> bool {
     matches!(p, ParamDef::Tensor { access: Access::Out, .. })
-}
-
-/// Reborrows an argument.
-fn borrowed<'s>(arg: &'s mut Arg<'_>) -> Arg<'s> {
-    match arg {
-        Arg::Out(t) => Arg::Out(t),
-        Arg::Lent(t) => Arg::Lent(t),
-        Arg::In(t) => Arg::In(t),
-        Arg::F32(x) => Arg::F32(*x),
-        Arg::F64(x) => Arg::F64(*x),
-        Arg::I32(x) => Arg::I32(*x),
-        Arg::I64(x) => Arg::I64(*x),
-    }
-}
-
-/// An argument of the chain as an argument of a kernel, which may only read what another kernel writes.
-fn as_param<'s>(p: &ParamDef, arg: Arg<'s>) -> Arg<'s> {
-    match arg {
-        Arg::Out(t) if !writes(p) => Arg::In(t),
-        Arg::Lent(t) if !writes(p) => Arg::In(t),
-        arg => arg,
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::args::Arg;
 use super::chain::{Chain, writes};
+use super::chain_facts::SpaceLayout;
 use super::workspace::{Workspace, WorkspaceTensor, with_implied};
 use crate::device::{Device, Stream};
 use crate::error::{LaunchError, Result};
@@ -21,12 +22,16 @@ impl Chain {
     pub fn workspace(&self, device: &Device, types: &[(&str, DType)], dims: &[(&str, usize)]) -> Result<Workspace> {
         self.check_known(types, dims)?;
         let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
-        self.workspace_of(types, sizes, &mut |dtype, shape| Tensor::empty(device, dtype, shape))
+        self.workspace_of(&self.layout_of(types, sizes)?, &mut |dtype, shape| Tensor::empty(device, dtype, shape))
     }
 
     /// The dims of its workspace whose sizes neither a caller's tensor has nor what the kernels require: for a launch of the Omega
     /// rule, how many tokens a chunk has. Whoever makes a workspace of arguments says these.
     pub fn open_dims(&self) -> Vec<&'static str> {
+        self.kept().open.clone()
+    }
+
+    pub(super) fn find_open_dims(&self) -> Vec<&'static str> {
         let dims = |space: bool| {
             let of_kernel = move |k: &'static KernelDef| {
                 let params = k.params.iter().filter(move |p| self.workspace.contains(&p.name()) == space);
@@ -67,22 +72,19 @@ impl Chain {
     /// It is used by launches on this stream alone, or by work that is ordered with them, and dropped before the stream ends. It
     /// is not resized.
     pub unsafe fn workspace_on(&self, stream: &Stream, args: &[Arg<'_>], sizes: &[(&str, usize)]) -> Result<Workspace> {
-        let (types, dims) = self.facts(args, sizes)?;
-        self.check_known(&types, &dims)?;
-        let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
-        let mut wanted: Vec<(DType, Vec<usize>)> = Vec::with_capacity(self.workspace.len());
-        let all = with_implied(self.kernels, sizes.clone());
-        for name in self.workspace {
-            let (dtype, _, shape) = self.need(name, &types, &all)?;
-            wanted.push((dtype, shape));
-        }
+        let layout = self.kept().layout(args, sizes, || {
+            let (types, dims) = self.facts(args, sizes)?;
+            self.check_known(&types, &dims)?;
+            let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
+            self.layout_of(&types, sizes)
+        })?;
         // SAFETY: the caller's promise.
-        let mut made = unsafe { Tensor::empty_on(stream, &wanted) }?.into_iter();
+        let mut made = unsafe { Tensor::empty_on(stream, &layout.tensors) }?.into_iter();
         // As many as are wanted, and in that order.
         let mut next = |dtype: DType, shape: &[usize]| {
             made.next().map_or_else(|| Tensor::empty(stream.device(), dtype, shape), Ok)
         };
-        self.workspace_of(&types, sizes, &mut next)
+        self.workspace_of(&layout, &mut next)
     }
 
     /// Refuses names that no kernel has.
@@ -133,23 +135,32 @@ impl Chain {
         Ok((types, dims))
     }
 
+    /// The tensors of the workspace for these types and sizes.
+    fn layout_of(&self, types: &[(&str, DType)], sizes: Vec<(String, usize)>) -> Result<SpaceLayout> {
+        let all = with_implied(self.kernels, sizes.clone());
+        let (mut tensors, mut dims) = (Vec::new(), Vec::new());
+        for name in self.workspace {
+            let (dtype, axes, shape) = self.need(name, types, &all)?;
+            tensors.push((dtype, shape));
+            dims.push(axes);
+        }
+        Ok(SpaceLayout { sizes, tensors, dims })
+    }
+
     /// Makes the workspace with what allocates each of its tensors.
     fn workspace_of(
         &self,
-        types: &[(&str, DType)],
-        sizes: Vec<(String, usize)>,
+        layout: &SpaceLayout,
         allocate: &mut dyn FnMut(DType, &[usize]) -> Result<Tensor>,
     ) -> Result<Workspace> {
         self.check_lists()?;
-        let all = with_implied(self.kernels, sizes.clone());
-        let mut of = |name: &&'static str| {
-            let (dtype, dims, shape) = self.need(name, types, &all)?;
-            let tensor = allocate(dtype, &shape)?;
+        let mut spaces = Vec::with_capacity(self.workspace.len());
+        for ((&name, (dtype, shape)), dims) in self.workspace.iter().zip(&layout.tensors).zip(&layout.dims) {
+            let tensor = allocate(*dtype, shape)?;
             let memory = tensor.reshape([tensor.len()])?;
-            Ok(WorkspaceTensor { name, dims, tensor, memory })
-        };
-        let spaces = self.workspace.iter().map(&mut of).collect::<Result<_>>()?;
-        Ok(Workspace { chain: self.name, kernels: self.kernels, sizes, spaces })
+            spaces.push(WorkspaceTensor { name, dims: dims.clone(), tensor, memory });
+        }
+        Ok(Workspace { chain: self.name, kernels: self.kernels, sizes: layout.sizes.clone(), spaces })
     }
 
     /// The element type of a tensor of the workspace, its dims and their sizes.

@@ -22,6 +22,7 @@
 //! | `choose` | which config runs a launch on its device |
 //! | `resolve` | from a problem to a loaded kernel |
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
+//! | `chain_facts` | what is the same in all launches of a chain |
 //! | `workspace`, `chain_workspace` | what the launches of a chain pass to each other, and how it is made |
 //! | `recording`, `replay` | launches that are taken down, and run later one by one |
 //! | `host_state` | state of an op that moves with its launches, and that a graph cannot move |
@@ -35,6 +36,7 @@ mod args;
 mod bind;
 mod buckets;
 mod chain;
+mod chain_facts;
 mod chain_workspace;
 mod choose;
 mod cuda_graph;

@@ -48,7 +48,8 @@ pub(crate) enum Given<'a> {
 
 /// The arguments of a kernel or a chain, with the tensors that they are of.
 pub(crate) struct Arguments {
-    tensors: SmallVec<[Option<Tensor>; 16]>,
+    /// Few are kept in place, because a tensor is large, and all of this is moved.
+    tensors: SmallVec<[Option<Tensor>; 6]>,
     numbers: SmallVec<[Arg<'static>; 16]>,
 }
 

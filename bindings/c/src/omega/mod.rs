@@ -21,7 +21,7 @@ pub use packed::{
     atlas_omega_packed_open,
 };
 pub use rule::{AtlasOmega, AtlasOmegaRule, atlas_omega_chain};
-pub(crate) use rule::{MEMORIES, RuleSizes, STEPS, rule_of};
+pub(crate) use rule::{MEMORIES, RuleSizes, STEPS, chain_of, rule_of};
 pub(crate) use shared::{Backward, Forward, Packed, Pieces, Push, Training};
 pub use stream::{
     AtlasOmegaStream, atlas_omega_stream_bytes, atlas_omega_stream_close, atlas_omega_stream_open,

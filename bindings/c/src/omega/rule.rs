@@ -3,7 +3,7 @@
 use crate::chains::kept_name;
 use crate::dlpack::DLDataType;
 use crate::status::{AtlasStatus, Failure, Result, handle, status, text};
-use atlas::kernel::DType;
+use atlas::kernel::{Chain, DType};
 use atlas::ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, Read, Step, StreamSizes, TrainingSizes};
 use std::ffi::c_char;
 
@@ -136,18 +136,29 @@ pub unsafe extern "C" fn atlas_omega_chain(
         }
         // SAFETY: as above.
         let (memory, step) = unsafe { (text("memory of the rule", of.memory)?, text("step of the rule", of.step)?) };
-        let (loss, read, chunking) = (Loss::Square, Read::After, Chunking::new(of.chunk, of.window));
-        let rule = OmegaRule { memory: memory_of(memory, 0.0)?, step: step_of(step)?, loss, read, chunking };
-        let dtype = type_of(of.dtype)?;
-        let found = rule.chain_for_hidden(of.key, of.value, of.hidden, dtype);
+        let AtlasOmega { chunk, window, key, value, hidden, dtype, .. } = *of;
+        let (found, keys_of_chunk) = chain_of(memory, step, [chunk, window], [key, value, hidden], dtype)?;
         let name = kept_name(found).ok_or_else(|| Failure::misuse("the chain of the rule is not in this library"))?;
         // SAFETY: as above.
         unsafe {
             chain.write(name);
-            keys.write(rule.chunking.keys());
+            keys.write(keys_of_chunk);
         }
         Ok(())
     })
+}
+
+/// The chain of a rule, and how many keys a chunk sees.
+pub(crate) fn chain_of(
+    memory: &str,
+    step: &str,
+    [chunk, window]: [usize; 2],
+    [key, value, hidden]: [usize; 3],
+    dtype: DLDataType,
+) -> Result<(&'static Chain, usize)> {
+    let (loss, read, chunking) = (Loss::Square, Read::After, Chunking::new(chunk, window));
+    let rule = OmegaRule { memory: memory_of(memory, 0.0)?, step: step_of(step)?, loss, read, chunking };
+    Ok((rule.chain_for_hidden(key, value, hidden, type_of(dtype)?), rule.chunking.keys()))
 }
 
 /// The memories by name. tvm-ffi gives their number.

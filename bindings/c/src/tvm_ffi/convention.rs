@@ -134,6 +134,21 @@ pub(crate) unsafe fn values<'a>(args: *const TvmFfiAny, count: i32) -> &'a [TvmF
 }
 
 impl TvmFfiAny {
+    /// A whole number.
+    pub(crate) fn whole(whole: i64) -> TvmFfiAny {
+        TvmFfiAny { type_index: kind::INT, small_len: 0, value: TvmFfiValue { whole } }
+    }
+
+    /// A number.
+    pub(crate) fn real(real: f64) -> TvmFfiAny {
+        TvmFfiAny { type_index: kind::FLOAT, small_len: 0, value: TvmFfiValue { real } }
+    }
+
+    /// A tensor, which has to live as long as this is used.
+    pub(crate) fn tensor(tensor: &DLTensor) -> TvmFfiAny {
+        TvmFfiAny { type_index: kind::DL_TENSOR, small_len: 0, value: TvmFfiValue { tensor } }
+    }
+
     /// It as the argument `number` of what is called.
     ///
     /// # Safety
@@ -157,11 +172,23 @@ impl TvmFfiAny {
     }
 }
 
-/// Where a call runs: the device of its first tensor, and tvm-ffi's current stream there.
+/// Gives the current stream of a GPU, by its number, in the library that a call comes from. Null is the default stream.
+pub(crate) type CurrentStream = fn(i32) -> *mut c_void;
+
+/// tvm-ffi's current stream of a GPU.
+pub(crate) fn current_stream(gpu: i32) -> *mut c_void {
+    match runtime() {
+        // SAFETY: a device of DLPack. Its kind is that of streams, for managed memory too.
+        Some(runtime) => unsafe { (runtime.stream)(DLDevice::CUDA, gpu) },
+        None => std::ptr::null_mut(),
+    }
+}
+
+/// Where a call runs: the device of its first tensor, and the current stream there.
 ///
 /// # Safety
-/// They are values of tvm-ffi.
-pub(crate) unsafe fn place(of: &dyn Callee, args: &[TvmFfiAny]) -> Result<(Device, Stream)> {
+/// They are values of tvm-ffi. The stream lives during the call, and is one of the GPU that it is asked of.
+pub(crate) unsafe fn place(of: &dyn Callee, args: &[TvmFfiAny], streams: CurrentStream) -> Result<(Device, Stream)> {
     // SAFETY: the caller's promise.
     let first = args.iter().enumerate().map(|(i, arg)| unsafe { arg.given(of, i) }).find_map(|given| match given {
         Ok(Given::Tensor(tensor)) => Some(tensor.device),
@@ -171,12 +198,8 @@ pub(crate) unsafe fn place(of: &dyn Callee, args: &[TvmFfiAny]) -> Result<(Devic
         return Err(Failure::wrong_kind(format_args!("no argument is a tensor; the signature is {}", of.signature())));
     };
     let device = at.open()?;
-    let handle = match (device.is_cpu(), runtime()) {
-        // SAFETY: a device of DLPack. Its kind is that of streams, for managed memory too.
-        (false, Some(runtime)) => unsafe { (runtime.stream)(DLDevice::CUDA, at.device_id) },
-        _ => std::ptr::null_mut(),
-    };
-    // SAFETY: tvm-ffi's stream lives during the call, and its device is that of the tensor.
+    let handle = if device.is_cpu() { std::ptr::null_mut() } else { streams(at.device_id) };
+    // SAFETY: the caller's promise.
     let stream = unsafe { stream_of(&device, handle) };
     Ok((device, stream))
 }

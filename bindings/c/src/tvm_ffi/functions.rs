@@ -1,12 +1,52 @@
 //! Kernels, chains and the Newton-Schulz iteration as functions of tvm-ffi.
 
-use super::convention::{TvmFfiAny, answer, place, values};
+use super::convention::{CurrentStream, TvmFfiAny, answer, current_stream, place, values};
+use super::omega;
 use crate::calls::{Arguments, Callee, Given, NamedChain, Param};
 use crate::newton_schulz::{AtlasIterationStep, iteration_of, run};
 use crate::status::{Failure, Result};
+use crate::{chains, kernels};
 use atlas::kernel::{DType, KernelDef, Launch};
 use atlas::ops::muon::NormEps;
 use std::ffi::{c_int, c_void};
+
+/// What is called by name with values of tvm-ffi.
+#[derive(Clone, Copy)]
+pub(crate) enum Function {
+    Kernel(&'static KernelDef),
+    Chain(&'static NamedChain),
+    /// What this library has besides.
+    Other(unsafe fn(&[TvmFfiAny], CurrentStream) -> Result<()>),
+}
+
+impl Function {
+    /// A kernel by its name, a chain by its name in upper case, or another function.
+    pub(crate) fn named(name: &str) -> Result<Function> {
+        Ok(match name {
+            "newton_schulz" => Function::Other(launch_iteration),
+            "omega_forward" => Function::Other(omega::forward),
+            "omega_backward" => Function::Other(omega::backward),
+            "omega_packed" => Function::Other(omega::packed),
+            _ if name.chars().any(char::is_lowercase) => Function::Kernel(kernels::named(name)?),
+            _ => Function::Chain(chains::named(&name.to_lowercase())?),
+        })
+    }
+
+    /// Calls it.
+    ///
+    /// # Safety
+    /// As [`launch_kernel`].
+    pub(crate) unsafe fn call(self, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Function::Kernel(kernel) => launch_kernel(kernel, args, streams),
+                Function::Chain(chain) => launch_chain(chain, args, streams),
+                Function::Other(call) => call(args, streams),
+            }
+        }
+    }
+}
 
 /// Calls a kernel for tvm-ffi.
 ///
@@ -19,14 +59,17 @@ pub unsafe fn call_kernel(
     result: *mut TvmFfiAny,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let launch = || unsafe {
-        let args = values(args, count);
-        let (device, stream) = place(kernel, args)?;
-        let mut arguments = Arguments::new(&device, kernel, all(kernel, args))?;
-        Ok(kernel.launch_on(&stream, arguments.list())?)
-    };
+    unsafe { answer(result, || launch_kernel(kernel, values(args, count), current_stream)) }
+}
+
+/// # Safety
+/// They are values of tvm-ffi, whose tensors are as `atlas_launch` says, and streams are as [`place`] says.
+unsafe fn launch_kernel(kernel: &'static KernelDef, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
+    // SAFETY: the caller's promise, here and below.
+    let (device, stream) = unsafe { place(kernel, args, streams) }?;
     // SAFETY: as above.
-    unsafe { answer(result, launch) }
+    let mut arguments = unsafe { Arguments::new(&device, kernel, all(kernel, args)) }?;
+    Ok(kernel.launch_on(&stream, arguments.list())?)
 }
 
 /// Calls a chain for tvm-ffi: its arguments, and then the sizes of its open dims. The workspace is one allocation in the order of
@@ -36,14 +79,14 @@ pub unsafe fn call_kernel(
 /// As [`call_kernel`].
 pub unsafe fn call_chain(of: &'static NamedChain, args: *const TvmFfiAny, count: i32, result: *mut TvmFfiAny) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { answer(result, || launch_chain(of, values(args, count))) }
+    unsafe { answer(result, || launch_chain(of, values(args, count), current_stream)) }
 }
 
 /// # Safety
-/// They are values of tvm-ffi, whose tensors are as `atlas_launch` says.
-unsafe fn launch_chain(of: &'static NamedChain, args: &[TvmFfiAny]) -> Result<()> {
+/// As [`launch_kernel`].
+unsafe fn launch_chain(of: &'static NamedChain, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let (device, stream) = unsafe { place(of, args) }?;
+    let (device, stream) = unsafe { place(of, args, streams) }?;
     let open = of.open();
     if args.len() != of.count() + open.len() {
         let (found, wanted, sizes) = (args.len(), of.count(), open.len());
@@ -119,14 +162,14 @@ unsafe extern "C" fn newton_schulz(
     result: *mut TvmFfiAny,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { answer(result, || launch_iteration(values(args, count))) }
+    unsafe { answer(result, || launch_iteration(values(args, count), current_stream)) }
 }
 
 /// # Safety
-/// As [`launch_chain`].
-unsafe fn launch_iteration(args: &[TvmFfiAny]) -> Result<()> {
+/// As [`launch_kernel`].
+unsafe fn launch_iteration(args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let (device, stream) = unsafe { place(&Iteration, args) }?;
+    let (device, stream) = unsafe { place(&Iteration, args, streams) }?;
     let refused = |what: &dyn std::fmt::Display| {
         Failure::misuse(format_args!("{what}; the signature is {}", Iteration.signature()))
     };

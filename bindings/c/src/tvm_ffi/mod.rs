@@ -21,4 +21,5 @@ mod omega;
 mod spaces;
 
 pub use convention::TvmFfiAny;
+pub(crate) use functions::Function;
 pub use functions::{call_chain, call_kernel};

@@ -2,7 +2,7 @@
 //!
 //! A rule is given as numbers, and its sizes are those of its tensors. Workspaces are kept from call to call.
 
-use super::convention::{TvmFfiAny, answer, answer_whole, place, values};
+use super::convention::{CurrentStream, TvmFfiAny, answer, answer_whole, current_stream, place, values};
 use super::spaces::{SpaceKey, Spaces};
 use crate::calls::{Callee, Given, Param};
 use crate::dlpack::{self, DLTensor};
@@ -289,10 +289,10 @@ unsafe fn shape_of(tensor: &DLTensor) -> Vec<usize> {
 }
 
 /// # Safety
-/// They are values of tvm-ffi, whose tensors are as `atlas_launch` says.
-unsafe fn forward(args: &[TvmFfiAny]) -> Result<()> {
+/// They are values of tvm-ffi, whose tensors are as `atlas_launch` says, and streams are as [`place`] says.
+pub(crate) unsafe fn forward(args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, stream), mut args) = unsafe { (place(&FORWARD, args)?, Remaining::new(&FORWARD, args)) };
+    let ((device, stream), mut args) = unsafe { (place(&FORWARD, args, streams)?, Remaining::new(&FORWARD, args)) };
     let numbers = Numbers::of(&mut args)?;
     let tokens = args.tokens()?;
     // SAFETY: as above.
@@ -311,9 +311,9 @@ unsafe fn forward(args: &[TvmFfiAny]) -> Result<()> {
 
 /// # Safety
 /// As [`forward`].
-unsafe fn backward(args: &[TvmFfiAny]) -> Result<()> {
+pub(crate) unsafe fn backward(args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, stream), mut args) = unsafe { (place(&BACKWARD, args)?, Remaining::new(&BACKWARD, args)) };
+    let ((device, stream), mut args) = unsafe { (place(&BACKWARD, args, streams)?, Remaining::new(&BACKWARD, args)) };
     let numbers = Numbers::of(&mut args)?;
     let tokens = args.tokens()?;
     // SAFETY: as above.
@@ -339,9 +339,9 @@ unsafe fn backward(args: &[TvmFfiAny]) -> Result<()> {
 
 /// # Safety
 /// As [`forward`].
-unsafe fn packed(args: &[TvmFfiAny]) -> Result<()> {
+pub(crate) unsafe fn packed(args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, stream), mut args) = unsafe { (place(&PACKED, args)?, Remaining::new(&PACKED, args)) };
+    let ((device, stream), mut args) = unsafe { (place(&PACKED, args, streams)?, Remaining::new(&PACKED, args)) };
     let numbers = Numbers::of(&mut args)?;
     let tokens = args.tokens()?;
     // SAFETY: as above.
@@ -367,7 +367,7 @@ unsafe fn packed(args: &[TvmFfiAny]) -> Result<()> {
 /// As [`forward`]; a norm lives as long as the stream is open.
 unsafe fn open(args: &[TvmFfiAny]) -> Result<i64> {
     // SAFETY: the caller's promise, here and below.
-    let ((device, _), mut args) = unsafe { (place(&STREAM, args)?, Remaining::new(&STREAM, args)) };
+    let ((device, _), mut args) = unsafe { (place(&STREAM, args, current_stream)?, Remaining::new(&STREAM, args)) };
     let (memory, step) = (args.one_of(&MEMORIES)?, args.one_of(&STEPS)?);
     let (chunk, window, piece) = (args.whole()?, args.whole()?, args.whole()?);
     let (before, predicts) = (args.whole()? != 0, args.whole()? != 0);
@@ -398,7 +398,7 @@ unsafe fn open(args: &[TvmFfiAny]) -> Result<i64> {
 /// As [`forward`].
 unsafe fn push(args: &[TvmFfiAny]) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
-    let ((_, stream), mut args) = unsafe { (place(&PUSH, args)?, Remaining::new(&PUSH, args)) };
+    let ((_, stream), mut args) = unsafe { (place(&PUSH, args, current_stream)?, Remaining::new(&PUSH, args)) };
     let pieces = stream_of(args.whole()?)?;
     let tokens = args.tokens()?;
     let mut rest = args.tensors(args.args.len() - args.at)?;
@@ -459,9 +459,9 @@ macro_rules! functions {
 }
 
 functions! {
-    "__tvm_ffi_omega_forward" call_forward = |args| answer(forward(args));
-    "__tvm_ffi_omega_backward" call_backward = |args| answer(backward(args));
-    "__tvm_ffi_omega_packed" call_packed = |args| answer(packed(args));
+    "__tvm_ffi_omega_forward" call_forward = |args| answer(forward(args, current_stream));
+    "__tvm_ffi_omega_backward" call_backward = |args| answer(backward(args, current_stream));
+    "__tvm_ffi_omega_packed" call_packed = |args| answer(packed(args, current_stream));
     "__tvm_ffi_omega_stream_open" call_open = |args| answer_whole(open(args));
     "__tvm_ffi_omega_stream_push" call_push = |args| answer(push(args));
     "__tvm_ffi_omega_stream_restart" call_restart = |args| answer(named(&RESTART, args).map(|of| of.restart()));

@@ -1,0 +1,342 @@
+//! A call of an operator: what it is given, and the functions that it calls.
+
+use super::operators::{Arg, Made, OPERATORS, Operator, Shape, Work};
+use super::shim::{Torch, Word, current_stream, torch};
+use super::values::{Axes, Given, Kind, Tensor, Value};
+use super::views::View;
+use crate::dlpack::DLDataType;
+use crate::status::{Failure, Result};
+use crate::tvm_ffi::{Function, TvmFfiAny};
+use smallvec::SmallVec;
+
+/// An operator whose names are found.
+pub(super) struct Plan {
+    torch: &'static Torch,
+    pub(super) name: &'static str,
+    kinds: Vec<Kind>,
+    /// How many values it gives.
+    gives: usize,
+    work: Found,
+}
+
+/// [`Work`] with the places of parameters for their names.
+enum Found {
+    Steps(Vec<(usize, &'static Made)>, Vec<Step>),
+    Code(fn(&Call<'_>) -> Result<Vec<Given>>),
+}
+
+/// A call of a function.
+struct Step(Function, Vec<Place>);
+
+/// Where an argument of a function comes from.
+#[derive(Clone, Copy)]
+enum Place {
+    As(usize),
+    Rows(usize),
+    Made(usize),
+    MadeRows(usize),
+    MadeFlat(usize),
+    Ones(usize),
+}
+
+/// Takes a schema apart: the name, kinds and names of parameters, and how many values it gives.
+pub(super) fn read_schema(schema: &'static str) -> Option<(&'static str, Vec<(Kind, &'static str)>, usize)> {
+    let (name, rest) = schema.split_once('(')?;
+    let (takes, gives) = rest.split_once(") -> ")?;
+    let params = takes.split(", ").map(|param| {
+        let (kind, name) = param.split_once(' ')?;
+        Some((Kind::named(kind)?, name))
+    });
+    Some((name, params.collect::<Option<Vec<_>>>()?, gives.split(", ").count()))
+}
+
+impl Plan {
+    /// The plan of an operator.
+    pub(super) fn new(of: &'static Operator) -> Result<Plan> {
+        let wrong = |what: &str| Failure::misuse(format_args!("`{}` has no {what}", of.schema));
+        let (name, params, gives) = read_schema(of.schema).ok_or_else(|| wrong("schema that can be read"))?;
+        let at = |wanted: &str| params.iter().position(|(_, name)| *name == wanted).ok_or_else(|| wrong(wanted));
+        let work = match &of.work {
+            Work::Code(code) => Found::Code(*code),
+            Work::Steps(made, steps) => {
+                let place = |arg: &Arg| {
+                    Ok(match arg {
+                        Arg::As(name) => Place::As(at(name)?),
+                        Arg::Rows(name) => Place::Rows(at(name)?),
+                        Arg::Ones(name) => Place::Ones(at(name)?),
+                        Arg::Made(i) => Place::Made(*i),
+                        Arg::MadeRows(i) => Place::MadeRows(*i),
+                        Arg::MadeFlat(i) => Place::MadeFlat(*i),
+                    })
+                };
+                let step = |(name, args): &(&str, &'static [Arg])| {
+                    Ok(Step(Function::named(name)?, args.iter().map(place).collect::<Result<_>>()?))
+                };
+                let made = made.iter().map(|made| Ok((at(made.of)?, made))).collect::<Result<_>>()?;
+                Found::Steps(made, steps.iter().map(step).collect::<Result<_>>()?)
+            }
+        };
+        let kinds = params.iter().map(|(kind, _)| *kind).collect();
+        Ok(Plan { torch: torch()?, name, kinds, gives, work })
+    }
+
+    /// Runs it on the words of a stack, which it takes over, and leaves there what it gives.
+    ///
+    /// # Safety
+    /// The stack is as PyTorch makes it for the operator.
+    pub(super) unsafe fn run(&self, stack: *mut Word, takes: u64, gives: u64) -> Result<()> {
+        if (takes, gives) != (self.kinds.len() as u64, self.gives as u64) {
+            let wanted = format_args!("{} arguments and {} results", self.kinds.len(), self.gives);
+            return Err(Failure::misuse(format_args!(
+                "`{}` has {wanted}, and is called for {takes} and {gives}",
+                self.name
+            )));
+        }
+        let mut values: SmallVec<[Value; 12]> = SmallVec::new();
+        for (i, &kind) in self.kinds.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            values.push(unsafe { Value::take(self.torch, kind, stack.add(i).read()) }?);
+        }
+        let call = Call { torch: self.torch, name: self.name, values: &values };
+        let put = |i: usize, given: Given| {
+            let word = given.into_word(self.torch)?;
+            // SAFETY: the stack has room for what the operator gives.
+            unsafe { stack.add(i).write(word) };
+            Ok(())
+        };
+        match &self.work {
+            Found::Code(code) => code(&call)?.into_iter().enumerate().try_for_each(|(i, given)| put(i, given)),
+            Found::Steps(made, steps) => {
+                let mut outputs: SmallVec<[Tensor; 5]> = SmallVec::new();
+                for (of, made) in made {
+                    outputs.push(call.output(*of, made)?);
+                }
+                for Step(function, places) in steps {
+                    call.step(*function, places, &outputs)?;
+                }
+                outputs.into_iter().enumerate().try_for_each(|(i, tensor)| put(i, Given::Tensor(tensor)))
+            }
+        }
+    }
+}
+
+/// A call, whose arguments it holds.
+pub(super) struct Call<'a> {
+    torch: &'static Torch,
+    name: &'static str,
+    values: &'a [Value],
+}
+
+/// An argument of a function.
+pub(super) enum Item<'a> {
+    Tensor(View<'a>),
+    Real(f64),
+    Whole(i64),
+}
+
+impl<'a> From<View<'a>> for Item<'a> {
+    fn from(view: View<'a>) -> Item<'a> {
+        Item::Tensor(view)
+    }
+}
+
+impl From<f64> for Item<'_> {
+    fn from(x: f64) -> Self {
+        Item::Real(x)
+    }
+}
+
+impl From<i64> for Item<'_> {
+    fn from(x: i64) -> Self {
+        Item::Whole(x)
+    }
+}
+
+impl<'a> Call<'a> {
+    fn wrong(&self, number: usize, wanted: &str) -> Failure {
+        Failure::misuse(format_args!("argument {number} of `{}` is no {wanted}", self.name))
+    }
+
+    pub(super) fn tensor(&self, number: usize) -> Result<&'a Tensor> {
+        match self.values.get(number) {
+            Some(Value::Tensor(tensor)) => Ok(tensor),
+            _ => Err(self.wrong(number, "tensor")),
+        }
+    }
+
+    pub(super) fn maybe(&self, number: usize) -> Result<Option<&'a Tensor>> {
+        match self.values.get(number) {
+            Some(Value::Maybe(tensor)) => Ok(tensor.as_ref()),
+            _ => Err(self.wrong(number, "tensor that may be left out")),
+        }
+    }
+
+    pub(super) fn tensors(&self, number: usize) -> Result<&'a [Tensor]> {
+        match self.values.get(number) {
+            Some(Value::Tensors(tensors)) => Ok(tensors),
+            _ => Err(self.wrong(number, "list of tensors")),
+        }
+    }
+
+    pub(super) fn real(&self, number: usize) -> Result<f64> {
+        match self.values.get(number) {
+            Some(Value::Real(x)) => Ok(*x),
+            _ => Err(self.wrong(number, "number")),
+        }
+    }
+
+    pub(super) fn whole(&self, number: usize) -> Result<i64> {
+        match self.values.get(number) {
+            Some(Value::Whole(x)) => Ok(*x),
+            _ => Err(self.wrong(number, "whole number")),
+        }
+    }
+
+    pub(super) fn reals(&self, number: usize) -> Result<&'a [f64]> {
+        match self.values.get(number) {
+            Some(Value::Reals(all)) => Ok(all),
+            _ => Err(self.wrong(number, "list of numbers")),
+        }
+    }
+
+    pub(super) fn text(&self, number: usize) -> Result<&'a str> {
+        match self.values.get(number) {
+            Some(Value::Text(text)) => Ok(text),
+            _ => Err(self.wrong(number, "string")),
+        }
+    }
+
+    /// A new tensor like one that is given.
+    pub(super) fn like(&self, of: &Tensor) -> Result<Tensor> {
+        self.made(of, of.sizes()?, None)
+    }
+
+    /// A new tensor on the device of one that is given.
+    pub(super) fn made(&self, of: &Tensor, sizes: &[i64], dtype: Option<DLDataType>) -> Result<Tensor> {
+        let facts = of.facts()?;
+        let number = match dtype {
+            None => facts.number,
+            Some(dtype) => {
+                self.torch.number(dtype).ok_or_else(|| Failure::other("PyTorch has no such element type"))?
+            }
+        };
+        Tensor::empty(self.torch, facts.place, sizes, number)
+    }
+
+    fn output(&self, of: usize, made: &Made) -> Result<Tensor> {
+        let of = self.tensor(of)?;
+        let sizes = of.sizes()?;
+        let axis = |i: usize| {
+            let found = sizes.get(i).copied();
+            let text = || format!("`{}` of `{}` has shape {sizes:?}, and no axis {i}", made.of, self.name);
+            found.ok_or_else(|| Failure::coded(603, text()))
+        };
+        let before = || sizes.split_last().map_or(&[][..], |(_, before)| before);
+        let shape: Axes = match made.shape {
+            Shape::Same => sizes.into(),
+            Shape::WithoutLast => before().into(),
+            Shape::Axes(axes) => axes.iter().map(|&i| axis(i)).collect::<Result<_>>()?,
+            Shape::Taylor2 => {
+                let d = sizes.last().copied().unwrap_or(0);
+                before().iter().copied().chain([1 + d + d * d]).collect()
+            }
+        };
+        self.made(of, &shape, made.is_f32.then_some(F32))
+    }
+
+    /// Calls a function of a row of the table.
+    fn step(&self, function: Function, places: &[Place], outputs: &[Tensor]) -> Result<()> {
+        let mut ones: Option<(Tensor, usize)> = None;
+        for place in places {
+            if let Place::Ones(of) = place {
+                // What says of which type, and on which device.
+                let like = self.made(self.tensor(*of)?, &[1, 1], Some(F32))?;
+                ones = Some((like.one(2)?, *of));
+            }
+        }
+        let mut items: SmallVec<[Item<'_>; 16]> = SmallVec::new();
+        for place in places {
+            items.push(match *place {
+                Place::As(i) => match &self.values[i] {
+                    Value::Tensor(tensor) => View::of(tensor)?.into(),
+                    Value::Real(x) => (*x).into(),
+                    Value::Whole(x) => (*x).into(),
+                    _ => return Err(self.wrong(i, "tensor or number")),
+                },
+                Place::Rows(i) => View::rows(self.tensor(i)?)?.into(),
+                Place::Made(i) => View::of(&outputs[i])?.into(),
+                Place::MadeRows(i) => View::rows(&outputs[i])?.into(),
+                Place::MadeFlat(i) => View::flat(&outputs[i])?.into(),
+                Place::Ones(_) => match &ones {
+                    Some((one, of)) => {
+                        let sizes = self.tensor(*of)?.sizes()?;
+                        let to = &sizes[..sizes.len().min(2)];
+                        View::broadcast(one, to, to)?.ok_or_else(|| self.wrong(*of, "tensor of two axes"))?.into()
+                    }
+                    None => return Err(self.wrong(0, "tensor")),
+                },
+            });
+        }
+        call(function, &mut items)
+    }
+
+    /// Calls a function by its name.
+    pub(super) fn launch<'v>(&self, name: &str, items: impl IntoIterator<Item = Item<'v>>) -> Result<()> {
+        self.call(Function::named(name)?, items)
+    }
+
+    /// Calls a function.
+    pub(super) fn call<'v>(&self, function: Function, items: impl IntoIterator<Item = Item<'v>>) -> Result<()> {
+        call(function, &mut items.into_iter().collect::<SmallVec<[Item<'_>; 16]>>())
+    }
+}
+
+const F32: DLDataType = DLDataType { code: 2, bits: 32, lanes: 1 };
+
+/// Calls a function on PyTorch's current stream.
+fn call(function: Function, items: &mut [Item<'_>]) -> Result<()> {
+    let value = |item: &mut Item<'_>| match item {
+        Item::Tensor(view) => TvmFfiAny::tensor(view.settle()),
+        Item::Real(x) => TvmFfiAny::real(*x),
+        Item::Whole(x) => TvmFfiAny::whole(*x),
+    };
+    let values: SmallVec<[TvmFfiAny; 16]> = items.iter_mut().map(value).collect();
+    // SAFETY: the views stay where they are, and the tensors of PyTorch whose memory they are on are held. The caller of the operator
+    // promises that nobody else writes them meanwhile, as of any operator. PyTorch frees their memory in the order of its current
+    // stream, on which the launch is.
+    unsafe { function.call(&values, current_stream) }
+}
+
+/// The operator of a schema, by its number.
+pub(super) fn number_of(schema: &str) -> Option<usize> {
+    OPERATORS.iter().position(|of| of.schema == schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every name of the table is one of the operator's parameters, and every function is in the library.
+    #[test]
+    fn the_table_can_be_read() {
+        for of in &OPERATORS {
+            let (name, params, _) = read_schema(of.schema).unwrap_or_else(|| panic!("{}", of.schema));
+            assert!(params.len() <= 24, "{name}");
+            if let Work::Steps(made, steps) = &of.work {
+                let is_param = |wanted: &str| params.iter().any(|(_, name)| *name == wanted);
+                assert!(made.iter().all(|made| is_param(made.of)), "{name}");
+                for (function, args) in *steps {
+                    assert!(Function::named(function).is_ok(), "{function}");
+                    let is_known = |arg: &Arg| match arg {
+                        Arg::As(param) | Arg::Rows(param) | Arg::Ones(param) => is_param(param),
+                        Arg::Made(i) | Arg::MadeRows(i) | Arg::MadeFlat(i) => *i < made.len(),
+                    };
+                    assert!(args.iter().all(is_known), "{name}");
+                }
+            }
+        }
+        assert_eq!(number_of("softmax(Tensor x) -> Tensor"), Some(0));
+        assert_eq!(number_of("softmax(Tensor y) -> Tensor"), None);
+        assert!(read_schema("softmax(Storage x) -> Tensor").is_none());
+    }
+}
