@@ -121,6 +121,17 @@ fn memory_of_the_caller_that_does_not_fit_is_refused() {
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(code) && (code == "ATL" || refused.contains("`w2`")), "{refused}");
     }
+    // All segments in one place, and segments that begin inside the one before.
+    let repeated = |shape: &[usize]| zeros(DType::F32, &[&[1], &shape[1..]].concat())?.expand(shape);
+    let inside = |shape: &[usize]| {
+        let strides: Vec<usize> = (1..=shape.len()).map(|from| shape[from..].iter().product()).collect();
+        one.as_strided(shape, [&[strides[0] / 2], &strides[1..]].concat(), 0)
+    };
+    for make in [&repeated as Make<'_>, &inside] {
+        let made = training.kept_in(|name, shape| if name == "s1" { make(shape) } else { zeros(DType::F32, shape) });
+        let refused = made.unwrap_err().to_string();
+        assert!(refused.contains("ATL609") && refused.contains("`s1`"), "{refused}");
+    }
     for (make, code) in &kept[..3] {
         for wrong in ["dgamma", "ds1"] {
             let made = training.gradients_in(|name, shape| {

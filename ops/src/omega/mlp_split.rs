@@ -264,8 +264,8 @@ atlas_kernel! {
     tune { BE: [16, 32, 64], warps: [4, 8] }
     {
         for (b, h, e) in grid(B, H, tiles(E, BE)) {
-            // Chunks behind the last token are written nowhere.
-            for r in 0..size(R) {
+            // Behind the last token there are no chunks.
+            for r in 0..min(size(R), (size(N) - at * size(L) + size(L) - 1) / size(L)) {
                 store(y[b, span((at + r) * size(L), L), h, e], load(reads[b, h, r, .., e]));
             }
         }

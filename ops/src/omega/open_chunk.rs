@@ -13,6 +13,9 @@ use atlas_runtime::{Chain, Device, Result, Tensor, Workspace};
 /// How many chunks a chain keeps the memory before, if it trains on several before their tokens read: enough to keep a GPU busy with these.
 const KEPT_CHUNKS: usize = 16;
 
+/// Bytes of memories that it keeps at most, if that is more than one chunk: wide memories keep a GPU busy with fewer.
+const KEPT_BYTES: usize = 1 << 30;
+
 /// The workspace of a chain of the rule: for so many sequences, heads, features of a key, elements of a value, hidden elements of the
 /// memory and tokens.
 pub(super) fn workspace(
@@ -28,7 +31,11 @@ pub(super) fn workspace(
     // A chain takes the dims and types that its kernels have, and no others.
     dims.retain(|(name, _)| has(chain, name));
     if let Some(segment) = chain.repeated.and_then(|repeated| repeated.segment) {
-        dims.push((segment, chunking.chunks(tokens).clamp(1, KEPT_CHUNKS)));
+        // The matrices before and behind the hidden layer, and their momenta.
+        let elements =
+            [sequences, heads, hidden, key.saturating_add(value), 2].into_iter().fold(1, usize::saturating_mul);
+        let most = KEPT_BYTES / elements.saturating_mul(dtype.bytes() as usize).max(1);
+        dims.push((segment, chunking.chunks(tokens).min(most).clamp(1, KEPT_CHUNKS)));
     }
     let types: &[(&str, DType)] = if has(chain, "T") { &[("T", dtype)] } else { &[] };
     chain.workspace(device, types, &dims)

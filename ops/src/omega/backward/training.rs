@@ -15,7 +15,7 @@ use super::sizes::TrainingSizes;
 use super::trained::{TrainedRule, gradient};
 use crate::column_sums::column_sums;
 use crate::omega::stream::{arguments, check_memory, check_norm, check_tokens};
-use crate::omega::{MIXED, OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
+use crate::omega::{MIXED, MemoryForm, OmegaRule, Step, StreamSizes, Tokens, copy_tokens_on, open_chunk};
 use crate::pass::{Pass, check_apart, check_tensor};
 use atlas_dsl::DType;
 use atlas_runtime::{Device, LaunchError, Result, Stream, Tensor, Workspace as ChainWorkspace, args};
@@ -25,6 +25,8 @@ use std::ops::Range;
 /// What a layer keeps of its forward pass: the state before each segment.
 #[derive(Debug)]
 pub struct OmegaKept {
+    /// What the memory computes.
+    form: MemoryForm,
     states: Vec<Vec<Tensor>>,
     /// Tensors of the caller's that have them, by name.
     given: Vec<(&'static str, Tensor)>,
@@ -221,7 +223,13 @@ impl OmegaTraining {
     pub fn kept(&self) -> Result<OmegaKept> {
         let states = self.segments.all().map(|_| self.state());
         let tokens = self.segments.all().map(|segment| segment.tokens).collect();
-        Ok(OmegaKept { states: states.collect::<Result<_>>()?, given: Vec::new(), tokens, is_filled: false })
+        Ok(OmegaKept {
+            form: self.rule.memory,
+            states: states.collect::<Result<_>>()?,
+            given: Vec::new(),
+            tokens,
+            is_filled: false,
+        })
     }
 
     /// The same in memory of the caller's: `make` gives a tensor for each of the state, by its name and shape, which is `[S, B, H, ..]`
@@ -230,7 +238,8 @@ impl OmegaTraining {
     ///
     /// # Errors
     /// Those of `make`; [`LaunchError::WrongDevice`], [`LaunchError::WrongRank`], [`LaunchError::WrongShape`] and
-    /// [`LaunchError::WrongDType`] of what it gives, `TensorError::NotContiguous`, and [`LaunchError::Overlap`] if two of them share memory.
+    /// [`LaunchError::WrongDType`] of what it gives, `TensorError::NotContiguous` of the state before a segment, and [`LaunchError::Overlap`]
+    /// if two of them share memory, of one tensor or of two.
     pub fn kept_in(&self, mut make: impl FnMut(&'static str, &[usize]) -> Result<Tensor>) -> Result<OmegaKept> {
         let TrainingSizes { sequences: b, heads: h, key, value, hidden, .. } = self.sizes;
         let count = self.segments();
@@ -249,10 +258,14 @@ impl OmegaTraining {
             let shape: Vec<usize> = tensor.shape()[1..].to_vec();
             tensor.slice(0, at..at + 1)?.reshape(shape)
         };
+        // Segments that are equally far apart share memory if the first two do.
+        for (name, tensor) in given.iter().filter(|_| count > 1) {
+            check_apart(kernel, (name, &part(0, tensor)?), (name, &part(1, tensor)?))?;
+        }
         let state = |at: usize| given.iter().map(|(_, tensor)| part(at, tensor)).collect();
         let states = (0..count).map(state).collect::<Result<_>>()?;
         let tokens = self.segments.all().map(|segment| segment.tokens).collect();
-        Ok(OmegaKept { states, given, tokens, is_filled: true })
+        Ok(OmegaKept { form: self.rule.memory, states, given, tokens, is_filled: true })
     }
 
     /// Room for gradients.
@@ -347,7 +360,8 @@ impl OmegaTraining {
         self.check_state(memory.iter().map(|tensor| &**tensor))?;
         self.check_kept(kept)?;
         let memories = rule.state.iter().copied().zip(memory.iter().map(|tensor| &**tensor));
-        let others: Vec<_> = tokens.named().into_iter().chain(memories).chain([("y", &*y)]).collect();
+        let norm = self.norm.as_ref().map(|norm| ("norm", norm));
+        let others: Vec<_> = tokens.named().into_iter().chain(memories).chain(norm).chain([("y", &*y)]).collect();
         for (name, written) in &kept.given {
             others.iter().try_for_each(|other| check_apart(rule.forward.name, (name, written), *other))?;
         }
@@ -477,7 +491,7 @@ impl OmegaTraining {
         Ok(())
     }
 
-    /// Fails for what a training keeps that has other tokens, or puts them into other segments.
+    /// Fails for what a training keeps that has other tokens or another memory, or puts tokens into other segments.
     fn check_kept(&self, kept: &OmegaKept) -> Result<()> {
         let wanted = self.segments.all();
         let found = if kept.tokens.len() != wanted.len() {
@@ -486,8 +500,10 @@ impl OmegaTraining {
         } else if let Some((found, wanted)) = kept.tokens.iter().zip(wanted).find(|(found, s)| **found != s.tokens) {
             let wanted = wanted.tokens;
             format!("a state is kept for a segment of the tokens {found:?}, where this training has {wanted:?}")
+        } else if kept.form != self.rule.memory {
+            format!("kept are states of a memory that is {:?}, where this one is {:?}", kept.form, self.rule.memory)
         } else {
-            return Ok(());
+            return kept.states.iter().try_for_each(|state| self.check_state(state.iter()));
         };
         Err(LaunchError::Choice { op: "omega_training", found, mend: "make them by its `kept`" }.into())
     }
