@@ -441,7 +441,7 @@ fn segments_of_no_indices_are_refused() {
     let n = 4;
     for steps in [3, 0] {
         let start = device.tensor_from(&vec![1.0_f32; n], [n]).unwrap();
-        let [x, mut y] = [2.0, -1.0].map(|of| device.tensor_from(&vec![of; steps * n], [steps, n]).unwrap());
+        let [x, mut y] = [2.0_f32, -1.0].map(|of| device.tensor_from(&vec![of; steps * n], [steps, n]).unwrap());
         let mut space = BY_SEGMENTS.workspace(&device, &[], &[("N", n), ("R", 0)]).unwrap();
         let launched = BY_SEGMENTS.launch(&device, args!(&start, &x, 0.5, &mut y), &mut space);
         let prepared = BY_SEGMENTS.prepare(&device, args!(&start, &x, 0.5, &mut y), &mut space);
