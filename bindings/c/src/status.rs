@@ -72,12 +72,7 @@ impl Failure {
 
     /// A mistake in arguments that a kernel would report, too.
     pub(crate) fn coded(code: u16, text: impl fmt::Display) -> Failure {
-        Failure {
-            code,
-            text: format!("error[ATL{code}]: {text}"),
-            status: AtlasStatus::Error,
-            kind: Kind::Arguments,
-        }
+        Failure { code, text: format!("error[ATL{code}]: {text}"), status: AtlasStatus::Error, kind: Kind::Arguments }
     }
 
     /// What no other arguments would mend.

@@ -1,8 +1,7 @@
 //! The Omega rule: what calls of its functions are made of, as `_omega.py` of the Python package has it.
 
 use super::call::{Call, Item};
-use super::operators::tuple;
-use super::values::{Given, Tensor};
+use super::values::{Given, Tensor, tuple};
 use super::views::View;
 use crate::calls::Callee;
 use crate::chains;
@@ -169,7 +168,8 @@ fn pieces(a: i64, b: i64) -> i64 {
 }
 
 fn chunk_of(rule: &Rule<'_>) -> Result<i64> {
-    let refused = || Failure::coded(607, format_args!("`chunk` is a whole number from 1 on, and {} is given", rule.chunk));
+    let refused =
+        || Failure::coded(607, format_args!("`chunk` is a whole number from 1 on, and {} is given", rule.chunk));
     (rule.chunk >= 1).then_some(rule.chunk).ok_or_else(refused)
 }
 
@@ -291,7 +291,9 @@ pub(super) fn packed(call: &Call<'_>) -> Result<Vec<Given>> {
     let [weights, momenta] = of.copies()?;
     let y = of.read(call)?;
     let mut items = of.rule.numbers(longest);
-    items.extend(views(of.tokens.into_iter().chain(of.norm).chain([starts]).chain(&weights).chain(&momenta).chain([&y]))?);
+    items.extend(views(
+        of.tokens.into_iter().chain(of.norm).chain([starts]).chain(&weights).chain(&momenta).chain([&y]),
+    )?);
     call.launch("omega_packed", items)?;
     Ok(vec![Given::Tensor(y), Given::Tensors(weights), Given::Tensors(momenta)])
 }

@@ -142,7 +142,10 @@ pub(super) struct Torch {
 /// PyTorch, if it is loaded and known.
 pub(super) fn torch() -> Result<&'static Torch> {
     static TORCH: OnceLock<std::result::Result<Torch, String>> = OnceLock::new();
-    TORCH.get_or_init(open).as_ref().map_err(|why| Failure::misuse(format_args!("PyTorch's C interface is not used: {why}")))
+    TORCH
+        .get_or_init(open)
+        .as_ref()
+        .map_err(|why| Failure::misuse(format_args!("PyTorch's C interface is not used: {why}")))
 }
 
 fn open() -> std::result::Result<Torch, String> {

@@ -228,10 +228,7 @@ impl Value {
             Kind::Truth => Value::Whole(i64::from(word.to_le_bytes()[0] != 0)),
             // SAFETY: as above.
             Kind::Tensors => Value::Tensors(
-                unsafe { list(torch, word) }?
-                    .into_iter()
-                    .map(|word| Tensor { torch, handle: address(word) })
-                    .collect(),
+                unsafe { list(torch, word) }?.into_iter().map(|word| Tensor { torch, handle: address(word) }).collect(),
             ),
             // SAFETY: as above.
             Kind::Reals => Value::Reals(unsafe { list(torch, word) }?.into_iter().map(f64::from_bits).collect()),
@@ -307,4 +304,10 @@ pub(super) fn dtype_named(name: &str) -> Result<DLDataType> {
         }
     };
     Ok(DLDataType { code, bits, lanes: 1 })
+}
+
+/// Python's way to write a shape.
+pub(super) fn tuple(sizes: &[i64]) -> String {
+    let listed: Vec<String> = sizes.iter().map(i64::to_string).collect();
+    if let [one] = &listed[..] { format!("({one},)") } else { format!("({})", listed.join(", ")) }
 }

@@ -64,11 +64,7 @@ pub unsafe fn call_kernel(
 
 /// # Safety
 /// They are values of tvm-ffi, whose tensors are as `atlas_launch` says, and streams are as [`place`] says.
-unsafe fn launch_kernel(
-    kernel: &'static KernelDef,
-    args: &[TvmFfiAny],
-    streams: CurrentStream,
-) -> Result<()> {
+unsafe fn launch_kernel(kernel: &'static KernelDef, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
     let (device, stream) = unsafe { place(kernel, args, streams) }?;
     // SAFETY: as above.
@@ -88,11 +84,7 @@ pub unsafe fn call_chain(of: &'static NamedChain, args: *const TvmFfiAny, count:
 
 /// # Safety
 /// As [`launch_kernel`].
-unsafe fn launch_chain(
-    of: &'static NamedChain,
-    args: &[TvmFfiAny],
-    streams: CurrentStream,
-) -> Result<()> {
+unsafe fn launch_chain(of: &'static NamedChain, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
     let (device, stream) = unsafe { place(of, args, streams) }?;
     let open = of.open();
