@@ -24,7 +24,6 @@ fn the_header_is_that_of_the_crate() {
         "omega/stream",
         "omega/packed",
         "newton_schulz",
-        "torch/mod",
     ];
     let builder = sources.iter().fold(cbindgen::Builder::new().with_config(config), |builder, source| {
         builder.with_src(folder.join(format!("src/{source}.rs")))

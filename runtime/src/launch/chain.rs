@@ -17,7 +17,7 @@
 
 use super::args::Arg;
 use super::bind::refuse_aliasing;
-use super::chain_facts::{ChainFacts, of_kernel};
+use super::chain_facts::{ChainFacts, ChainLists, of_kernel};
 use super::prepared::PreparedLaunch;
 use super::request::{LaunchRequest, PlanFound};
 use super::workspace::Workspace;
@@ -25,7 +25,6 @@ use crate::device::{Device, Stream};
 use crate::error::{LaunchError, Result, RuntimeError};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
-use atlas_dsl::ir::Access;
 use atlas_dsl::{DType, KernelDef};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -132,31 +131,17 @@ impl Chain {
         self.kernels.iter().map(|k| k.declared())
     }
 
-    /// Whether a parameter is the index of what is repeated.
-    pub(super) fn is_index(&self, param: &ParamDef) -> bool {
-        self.repeated.as_ref().is_some_and(|r| r.index == param.name())
-    }
-
     /// The parameters that a caller passes: those of all kernels, without the workspace and the index of [`Repeated`]. They are in order
     /// of first appearance, unless the chain has an [`order`](Chain::ordered).
     /// A tensor that any kernel writes has to be passed as `&mut`.
     pub fn params(&self) -> Vec<&'static ParamDef> {
-        self.kept().params.clone()
+        self.facts().params.clone()
     }
 
-    pub(super) fn find_params(&self) -> Vec<&'static ParamDef> {
-        let mut found: Vec<&'static ParamDef> = Vec::new();
-        let of_caller = |p: &&ParamDef| !self.workspace.contains(&p.name()) && !self.is_index(p);
-        for p in self.defs().flat_map(|k| k.params).filter(of_caller) {
-            match found.iter_mut().find(|f| f.name() == p.name()) {
-                Some(f) if writes(p) => *f = p,
-                Some(_) => {}
-                None => found.push(p),
-            }
-        }
-        let place = |p: &&ParamDef| self.order.iter().position(|of| *of == p.name()).unwrap_or(self.order.len());
-        found.sort_by_key(place);
-        found
+    /// What is the same in all launches.
+    pub(super) fn facts(&self) -> &'static ChainFacts {
+        let index = self.repeated.as_ref().map(|repeated| repeated.index);
+        ChainLists { kernels: self.kernels, workspace: self.workspace, order: self.order, index }.facts()
     }
 
     /// Its signature in the language of kernels, with the parameters of [`Chain::params`] and, behind a semicolon, the dims of
@@ -256,7 +241,7 @@ impl Chain {
         workspace: &mut Workspace,
         mut run: impl FnMut(usize, &'static KernelDef, &[Arg<'_>]) -> Result<()>,
     ) -> Result<()> {
-        let facts = self.kept();
+        let facts = self.facts();
         let params = &facts.params;
         if args.len() != params.len() {
             return Err(self.wrong_count(args.len(), params));
@@ -427,8 +412,4 @@ enum Times {
     /// Once, with an index of 0: what does not depend on numbers.
     Once,
     All,
-}
-
-pub(super) fn writes(p: &ParamDef) -> bool {
-    matches!(p, ParamDef::Tensor { access: Access::Out, .. })
 }

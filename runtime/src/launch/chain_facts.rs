@@ -2,16 +2,17 @@
 //! the last launches.
 
 use super::args::Arg;
-use super::chain::{Chain, writes};
+use super::bind::is_written;
+use super::workspace::with_implied;
 use crate::tensor::Tensor;
-use atlas_dsl::def::{DTypeRef, ParamDef};
+use atlas_dsl::def::{DTypeRef, Declared, ParamDef};
 use atlas_dsl::{DType, KernelDef};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The facts of a chain.
 pub(super) struct ChainFacts {
-    /// What a caller passes: [`Chain::params`].
+    /// What a caller passes: `Chain::params`.
     pub(super) params: Vec<&'static ParamDef>,
     /// The names of the parameters, and then of the workspace.
     pub(super) names: Vec<&'static str>,
@@ -23,7 +24,7 @@ pub(super) struct ChainFacts {
     pub(super) axes: Vec<(usize, Vec<usize>)>,
     /// What decides a type: the place of a tensor or a number, and the number of the type.
     pub(super) deciders: Vec<(usize, usize)>,
-    /// [`Chain::open_dims`].
+    /// `Chain::open_dims`.
     pub(super) open: Vec<&'static str>,
     layouts: Mutex<HashMap<Box<[u64]>, Arc<SpaceLayout>>>,
 }
@@ -43,17 +44,25 @@ pub(super) struct SpaceLayout {
     pub(super) dims: Vec<Vec<&'static str>>,
 }
 
-/// The lists of a chain. They live as long as the process, so their addresses say which ones they are.
+/// The lists that a chain is declared with. They live as long as the process, so their addresses say which ones they are.
+#[derive(Clone, Copy)]
+pub(super) struct ChainLists {
+    pub(super) kernels: &'static [&'static dyn Declared],
+    pub(super) workspace: &'static [&'static str],
+    pub(super) order: &'static [&'static str],
+    /// The parameter that is the index of what is repeated.
+    pub(super) index: Option<&'static str>,
+}
+
 type Key = [usize; 7];
 
 /// The most layouts that are kept of a chain.
 const MOST: usize = 64;
 
-impl Chain {
-    /// Its facts.
-    pub(super) fn kept(&self) -> &'static ChainFacts {
+impl ChainLists {
+    /// The facts of its chain.
+    pub(super) fn facts(self) -> &'static ChainFacts {
         static ALL: RwLock<Option<HashMap<Key, &'static ChainFacts>>> = RwLock::new(None);
-        let index = self.repeated.as_ref().map_or(0, |repeated| repeated.index.as_ptr().addr());
         let key = [
             self.kernels.as_ptr().addr(),
             self.kernels.len(),
@@ -61,7 +70,7 @@ impl Chain {
             self.workspace.len(),
             self.order.as_ptr().addr(),
             self.order.len(),
-            index,
+            self.index.map_or(0, |index| index.as_ptr().addr()),
         ];
         let found = ALL.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(&key).copied());
         found.unwrap_or_else(|| {
@@ -70,6 +79,58 @@ impl Chain {
             all.get_or_insert_default().entry(key).or_insert_with(|| Box::leak(Box::new(ChainFacts::new(self))))
         })
     }
+
+    fn defs(self) -> impl Iterator<Item = &'static KernelDef> {
+        self.kernels.iter().map(|k| k.declared())
+    }
+
+    fn is_index(self, param: &ParamDef) -> bool {
+        self.index == Some(param.name())
+    }
+
+    fn params(self) -> Vec<&'static ParamDef> {
+        let mut found: Vec<&'static ParamDef> = Vec::new();
+        let of_caller = |p: &&ParamDef| !self.workspace.contains(&p.name()) && !self.is_index(p);
+        for p in self.defs().flat_map(|k| k.params).filter(of_caller) {
+            match found.iter_mut().find(|f| f.name() == p.name()) {
+                Some(f) if is_written(p) => *f = p,
+                Some(_) => {}
+                None => found.push(p),
+            }
+        }
+        let place = |p: &&ParamDef| self.order.iter().position(|of| *of == p.name()).unwrap_or(self.order.len());
+        found.sort_by_key(place);
+        found
+    }
+
+    fn open_dims(self) -> Vec<&'static str> {
+        let dims = |space: bool| {
+            let of_kernel = move |k: &'static KernelDef| {
+                let params = k.params.iter().filter(move |p| self.workspace.contains(&p.name()) == space);
+                params.flat_map(move |p| axes_of(k, p))
+            };
+            self.defs().flat_map(of_kernel)
+        };
+        // What follows from the others does so for any sizes.
+        let known = dims(false).map(|dim| (dim.to_owned(), 1)).collect();
+        let known = with_implied(self.kernels, known);
+        let mut open: Vec<&'static str> = Vec::new();
+        for dim in dims(true) {
+            if !open.contains(&dim) && !known.iter().any(|(name, _)| name == dim) {
+                open.push(dim);
+            }
+        }
+        open
+    }
+}
+
+/// The names of a tensor's dims.
+pub(super) fn axes_of(kernel: &'static KernelDef, param: &'static ParamDef) -> impl Iterator<Item = &'static str> {
+    let axes: &'static [usize] = match *param {
+        ParamDef::Tensor { dims, .. } => dims,
+        ParamDef::Scalar { .. } => &[],
+    };
+    axes.iter().map(|&axis| kernel.dims[axis].name)
 }
 
 /// The number of a name, which is added if it is not there.
@@ -87,8 +148,8 @@ fn add<T: PartialEq>(to: &mut Vec<T>, new: T) {
 }
 
 impl ChainFacts {
-    fn new(chain: &Chain) -> ChainFacts {
-        let params = chain.find_params();
+    fn new(chain: ChainLists) -> ChainFacts {
+        let params = chain.params();
         let names: Vec<&str> = params.iter().map(|p| p.name()).chain(chain.workspace.iter().copied()).collect();
         let place = |p: &ParamDef| names.iter().position(|&n| n == p.name());
         let kernel = |def: &'static KernelDef| KernelFacts {
@@ -122,7 +183,7 @@ impl ChainFacts {
                 }
             }
         }
-        let open = chain.find_open_dims();
+        let open = chain.open_dims();
         ChainFacts { params, names, kernels, dims, types, axes, deciders, open, layouts: Mutex::default() }
     }
 
@@ -171,7 +232,7 @@ pub(super) fn of_kernel<'s>(
     let pairs = kernel.def.params.iter().zip(&kernel.places);
     let lent = |param: &ParamDef, tensor: &'s &'s mut Tensor| {
         // A kernel may only read what another kernel writes.
-        if writes(param) { Arg::Lent(tensor) } else { Arg::In(tensor) }
+        if is_written(param) { Arg::Lent(tensor) } else { Arg::In(tensor) }
     };
     pairs
         .map(|(param, at)| match at.map(|at| (args.get(at), at)) {

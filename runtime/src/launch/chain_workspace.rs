@@ -1,14 +1,15 @@
 //! How a chain's workspace is made: of sizes, or of arguments.
 
 use super::args::Arg;
-use super::chain::{Chain, writes};
-use super::chain_facts::SpaceLayout;
+use super::bind::is_written;
+use super::chain::Chain;
+use super::chain_facts::{SpaceLayout, axes_of};
 use super::workspace::{Workspace, WorkspaceTensor, with_implied};
 use crate::device::{Device, Stream};
 use crate::error::{LaunchError, Result};
 use crate::tensor::Tensor;
 use atlas_dsl::def::{DTypeRef, ParamDef};
-use atlas_dsl::{DType, KernelDef};
+use atlas_dsl::DType;
 
 impl Chain {
     /// Allocates the workspace for these element types and sizes of dims, by name. It needs those that its tensors have, but for those
@@ -28,27 +29,7 @@ impl Chain {
     /// The dims of its workspace whose sizes neither a caller's tensor has nor what the kernels require: for a launch of the Omega
     /// rule, how many tokens a chunk has. Whoever makes a workspace of arguments says these.
     pub fn open_dims(&self) -> Vec<&'static str> {
-        self.kept().open.clone()
-    }
-
-    pub(super) fn find_open_dims(&self) -> Vec<&'static str> {
-        let dims = |space: bool| {
-            let of_kernel = move |k: &'static KernelDef| {
-                let params = k.params.iter().filter(move |p| self.workspace.contains(&p.name()) == space);
-                params.flat_map(move |p| axes_of(k, p))
-            };
-            self.defs().flat_map(of_kernel)
-        };
-        // What follows from the others does so for any sizes.
-        let known = dims(false).map(|dim| (dim.to_owned(), 1)).collect();
-        let known = with_implied(self.kernels, known);
-        let mut open: Vec<&'static str> = Vec::new();
-        for dim in dims(true) {
-            if !open.contains(&dim) && !known.iter().any(|(name, _)| name == dim) {
-                open.push(dim);
-            }
-        }
-        open
+        self.facts().open.clone()
     }
 
     /// Allocates the workspace for launches with such arguments, in the order of [`Chain::params`]. `sizes` has the dims of
@@ -58,7 +39,7 @@ impl Chain {
     /// [`LaunchError::WrongArgumentCount`], [`LaunchError::WrongKind`] and [`LaunchError::WrongRank`] for arguments that are not the
     /// chain's; those of [`Chain::workspace`].
     pub fn workspace_for(&self, device: &Device, args: &[Arg<'_>], sizes: &[(&str, usize)]) -> Result<Workspace> {
-        let (types, dims) = self.facts(args, sizes)?;
+        let (types, dims) = self.sizes_of(args, sizes)?;
         self.workspace(device, &types, &dims)
     }
 
@@ -72,8 +53,8 @@ impl Chain {
     /// It is used by launches on this stream alone, or by work that is ordered with them, and dropped before the stream ends. It
     /// is not resized.
     pub unsafe fn workspace_on(&self, stream: &Stream, args: &[Arg<'_>], sizes: &[(&str, usize)]) -> Result<Workspace> {
-        let layout = self.kept().layout(args, sizes, || {
-            let (types, dims) = self.facts(args, sizes)?;
+        let layout = self.facts().layout(args, sizes, || {
+            let (types, dims) = self.sizes_of(args, sizes)?;
             self.check_known(&types, &dims)?;
             let sizes: Vec<(String, usize)> = dims.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect();
             self.layout_of(&types, sizes)
@@ -109,7 +90,11 @@ impl Chain {
     }
 
     /// The types and sizes of dims that arguments have, with the sizes that are given besides.
-    fn facts<'n>(&self, args: &[Arg<'_>], sizes: &[(&'n str, usize)]) -> Result<(Facts<'n, DType>, Facts<'n, usize>)> {
+    fn sizes_of<'n>(
+        &self,
+        args: &[Arg<'_>],
+        sizes: &[(&'n str, usize)],
+    ) -> Result<(Facts<'n, DType>, Facts<'n, usize>)> {
         let params = self.params();
         if args.len() != params.len() {
             return Err(self.wrong_count(args.len(), &params));
@@ -179,7 +164,7 @@ impl Chain {
             let (name, names) = (name.to_owned(), names.join(", "));
             return Err(LaunchError::NoSuchWorkspace { chain: self.name, name, names }.into());
         };
-        if !writes(param) {
+        if !is_written(param) {
             let (name, kernel) = (name.to_owned(), kernel.name);
             return Err(LaunchError::WorkspaceReadFirst { chain: self.name, name, kernel }.into());
         }
@@ -210,13 +195,4 @@ fn add<'n, T>(facts: &mut Facts<'n, T>, name: &'n str, value: T) {
     if !facts.iter().any(|(known, _)| *known == name) {
         facts.push((name, value));
     }
-}
-
-/// The names of a tensor's dims.
-fn axes_of(kernel: &'static KernelDef, param: &'static ParamDef) -> impl Iterator<Item = &'static str> {
-    let axes: &'static [usize] = match *param {
-        ParamDef::Tensor { dims, .. } => dims,
-        ParamDef::Scalar { .. } => &[],
-    };
-    axes.iter().map(|&axis| kernel.dims[axis].name)
 }

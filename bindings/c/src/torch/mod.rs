@@ -9,9 +9,9 @@
 //! | `shim` | PyTorch's interface, looked up in the process, and its version |
 //! | `values` | arguments and results, and tensors of PyTorch |
 //! | `views` | tensors of PyTorch as those of DLPack, in other shapes where a function wants them |
+//! | `call` | a row of the table of operators, and a call of one |
 //! | `operators` | the table of operators |
 //! | `omega` | those of the Omega rule |
-//! | `call` | a call of a row of the table |
 
 mod call;
 mod omega;
@@ -20,8 +20,8 @@ mod shim;
 mod values;
 mod views;
 
-use self::call::{Plan, number_of};
-use self::operators::COUNT;
+use self::call::Plan;
+use self::operators::{COUNT, number_of};
 use self::shim::{Boxed, Torch, Word, done, torch};
 use crate::status::{AtlasStatus, Failure, Result, guarded, status, text};
 use std::ffi::{CString, c_char, c_void};
@@ -83,7 +83,7 @@ fn throw(failure: &Failure) {
 }
 
 /// Registers the kernel of an operator of `torch.ops.atlas_gpu` for `CPU` or `CUDA`. PyTorch has to be loaded, and the operator defined with
-/// this schema.
+/// this schema. It is between this library and the Python package, so the header has no declaration of it.
 ///
 /// # Safety
 /// Both are strings that end with a zero byte.

@@ -1,8 +1,7 @@
 //! The Omega rule: what calls of its functions are made of, as `_omega.py` of the Python package has it.
 
 use super::call::{Call, Item};
-use super::operators::tuple;
-use super::values::{Given, Tensor};
+use super::values::{Given, Tensor, tuple};
 use super::views::View;
 use crate::calls::Callee;
 use crate::chains;

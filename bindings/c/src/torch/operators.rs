@@ -1,53 +1,10 @@
 //! The operators: what they take, what they give, and which functions of the library they call.
 
-use super::call::Call;
+use super::call::{Arg, Call, Made, Operator, Shape, Work};
 use super::omega;
-use super::values::{Given, Tensor};
+use super::values::{Given, Tensor, tuple};
 use super::views::View;
 use crate::status::{Failure, Result};
-
-/// An operator of `torch.ops.atlas_gpu`.
-pub(super) struct Operator {
-    /// Its schema, which is that of the Python package.
-    pub(super) schema: &'static str,
-    pub(super) work: Work,
-}
-
-/// What an operator does.
-pub(super) enum Work {
-    /// It makes tensors, which it gives back, and calls functions with them.
-    Steps(&'static [Made], &'static [(&'static str, &'static [Arg])]),
-    /// It looks at its arguments first.
-    Code(fn(&Call<'_>) -> Result<Vec<Given>>),
-}
-
-/// A tensor that an operator makes.
-pub(super) struct Made {
-    /// The parameter on whose device it is, and whose element type it has.
-    pub(super) of: &'static str,
-    pub(super) shape: Shape,
-    pub(super) is_f32: bool,
-}
-
-/// A shape, from that of a parameter.
-pub(super) enum Shape {
-    Same,
-    WithoutLast,
-    Axes(&'static [usize]),
-    /// The last axis `d` becomes `1 + d + d d`.
-    Taylor2,
-}
-
-/// An argument of a function: a parameter by its name, or a tensor that was made by its number.
-pub(super) enum Arg {
-    As(&'static str),
-    Rows(&'static str),
-    Made(usize),
-    MadeRows(usize),
-    MadeFlat(usize),
-    /// One number, 1 in f32, in as many places as the first two axes of a parameter have.
-    Ones(&'static str),
-}
 
 use Arg::{As, Made as Out, MadeFlat as OutFlat, MadeRows as OutRows, Ones, Rows};
 
@@ -230,12 +187,6 @@ pub(super) static OPERATORS: [Operator; COUNT] = [
     },
 ];
 
-/// Python's way to write a shape.
-pub(super) fn tuple(sizes: &[i64]) -> String {
-    let listed: Vec<String> = sizes.iter().map(i64::to_string).collect();
-    if let [one] = &listed[..] { format!("({one},)") } else { format!("({})", listed.join(", ")) }
-}
-
 /// `x` `[.., N, H, 2 D]`, and angles that are repeated to `[.., N, D]`.
 fn rotary(call: &Call<'_>) -> Result<Vec<Given>> {
     let (x, cos, sin) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
@@ -295,4 +246,40 @@ fn newton_schulz(call: &Call<'_>) -> Result<Vec<Given>> {
     let tensors = [View::of(g)?, View::of(&out)?].map(Into::into);
     call.launch("newton_schulz", tensors.into_iter().chain(numbers).chain(each))?;
     Ok(vec![Given::Tensor(out)])
+}
+
+/// The operator of a schema, by its number.
+pub(super) fn number_of(schema: &str) -> Option<usize> {
+    OPERATORS.iter().position(|of| of.schema == schema)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::torch::call::read_schema;
+    use crate::tvm_ffi::Function;
+
+    /// Every name of the table is one of the operator's parameters, and every function is in the library.
+    #[test]
+    fn the_table_can_be_read() {
+        for of in &OPERATORS {
+            let (name, params, _) = read_schema(of.schema).unwrap_or_else(|| panic!("{}", of.schema));
+            assert!(params.len() <= 24, "{name}");
+            if let Work::Steps(made, steps) = &of.work {
+                let is_param = |wanted: &str| params.iter().any(|(_, name)| *name == wanted);
+                assert!(made.iter().all(|made| is_param(made.of)), "{name}");
+                for (function, args) in *steps {
+                    assert!(Function::named(function).is_ok(), "{function}");
+                    let is_known = |arg: &Arg| match arg {
+                        Arg::As(param) | Arg::Rows(param) | Arg::Ones(param) => is_param(param),
+                        Arg::Made(i) | Arg::MadeRows(i) | Arg::MadeFlat(i) => *i < made.len(),
+                    };
+                    assert!(args.iter().all(is_known), "{name}");
+                }
+            }
+        }
+        assert_eq!(number_of("softmax(Tensor x) -> Tensor"), Some(0));
+        assert_eq!(number_of("softmax(Tensor y) -> Tensor"), None);
+        assert!(read_schema("softmax(Storage x) -> Tensor").is_none());
+    }
 }

@@ -305,3 +305,9 @@ pub(super) fn dtype_named(name: &str) -> Result<DLDataType> {
     };
     Ok(DLDataType { code, bits, lanes: 1 })
 }
+
+/// Python's way to write a shape.
+pub(super) fn tuple(sizes: &[i64]) -> String {
+    let listed: Vec<String> = sizes.iter().map(i64::to_string).collect();
+    if let [one] = &listed[..] { format!("({one},)") } else { format!("({})", listed.join(", ")) }
+}
