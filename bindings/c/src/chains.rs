@@ -1,7 +1,7 @@
 //! The chains of the library, by name.
 
 use crate::calls::NamedChain;
-use crate::shipped::shipped_chains;
+use crate::calls::shipped_chains;
 use crate::status::{AtlasStatus, Failure, Result, status, text};
 use atlas::kernel::Chain;
 use std::collections::HashMap;

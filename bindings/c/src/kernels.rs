@@ -1,6 +1,6 @@
 //! The kernels of the library, by name.
 
-use crate::shipped::shipped;
+use crate::calls::shipped;
 use crate::status::{AtlasStatus, Failure, Result, status, text};
 use atlas::kernel::KernelDef;
 use std::collections::HashMap;

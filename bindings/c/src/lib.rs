@@ -41,7 +41,6 @@
 //! | `omega`, `newton_schulz` | chains, training, streams and packed documents of an Omega rule; the iteration of Muon |
 //! | `tvm_ffi` | kernels and chains as functions of tvm-ffi |
 //! | `torch` | operators of PyTorch |
-//! | `shipped` | the kernels and chains that ship with Atlas, as such functions |
 #![warn(clippy::too_many_lines)]
 #![deny(missing_docs)]
 
@@ -54,7 +53,6 @@ mod kernels;
 mod launch;
 mod newton_schulz;
 mod omega;
-mod shipped;
 mod status;
 mod torch;
 #[doc(hidden)]

@@ -8,8 +8,8 @@ use super::workspace::{Workspace, WorkspaceTensor, with_implied};
 use crate::device::{Device, Stream};
 use crate::error::{LaunchError, Result};
 use crate::tensor::Tensor;
-use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::DType;
+use atlas_dsl::def::{DTypeRef, ParamDef};
 
 impl Chain {
     /// Allocates the workspace for these element types and sizes of dims, by name. It needs those that its tensors have, but for those

@@ -1,7 +1,7 @@
 //! A call of an operator: what it is given, and the functions that it calls.
 
 use super::shim::{Torch, Word, current_stream, torch};
-use super::values::{Axes, Given, Kind, Tensor, Value};
+use super::values::{Axes, GivenValue, Tensor, Value, ValueKind};
 use super::views::View;
 use crate::dlpack::DLDataType;
 use crate::status::{Failure, Result};
@@ -20,7 +20,7 @@ pub(super) enum Work {
     /// It makes tensors, which it gives back, and calls functions with them.
     Steps(&'static [Made], &'static [(&'static str, &'static [Arg])]),
     /// It looks at its arguments first.
-    Code(fn(&Call<'_>) -> Result<Vec<Given>>),
+    Code(fn(&OperatorCall<'_>) -> Result<Vec<GivenValue>>),
 }
 
 /// A tensor that an operator makes.
@@ -55,7 +55,7 @@ pub(super) enum Arg {
 pub(super) struct Plan {
     torch: &'static Torch,
     pub(super) name: &'static str,
-    kinds: Vec<Kind>,
+    kinds: Vec<ValueKind>,
     /// How many values it gives.
     gives: usize,
     work: Found,
@@ -64,7 +64,7 @@ pub(super) struct Plan {
 /// [`Work`] with the places of parameters for their names.
 enum Found {
     Steps(Vec<(usize, &'static Made)>, Vec<Step>),
-    Code(fn(&Call<'_>) -> Result<Vec<Given>>),
+    Code(fn(&OperatorCall<'_>) -> Result<Vec<GivenValue>>),
 }
 
 /// A call of a function.
@@ -81,13 +81,16 @@ enum Place {
     Ones(usize),
 }
 
-/// Takes a schema apart: the name, kinds and names of parameters, and how many values it gives.
-pub(super) fn read_schema(schema: &'static str) -> Option<(&'static str, Vec<(Kind, &'static str)>, usize)> {
+/// A parameter of a schema: what it takes, and its name.
+type SchemaParam = (ValueKind, &'static str);
+
+/// Takes a schema apart: the name, the parameters, and how many values it gives.
+pub(super) fn read_schema(schema: &'static str) -> Option<(&'static str, Vec<SchemaParam>, usize)> {
     let (name, rest) = schema.split_once('(')?;
     let (takes, gives) = rest.split_once(") -> ")?;
     let params = takes.split(", ").map(|param| {
         let (kind, name) = param.split_once(' ')?;
-        Some((Kind::named(kind)?, name))
+        Some((ValueKind::named(kind)?, name))
     });
     Some((name, params.collect::<Option<Vec<_>>>()?, gives.split(", ").count()))
 }
@@ -139,8 +142,8 @@ impl Plan {
             // SAFETY: the caller's promise.
             values.push(unsafe { Value::take(self.torch, kind, stack.add(i).read()) }?);
         }
-        let call = Call { torch: self.torch, name: self.name, values: &values };
-        let put = |i: usize, given: Given| {
+        let call = OperatorCall { torch: self.torch, name: self.name, values: &values };
+        let put = |i: usize, given: GivenValue| {
             let word = given.into_word(self.torch)?;
             // SAFETY: the stack has room for what the operator gives.
             unsafe { stack.add(i).write(word) };
@@ -156,20 +159,21 @@ impl Plan {
                 for Step(function, places) in steps {
                     call.step(*function, places, &outputs)?;
                 }
-                outputs.into_iter().enumerate().try_for_each(|(i, tensor)| put(i, Given::Tensor(tensor)))
+                outputs.into_iter().enumerate().try_for_each(|(i, tensor)| put(i, GivenValue::Tensor(tensor)))
             }
         }
     }
 }
 
 /// A call, whose arguments it holds.
-pub(super) struct Call<'a> {
+pub(super) struct OperatorCall<'a> {
     torch: &'static Torch,
     name: &'static str,
     values: &'a [Value],
 }
 
-/// An argument of a function.
+/// An argument of a function. A call has few of them, and they live as long as it.
+#[allow(clippy::large_enum_variant, reason = "a box would be an allocation for each tensor of a call")]
 pub(super) enum Item<'a> {
     Tensor(View<'a>),
     Real(f64),
@@ -194,7 +198,7 @@ impl From<i64> for Item<'_> {
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> OperatorCall<'a> {
     fn wrong(&self, number: usize, wanted: &str) -> Failure {
         Failure::misuse(format_args!("argument {number} of `{}` is no {wanted}", self.name))
     }

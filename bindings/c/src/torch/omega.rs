@@ -1,7 +1,7 @@
 //! The Omega rule: what calls of its functions are made of, as `_omega.py` of the Python package has it.
 
-use super::call::{Call, Item};
-use super::values::{Given, Tensor, tuple};
+use super::call::{Item, OperatorCall};
+use super::values::{GivenValue, Tensor, tuple};
 use super::views::View;
 use crate::calls::Callee;
 use crate::chains;
@@ -28,7 +28,7 @@ struct Rule<'a> {
 }
 
 impl<'a> Rule<'a> {
-    fn at(call: &Call<'a>, number: usize) -> Result<Rule<'a>> {
+    fn at(call: &OperatorCall<'a>, number: usize) -> Result<Rule<'a>> {
         Ok(Rule {
             memory: call.text(number)?,
             step: call.text(number + 1)?,
@@ -67,7 +67,7 @@ struct Given9<'a> {
 
 impl<'a> Given9<'a> {
     /// Tokens from one argument on, the memory from another one, and the rule behind it.
-    fn new(op: &str, call: &Call<'a>, tokens: usize, memory: usize) -> Result<Given9<'a>> {
+    fn new(op: &str, call: &OperatorCall<'a>, tokens: usize, memory: usize) -> Result<Given9<'a>> {
         let of = Given9 {
             tokens: tokens_at(call, tokens)?,
             weights: call.tensors(memory)?,
@@ -137,7 +137,7 @@ impl<'a> Given9<'a> {
     }
 
     /// Room for what tokens read.
-    fn read(&self, call: &Call<'_>) -> Result<Tensor> {
+    fn read(&self, call: &OperatorCall<'_>) -> Result<Tensor> {
         let (&[b, n, h, _], &[.., e]) = (self.tokens[0].sizes()?, self.tokens[2].sizes()?) else {
             return Err(Failure::misuse("tokens have four axes"));
         };
@@ -145,7 +145,7 @@ impl<'a> Given9<'a> {
     }
 }
 
-fn tokens_at<'a>(call: &Call<'a>, number: usize) -> Result<[&'a Tensor; 9]> {
+fn tokens_at<'a>(call: &OperatorCall<'a>, number: usize) -> Result<[&'a Tensor; 9]> {
     let mut tokens = [call.tensor(number)?; 9];
     for (i, token) in tokens.iter_mut().enumerate() {
         *token = call.tensor(number + i)?;
@@ -174,7 +174,7 @@ fn chunk_of(rule: &Rule<'_>) -> Result<i64> {
 }
 
 /// The rule on a copy of the memory. Shapes that do not fit are refused by the chain.
-pub(super) fn omega(call: &Call<'_>) -> Result<Vec<Given>> {
+pub(super) fn omega(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let of = Given9::new("omega", call, 0, 9)?;
     let (rule, chunk) = (&of.rule, chunk_of(&of.rule)?);
     let last = |tensor: &Tensor| -> Result<usize> { Ok(size(tensor.sizes()?.last().copied().unwrap_or(0))) };
@@ -220,7 +220,7 @@ pub(super) fn omega(call: &Call<'_>) -> Result<Vec<Given>> {
         });
     }
     call.call(crate::tvm_ffi::Function::Chain(chain), items)?;
-    Ok(vec![Given::Tensor(y), Given::Tensors(weights), Given::Tensors(momenta)])
+    Ok(vec![GivenValue::Tensor(y), GivenValue::Tensors(weights), GivenValue::Tensors(momenta)])
 }
 
 /// Chunks of a segment, about the square root of all if `segment` is 0, and how many segments there are.
@@ -239,7 +239,7 @@ fn segments(tokens: i64, chunk: i64, segment: i64) -> (i64, i64) {
 }
 
 /// The rule on a copy of the memory, with what its backward pass needs: the state before each segment.
-pub(super) fn training(call: &Call<'_>) -> Result<Vec<Given>> {
+pub(super) fn training(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let of = Given9::new("omega", call, 0, 9)?;
     let (length, count) = segments(of.tokens[0].sizes()?[1], chunk_of(&of.rule)?, call.whole(19)?);
     let mut kept = Vec::new();
@@ -252,11 +252,16 @@ pub(super) fn training(call: &Call<'_>) -> Result<Vec<Given>> {
     let mut items = of.rule.numbers(length);
     items.extend(views(of.tokens.into_iter().chain(of.norm).chain(&weights).chain(&momenta).chain([&y]).chain(&kept))?);
     call.launch("omega_forward", items)?;
-    Ok(vec![Given::Tensor(y), Given::Tensors(weights), Given::Tensors(momenta), Given::Tensors(kept)])
+    Ok(vec![
+        GivenValue::Tensor(y),
+        GivenValue::Tensors(weights),
+        GivenValue::Tensors(momenta),
+        GivenValue::Tensors(kept),
+    ])
 }
 
 /// All gradients, those by tokens before those by the norm and by the memory. Some have room for whole chunks.
-pub(super) fn training_backward(call: &Call<'_>) -> Result<Vec<Given>> {
+pub(super) fn training_backward(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let (dy, last, tokens) = (call.tensor(0)?, call.tensors(1)?, tokens_at(call, 2)?);
     let (norm, kept, rule, segment) = (call.maybe(11)?, call.tensors(12)?, Rule::at(call, 13)?, call.whole(20)?);
     let chunk = chunk_of(&rule)?;
@@ -281,11 +286,11 @@ pub(super) fn training_backward(call: &Call<'_>) -> Result<Vec<Given>> {
     let mut items = rule.numbers(length);
     items.extend(views(tokens.into_iter().chain(norm).chain(kept).chain([dy]).chain(last).chain(&found))?);
     call.launch("omega_backward", items)?;
-    Ok(vec![Given::Tensors(found)])
+    Ok(vec![GivenValue::Tensors(found)])
 }
 
 /// The rule on a copy of the memories of documents.
-pub(super) fn packed(call: &Call<'_>) -> Result<Vec<Given>> {
+pub(super) fn packed(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let of = Given9::new("omega_packed", call, 0, 10)?;
     let (starts, longest) = (call.tensor(9)?, call.whole(20)?);
     let [weights, momenta] = of.copies()?;
@@ -295,7 +300,7 @@ pub(super) fn packed(call: &Call<'_>) -> Result<Vec<Given>> {
         of.tokens.into_iter().chain(of.norm).chain([starts]).chain(&weights).chain(&momenta).chain([&y]),
     )?);
     call.launch("omega_packed", items)?;
-    Ok(vec![Given::Tensor(y), Given::Tensors(weights), Given::Tensors(momenta)])
+    Ok(vec![GivenValue::Tensor(y), GivenValue::Tensors(weights), GivenValue::Tensors(momenta)])
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The operators: what they take, what they give, and which functions of the library they call.
 
-use super::call::{Arg, Call, Made, Operator, Shape, Work};
+use super::call::{Arg, Made, Operator, OperatorCall, Shape, Work};
 use super::omega;
-use super::values::{Given, Tensor, tuple};
+use super::values::{GivenValue, Tensor, tuple};
 use super::views::View;
 use crate::status::{Failure, Result};
 
@@ -188,7 +188,7 @@ pub(super) static OPERATORS: [Operator; COUNT] = [
 ];
 
 /// `x` `[.., N, H, 2 D]`, and angles that are repeated to `[.., N, D]`.
-fn rotary(call: &Call<'_>) -> Result<Vec<Given>> {
+fn rotary(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let (x, cos, sin) = (call.tensor(0)?, call.tensor(1)?, call.tensor(2)?);
     let is_interleaved = call.whole(3)? != 0;
     let sizes = x.sizes()?;
@@ -210,11 +210,11 @@ fn rotary(call: &Call<'_>) -> Result<Vec<Given>> {
     let name = if is_interleaved { "rotary_interleaved" } else { "rotary_halves" };
     let (x, to) = (View::reshaped(x, &shape)?, View::reshaped(&y, &shape)?);
     call.launch(name, [x, by_cos, by_sin, to].map(Into::into))?;
-    Ok(vec![Given::Tensor(y)])
+    Ok(vec![GivenValue::Tensor(y)])
 }
 
 /// One to four coefficients, each count with a kernel of its own.
-fn poly_features(call: &Call<'_>) -> Result<Vec<Given>> {
+fn poly_features(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let (x, coefficients) = (call.tensor(0)?, call.reals(1)?);
     let name = match coefficients.len() {
         1 => "poly1",
@@ -229,13 +229,13 @@ fn poly_features(call: &Call<'_>) -> Result<Vec<Given>> {
     let y = call.like(x)?;
     let tensors = [View::rows(x)?, View::rows(&y)?].map(Into::into);
     call.launch(name, tensors.into_iter().chain(coefficients.iter().map(|&a| a.into())))?;
-    Ok(vec![Given::Tensor(y)])
+    Ok(vec![GivenValue::Tensor(y)])
 }
 
 /// The mean eigenvalue before each step, of matrices of Gaussian numbers: rounding is least about it.
 const CENTRES: [f64; 4] = [0.0, 0.25, 1.0, 0.75];
 
-fn newton_schulz(call: &Call<'_>) -> Result<Vec<Given>> {
+fn newton_schulz(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let (g, steps) = (call.tensor(0)?, call.reals(2)?);
     let out: Tensor = call.made(g, g.sizes()?, Some(super::values::dtype_named(call.text(1)?)?))?;
     let numbers = [call.real(3)?.into(), call.real(4)?.into(), call.whole(5)?.into(), call.whole(6)?.into()];
@@ -245,7 +245,7 @@ fn newton_schulz(call: &Call<'_>) -> Result<Vec<Given>> {
     });
     let tensors = [View::of(g)?, View::of(&out)?].map(Into::into);
     call.launch("newton_schulz", tensors.into_iter().chain(numbers).chain(each))?;
-    Ok(vec![Given::Tensor(out)])
+    Ok(vec![GivenValue::Tensor(out)])
 }
 
 /// The operator of a schema, by its number.

@@ -78,7 +78,7 @@ impl Tensor {
     }
 
     /// What PyTorch says of it.
-    pub(super) fn facts(&self) -> Result<Facts> {
+    pub(super) fn facts(&self) -> Result<TensorFacts> {
         let (shim, of) = (&self.torch.shim, self.handle);
         let (mut data, mut rank, mut number) = (std::ptr::null_mut(), 0_i64, 0_i32);
         let (mut sizes, mut strides) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -109,7 +109,7 @@ impl Tensor {
             strides,
             byte_offset: 0,
         };
-        Ok(Facts { tensor, place, number })
+        Ok(TensorFacts { tensor, place, number })
     }
 
     /// Gives the reference away.
@@ -122,15 +122,15 @@ impl Tensor {
 
 /// What PyTorch says of a tensor. Sizes and strides are those of the tensor, as long as somebody holds it.
 #[derive(Clone, Copy)]
-pub(super) struct Facts {
+pub(super) struct TensorFacts {
     pub(super) tensor: DLTensor,
-    /// Kind and number of its device.
+    /// ValueKind and number of its device.
     pub(super) place: (i32, i32),
     /// PyTorch's number of its element type.
     pub(super) number: i32,
 }
 
-impl Facts {
+impl TensorFacts {
     /// Its sizes and its strides.
     ///
     /// # Safety
@@ -169,7 +169,7 @@ pub(super) enum Value {
 
 /// The kinds of arguments, by their names in a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Tensor,
     Maybe,
     Tensors,
@@ -180,18 +180,18 @@ pub(super) enum Kind {
     Text,
 }
 
-impl Kind {
+impl ValueKind {
     /// The kind of a name.
-    pub(super) fn named(name: &str) -> Option<Kind> {
+    pub(super) fn named(name: &str) -> Option<ValueKind> {
         Some(match name {
-            "Tensor" => Kind::Tensor,
-            "Tensor?" => Kind::Maybe,
-            "Tensor[]" => Kind::Tensors,
-            "float" => Kind::Real,
-            "int" => Kind::Whole,
-            "bool" => Kind::Truth,
-            "float[]" => Kind::Reals,
-            "str" => Kind::Text,
+            "Tensor" => ValueKind::Tensor,
+            "Tensor?" => ValueKind::Maybe,
+            "Tensor[]" => ValueKind::Tensors,
+            "float" => ValueKind::Real,
+            "int" => ValueKind::Whole,
+            "bool" => ValueKind::Truth,
+            "float[]" => ValueKind::Reals,
+            "str" => ValueKind::Text,
             _ => return None,
         })
     }
@@ -207,12 +207,12 @@ impl Value {
     ///
     /// # Safety
     /// It is a word of PyTorch's for this kind, which nobody else takes.
-    pub(super) unsafe fn take(torch: &'static Torch, kind: Kind, word: Word) -> Result<Value> {
+    pub(super) unsafe fn take(torch: &'static Torch, kind: ValueKind, word: Word) -> Result<Value> {
         let shim = &torch.shim;
         Ok(match kind {
-            Kind::Tensor => Value::Tensor(Tensor { torch, handle: address(word) }),
-            Kind::Maybe if word == 0 => Value::Maybe(None),
-            Kind::Maybe => {
+            ValueKind::Tensor => Value::Tensor(Tensor { torch, handle: address(word) }),
+            ValueKind::Maybe if word == 0 => Value::Maybe(None),
+            ValueKind::Maybe => {
                 let inside = address(word).cast::<Word>();
                 // SAFETY: what is there stands in a word that PyTorch made by `new`, for the kernel to delete.
                 let handle = unsafe {
@@ -222,17 +222,17 @@ impl Value {
                 };
                 Value::Maybe(Some(Tensor { torch, handle }))
             }
-            Kind::Real => Value::Real(f64::from_bits(word)),
-            Kind::Whole => Value::Whole(word.cast_signed()),
+            ValueKind::Real => Value::Real(f64::from_bits(word)),
+            ValueKind::Whole => Value::Whole(word.cast_signed()),
             // The first byte is the truth.
-            Kind::Truth => Value::Whole(i64::from(word.to_le_bytes()[0] != 0)),
+            ValueKind::Truth => Value::Whole(i64::from(word.to_le_bytes()[0] != 0)),
             // SAFETY: as above.
-            Kind::Tensors => Value::Tensors(
+            ValueKind::Tensors => Value::Tensors(
                 unsafe { list(torch, word) }?.into_iter().map(|word| Tensor { torch, handle: address(word) }).collect(),
             ),
             // SAFETY: as above.
-            Kind::Reals => Value::Reals(unsafe { list(torch, word) }?.into_iter().map(f64::from_bits).collect()),
-            Kind::Text => {
+            ValueKind::Reals => Value::Reals(unsafe { list(torch, word) }?.into_iter().map(f64::from_bits).collect()),
+            ValueKind::Text => {
                 let (mut length, mut at, handle) = (0, std::ptr::null(), address(word));
                 // SAFETY: as above; the bytes live until the string is deleted.
                 unsafe {
@@ -269,17 +269,17 @@ unsafe fn list(torch: &Torch, word: Word) -> Result<SmallVec<[Word; 16]>> {
 }
 
 /// What a kernel gives back in one place.
-pub(super) enum Given {
+pub(super) enum GivenValue {
     Tensor(Tensor),
     Tensors(Vec<Tensor>),
 }
 
-impl Given {
+impl GivenValue {
     /// It as PyTorch takes it over.
     pub(super) fn into_word(self, torch: &Torch) -> Result<Word> {
         let tensors = match self {
-            Given::Tensor(tensor) => return Ok(tensor.into_word()),
-            Given::Tensors(tensors) => tensors,
+            GivenValue::Tensor(tensor) => return Ok(tensor.into_word()),
+            GivenValue::Tensors(tensors) => tensors,
         };
         let mut list = std::ptr::null_mut();
         // SAFETY: a place for a list, here and below.

@@ -1,6 +1,6 @@
 //! Tensors of PyTorch as those of DLPack, in other shapes where a function wants them.
 
-use super::values::{Axes, Facts, Tensor, contiguous};
+use super::values::{Axes, Tensor, TensorFacts, contiguous};
 use crate::dlpack::DLTensor;
 use crate::status::{Failure, Result};
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ impl<'a> View<'a> {
         Ok(View::with(of.facts()?, None))
     }
 
-    fn with(facts: Facts, axes: Option<(Axes, Axes)>) -> View<'a> {
+    fn with(facts: TensorFacts, axes: Option<(Axes, Axes)>) -> View<'a> {
         View { tensor: facts.tensor, axes, _kept: None, _of: PhantomData }
     }
 
@@ -70,7 +70,12 @@ impl<'a> View<'a> {
         View::shaped(of, facts, (to, &repeated), shape).map(Some)
     }
 
-    fn shaped(of: &'a Tensor, facts: Facts, (sizes, strides): (&[i64], &[i64]), shape: &[i64]) -> Result<View<'a>> {
+    fn shaped(
+        of: &'a Tensor,
+        facts: TensorFacts,
+        (sizes, strides): (&[i64], &[i64]),
+        shape: &[i64],
+    ) -> Result<View<'a>> {
         if let Some(strides) = strides_of(sizes, strides, shape) {
             return Ok(View::with(facts, Some((shape.into(), strides))));
         }

@@ -35,12 +35,12 @@ impl Function {
     /// Calls it.
     ///
     /// # Safety
-    /// As [`launch_kernel`].
+    /// As [`launch_one`].
     pub(crate) unsafe fn call(self, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe {
             match self {
-                Function::Kernel(kernel) => launch_kernel(kernel, args, streams),
+                Function::Kernel(kernel) => launch_one(kernel, args, streams),
                 Function::Chain(chain) => launch_chain(chain, args, streams),
                 Function::Other(call) => call(args, streams),
             }
@@ -59,12 +59,12 @@ pub unsafe fn call_kernel(
     result: *mut TvmFfiAny,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { answer(result, || launch_kernel(kernel, values(args, count), current_stream)) }
+    unsafe { answer(result, || launch_one(kernel, values(args, count), current_stream)) }
 }
 
 /// # Safety
 /// They are values of tvm-ffi, whose tensors are as `atlas_launch` says, and streams are as [`place`] says.
-unsafe fn launch_kernel(kernel: &'static KernelDef, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
+unsafe fn launch_one(kernel: &'static KernelDef, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
     let (device, stream) = unsafe { place(kernel, args, streams) }?;
     // SAFETY: as above.
@@ -83,7 +83,7 @@ pub unsafe fn call_chain(of: &'static NamedChain, args: *const TvmFfiAny, count:
 }
 
 /// # Safety
-/// As [`launch_kernel`].
+/// As [`launch_one`].
 unsafe fn launch_chain(of: &'static NamedChain, args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
     let (device, stream) = unsafe { place(of, args, streams) }?;
@@ -166,7 +166,7 @@ unsafe extern "C" fn newton_schulz(
 }
 
 /// # Safety
-/// As [`launch_kernel`].
+/// As [`launch_one`].
 unsafe fn launch_iteration(args: &[TvmFfiAny], streams: CurrentStream) -> Result<()> {
     // SAFETY: the caller's promise, here and below.
     let (device, stream) = unsafe { place(&Iteration, args, streams) }?;

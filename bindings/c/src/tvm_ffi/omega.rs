@@ -18,7 +18,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A function of this file.
-struct Function {
+struct OmegaFunction {
     name: &'static str,
     /// Its numbers, which stand before its tensors.
     numbers: &'static [&'static str],
@@ -27,31 +27,31 @@ struct Function {
 }
 
 /// Weights and momenta are as many as the memory has, and a norm is given to a memory with one.
-static FORWARD: Function = Function {
+static FORWARD: OmegaFunction = OmegaFunction {
     name: "omega_forward",
     numbers: &RULE,
     tensors: "q, k, v, rq, rk, alpha, theta, eta, gamma, norm if there is one, weights and momenta, y, and the states kept for each of them",
 };
-static BACKWARD: Function = Function {
+static BACKWARD: OmegaFunction = OmegaFunction {
     name: "omega_backward",
     numbers: &RULE,
     tensors: "q, k, v, rq, rk, alpha, theta, eta, gamma, norm if there is one, the states kept, dy, gradients by the last weights and \
               momenta, dq, dk, dv, drk, dalpha, dtheta, deta, dgamma, dnorm if there is one, and gradients by the first weights and momenta",
 };
-static STREAM: Function = Function {
+static STREAM: OmegaFunction = OmegaFunction {
     name: "omega_stream_open",
     numbers: &["memory", "step", "chunk", "window", "piece", "before", "predicts", "scale", "eps", "hidden"],
     tensors: "q, v and norm if there is one, for their sizes",
 };
-static PUSH: Function = Function {
+static PUSH: OmegaFunction = OmegaFunction {
     name: "omega_stream_push",
     numbers: &["stream"],
     tensors: "q, k, v, rq, rk, alpha, theta, eta, gamma, weights and momenta, y",
 };
-static RESTART: Function = Function { name: "omega_stream_restart", numbers: &["stream"], tensors: "" };
-static BYTES: Function = Function { name: "omega_stream_bytes", numbers: &["stream"], tensors: "" };
-static CLOSE: Function = Function { name: "omega_stream_close", numbers: &["stream"], tensors: "" };
-static PACKED: Function = Function {
+static RESTART: OmegaFunction = OmegaFunction { name: "omega_stream_restart", numbers: &["stream"], tensors: "" };
+static BYTES: OmegaFunction = OmegaFunction { name: "omega_stream_bytes", numbers: &["stream"], tensors: "" };
+static CLOSE: OmegaFunction = OmegaFunction { name: "omega_stream_close", numbers: &["stream"], tensors: "" };
+static PACKED: OmegaFunction = OmegaFunction {
     name: "omega_packed",
     numbers: &["memory", "step", "chunk", "longest", "before", "predicts", "scale", "eps"],
     tensors: "q, k, v, rq, rk, alpha, theta, eta, gamma, norm if there is one, starts, weights and momenta, y",
@@ -71,7 +71,7 @@ struct Streams {
 
 static STREAMS: Mutex<Streams> = Mutex::new(Streams { open: BTreeMap::new(), last: 0 });
 
-impl Callee for Function {
+impl Callee for OmegaFunction {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -89,7 +89,7 @@ impl Callee for Function {
 
 /// The arguments of a call that are not taken yet, from the first to the last.
 struct Remaining<'a> {
-    of: &'static Function,
+    of: &'static OmegaFunction,
     args: &'a [TvmFfiAny],
     at: usize,
 }
@@ -97,7 +97,7 @@ struct Remaining<'a> {
 impl<'a> Remaining<'a> {
     /// # Safety
     /// They are values of tvm-ffi that live as long as the result.
-    unsafe fn new(of: &'static Function, args: &'a [TvmFfiAny]) -> Remaining<'a> {
+    unsafe fn new(of: &'static OmegaFunction, args: &'a [TvmFfiAny]) -> Remaining<'a> {
         Remaining { of, args, at: 0 }
     }
 
@@ -418,7 +418,7 @@ fn stream_of(number: usize) -> Result<Arc<Pieces>> {
 ///
 /// # Safety
 /// As [`forward`].
-unsafe fn named(of: &'static Function, args: &[TvmFfiAny]) -> Result<Arc<Pieces>> {
+unsafe fn named(of: &'static OmegaFunction, args: &[TvmFfiAny]) -> Result<Arc<Pieces>> {
     // SAFETY: the caller's promise.
     stream_of(unsafe { number(of, args) }?)
 }
@@ -427,7 +427,7 @@ unsafe fn named(of: &'static Function, args: &[TvmFfiAny]) -> Result<Arc<Pieces>
 ///
 /// # Safety
 /// As [`forward`].
-unsafe fn number(of: &'static Function, args: &[TvmFfiAny]) -> Result<usize> {
+unsafe fn number(of: &'static OmegaFunction, args: &[TvmFfiAny]) -> Result<usize> {
     // SAFETY: the caller's promise.
     let mut args = unsafe { Remaining::new(of, args) };
     let number = args.whole()?;

@@ -70,10 +70,10 @@ pub(crate) const OMEGA_SPLIT_BACKWARD: Op = Op {
     })
 };
 
-/// Sizes of a problem: B, N, H, D, P, E, C, L, K, M.
-type Sizes = [u64; 10];
+/// TrainedSizes of a problem: B, N, H, D, P, E, C, L, K, M.
+type TrainedSizes = [u64; 10];
 
-const VERIFICATION: [(Sizes, &str); 5] = [
+const VERIFICATION: [(TrainedSizes, &str); 5] = [
     ([2, 23, 2, 16, 23, 24, 3, 8, 16, 40], "ragged"),
     ([1, 37, 1, 72, 45, 136, 2, 32, 40, 70], "several tiles of all rows; keys before the first chunk"),
     ([1, 3, 2, 153, 3, 24, 3, 1, 8, 40], "chunks of one token"),
@@ -82,15 +82,15 @@ const VERIFICATION: [(Sizes, &str); 5] = [
 ];
 
 /// In f32 alone: a sum of a few products of single numbers may be far smaller than these, and nothing averages their roundings.
-const OF_ONE_ELEMENT: (Sizes, &str) = ([1, 9, 1, 1, 9, 1, 2, 8, 8, 1], "rows of one element");
+const OF_ONE_ELEMENT: (TrainedSizes, &str) = ([1, 9, 1, 1, 9, 1, 2, 8, 8, 1], "rows of one element");
 
-const SIMULATION: [(Sizes, &str); 2] = [
+const SIMULATION: [(TrainedSizes, &str); 2] = [
     ([1, 11, 2, 45, 11, 16, 2, 8, 16, 32], "ragged"),
     ([1, 19, 1, 72, 19, 72, 2, 16, 24, 40], "several tiles of all rows"),
 ];
 
-fn problems(op: &'static Op, dtype: DType, of: &[(Sizes, &'static str)]) -> Vec<Problem> {
-    let made = |&(sizes, note): &(Sizes, &'static str)| {
+fn problems(op: &'static Op, dtype: DType, of: &[(TrainedSizes, &'static str)]) -> Vec<Problem> {
+    let made = |&(sizes, note): &(TrainedSizes, &'static str)| {
         let [b, n, h, d, p, e, c, l, k, m] = sizes;
         let on = move |kernel: usize, dims: &[u64]| {
             let of = Problem::new(op, op.kernel(kernel), dtype, dims).note(note);
@@ -116,13 +116,13 @@ fn problems(op: &'static Op, dtype: DType, of: &[(Sizes, &'static str)]) -> Vec<
 }
 
 /// What a kernel reads of one head.
-struct Given<'a> {
+struct GivenHead<'a> {
     p: &'a Problem,
     head: Head,
     tape: Tape,
 }
 
-impl Given<'_> {
+impl GivenHead<'_> {
     fn dim(&self, name: &str) -> usize {
         self.p.dim(name)
     }
@@ -212,7 +212,7 @@ impl Given<'_> {
 }
 
 fn checked(p: &Problem, head: Head) -> Head {
-    let of = Given { p, head, tape: Tape::default() };
+    let of = GivenHead { p, head, tape: Tape::default() };
     match p.kernel.name {
         "omega_mlp_split_states" => states(of),
         "omega_mlp_split_state_errors" => state_errors(of),
@@ -228,7 +228,7 @@ fn checked(p: &Problem, head: Head) -> Head {
 /// The matrices of a state and the dims of their columns.
 const STATE: [(&str, &str); 4] = [("w1", "M"), ("w2", "D"), ("s1", "M"), ("s2", "D")];
 
-fn states(mut of: Given<'_>) -> Head {
+fn states(mut of: GivenHead<'_>) -> Head {
     let mut out = Head::new();
     for (name, _) in STATE {
         let start = of.head[format!("{name}_start").as_str()].clone();
@@ -239,7 +239,7 @@ fn states(mut of: Given<'_>) -> Head {
     out
 }
 
-fn state_errors(mut of: Given<'_>) -> Head {
+fn state_errors(mut of: GivenHead<'_>) -> Head {
     let (at, e, m) = (of.scalar("at"), of.dim("E"), of.dim("M"));
     let [v, rk] = ["v", "rk"].map(|name| of.keys(name, e, at));
     let (rows, w) = (of.all("rows", m), of.chunk("w1", m, at));
@@ -250,7 +250,7 @@ fn state_errors(mut of: Given<'_>) -> Head {
     [of.put("errors", at, of.values(errors))].into()
 }
 
-fn next_state(mut of: Given<'_>) -> Head {
+fn next_state(mut of: GivenHead<'_>) -> Head {
     let (at, [d, e, m]) = (of.scalar("at"), ["D", "E", "M"].map(|dim| of.p.dim(dim)));
     let names = ["w1", "w2", "s1", "s2", "rows", "slopes"];
     if at + 1 == of.dim("C") {
@@ -281,7 +281,7 @@ fn next_state(mut of: Given<'_>) -> Head {
 }
 
 /// `psi_end (*) -w + phi_end (*) s + mixed^T rows`, of what keys see of the gradients by a matrix and by its momentum.
-fn behind(of: &mut Given<'_>, c: usize, [w, s]: [Var; 2], [mixed, rows]: [i32; 2]) -> Var {
+fn behind(of: &mut GivenHead<'_>, c: usize, [w, s]: [Var; 2], [mixed, rows]: [i32; 2]) -> Var {
     let (w, s) = (of.weighed(w, "psi_end", c, -1.0), of.weighed(s, "phi_end", c, 1.0));
     let (mixed, rows) = (of.part("mixed", of.dim("K"), c, mixed), of.part("queries", of.dim("M"), c, rows));
     let felt = of.tape.turned_dot(mixed, rows);
@@ -290,7 +290,7 @@ fn behind(of: &mut Given<'_>, c: usize, [w, s]: [Var; 2], [mixed, rows]: [i32; 2
 }
 
 /// The gradients at the hidden rows of a chunk, from those by the state after it.
-fn at_hidden(of: &mut Given<'_>, c: usize, [dw1, dw2, ds1, ds2]: [Var; 4]) -> Head {
+fn at_hidden(of: &mut GivenHead<'_>, c: usize, [dw1, dw2, ds1, ds2]: [Var; 4]) -> Head {
     let [d, e, m] = ["D", "E", "M"].map(|dim| of.p.dim(dim));
     let (x, errors) = (of.keys("k", d, c), of.chunk("errors", e, c));
     let seen = [dw2, ds2].map(|by| of.tape.dot_turned(x, by));
@@ -307,13 +307,13 @@ fn at_hidden(of: &mut Given<'_>, c: usize, [dw1, dw2, ds1, ds2]: [Var; 4]) -> He
 /// The gradients by the state.
 const BY_STATE: [(&str, &str); 4] = [("dw1", "M"), ("dw2", "D"), ("ds1", "M"), ("ds2", "D")];
 
-fn back_start(mut of: Given<'_>) -> Head {
+fn back_start(mut of: GivenHead<'_>) -> Head {
     let by_state = BY_STATE.map(|(name, cols)| of.all(name, of.p.dim(cols)));
     let last = of.dim("C") - 1;
     at_hidden(&mut of, last, by_state)
 }
 
-fn back_errors(mut of: Given<'_>) -> Head {
+fn back_errors(mut of: GivenHead<'_>) -> Head {
     let (at, [e, m]) = (of.scalar("at"), ["E", "M"].map(|dim| of.p.dim(dim)));
     let act = of.part("factors", m, at, ACT);
     let (by_w, by_s) = (of.weighed(act, "psi_end", at, -1.0), of.weighed(act, "phi_end", at, 1.0));
@@ -329,7 +329,7 @@ fn back_errors(mut of: Given<'_>) -> Head {
     [of.put("by_read", at, of.values(by_error)), ("dmade", of.values(made))].into()
 }
 
-fn back(mut of: Given<'_>) -> Head {
+fn back(mut of: GivenHead<'_>) -> Head {
     let (at, [d, e, m]) = (of.scalar("at"), ["D", "E", "M"].map(|dim| of.p.dim(dim)));
     let after = BY_STATE.map(|(name, cols)| of.all(name, of.p.dim(cols)));
     let mut out = Head::new();
@@ -349,7 +349,7 @@ fn back(mut of: Given<'_>) -> Head {
     let (by_out, xq) = (of.tokens("dy", e, at), of.tokens("q", d, at));
     let [inner, by_inner] = [INNER, BY_INNER].map(|place| of.part("queries", m, at, place));
     // Of a token: what it reads of a matrix and of its momentum.
-    let read = |of: &mut Given<'_>, name: &str, sign: f64, [rows, by]: [Var; 2]| {
+    let read = |of: &mut GivenHead<'_>, name: &str, sign: f64, [rows, by]: [Var; 2]| {
         let weighed = of.weighed(rows, name, at, sign);
         of.tape.turned_dot(weighed, by)
     };
@@ -368,7 +368,7 @@ fn back(mut of: Given<'_>) -> Head {
     out
 }
 
-fn ends(mut of: Given<'_>) -> Head {
+fn ends(mut of: GivenHead<'_>) -> Head {
     let [d, e, m] = ["D", "E", "M"].map(|dim| of.p.dim(dim));
     let mut out = Head::new();
     for c in 0..of.dim("C") {
@@ -400,7 +400,7 @@ fn ends(mut of: Given<'_>) -> Head {
     out
 }
 
-fn keys(mut of: Given<'_>) -> Head {
+fn keys(mut of: GivenHead<'_>) -> Head {
     let [d, m] = ["D", "M"].map(|dim| of.p.dim(dim));
     let mut by_key = vec![];
     for c in 0..of.dim("C") {
