@@ -190,3 +190,21 @@ fn memories_with_long_rows_train_on_a_gpu() {
         }
     }
 }
+
+/// Few heads take the passes over a chunk as launches, forward and back, over segments of which the last one is shorter; and with a short
+/// last chunk.
+#[test]
+fn a_training_of_few_heads_takes_launches_over_tiles() {
+    let device = Device::sim_with(Target { sm: 90, specific: true }, SimOptions::default(), CacheDir::Off);
+    let launches = |case: &TrainingCase| {
+        let before = device.stats().launches;
+        let found = case.check(&device).unwrap_or_else(|e| panic!("{case:?}: {e}"));
+        assert!(found.passes(1e-5), "{case:?}: {found:?}");
+        device.stats().launches - before
+    };
+    let case = TrainingCase::new([1, 150, 1], [16, 24, 40], Chunking::new(32, 5));
+    let case = TrainingCase { of_memory: true, segment: Some(2), ..case };
+    let (few, whole) = (launches(&case), launches(&TrainingCase { is_split: Some(false), ..case.clone() }));
+    // Two backward passes, of five chunks each: two launches for each instead of one for a segment.
+    assert!(few > whole + 2 * 2 * 5, "{few} {whole}");
+}

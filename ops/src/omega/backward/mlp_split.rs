@@ -150,7 +150,7 @@ atlas_kernel! {
         ds2_after: &mut Tensor<f32, [B, H, C, M, D]>,
         at: i32,
     )
-    tune { BM: [16, 32], BD: [64, 32], BE: [64, 32], warps: [4, 8] }
+    tune { BM: [16, 32], BD: [32], BE: [32], warps: [8] }
     require { C * L >= N, K >= L, P >= N, F == 4, V == 2 }
     {
         for (b, h, m) in grid(B, H, tiles(M, BM)) {
@@ -246,7 +246,7 @@ atlas_kernel! {
         chunk: i32,
         past: i32,
     )
-    tune { BM: [32, 16], BD: [64, 32], BE: [64, 32], warps: [8, 4] }
+    tune { BM: [32, 16], BD: [64, 32], BE: [32], warps: [8, 4] }
     require { F == 4 }
     {
         for (b, h, c) in grid(B, H, C) {
