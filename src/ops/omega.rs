@@ -134,7 +134,7 @@
 //!     y: &mut Tensor<T, [B, N, H, E]>
 //!     scale: f32
 //!     predicts: i32
-//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, errors, act, slopes, change, w1_before, w2_before, s1_before, s2_before, hidden, reads
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, rows, slopes, errors, act, change, w1_before, w2_before, s1_before, s2_before, hidden, reads
 //! OMEGA_LINEAR_WIDE
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
