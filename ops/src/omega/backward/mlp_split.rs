@@ -312,7 +312,8 @@ atlas_kernel! {
     require { F == 4 }
     {
         for (b, h, c, d) in grid(B, H, C, tiles(D, BD)) {
-            let less_w = -load(psi_end[b, h, c, ..]).t();
+            // A difference, and no negation: all of this kernel is sums and products, so tests run it in a ring, which knows no -0.
+            let less_w = 0.0 - load(psi_end[b, h, c, ..]).t();
             let to_s = load(phi_end[b, h, c, ..]).t();
             let mut to_x = load(by_key[b, h, c, .., d]);
             for m in tiles(M, BM) {
