@@ -122,7 +122,7 @@ fn every_public_kernel_is_a_function() {
         }
     }
     let kernels = atlas_dsl::def::registry();
-    let shipped = std::fs::read_to_string(root.join("bindings/c/src/shipped.rs")).unwrap();
+    let shipped = std::fs::read_to_string(root.join("bindings/c/src/calls/shipped.rs")).unwrap();
     let (chains, exported): (BTreeSet<&str>, BTreeSet<&str>) = shipped
         .lines()
         .filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1))
@@ -140,7 +140,7 @@ fn is_chain(name: &str) -> bool {
 /// A chain has one name in C, and that in upper case in Rust and in tvm-ffi.
 #[test]
 fn chains_have_the_names_of_their_statics() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/shipped.rs");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/calls/shipped.rs");
     let shipped = std::fs::read_to_string(root).unwrap();
     let lines = shipped.lines().filter_map(|l| Some(l.trim().strip_suffix(',')?.rsplit_once("::")?.1));
     let statics: BTreeSet<String> = lines.filter(|name| is_chain(name)).map(str::to_lowercase).collect();
