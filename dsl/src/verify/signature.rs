@@ -34,7 +34,11 @@ impl Verifier<'_> {
                 self.error(224, at, format!("`{name}` has axes that are not each of its {} once", dims.len()));
             }
             if strides.len() != dims.len() {
-                self.error(224, at, format!("`{name}` has rank {}, but the number of its strides is {}", dims.len(), strides.len()));
+                self.error(
+                    224,
+                    at,
+                    format!("`{name}` has rank {}, but the number of its strides is {}", dims.len(), strides.len()),
+                );
             }
             for (stride, &dim) in strides.iter().zip(dims) {
                 let dim = &k.dims[dim];
