@@ -16,7 +16,8 @@ pub(super) fn is_worth_launches(device: &Device, rule: &OmegaRule) -> bool {
     device.machine().is_some() && chunk >= SPLIT_CHUNK && rule.chunking.keys() <= MOST_KEYS
 }
 
-/// The same, where most multiprocessors would be idle if each of so many programs took a sequence and a head through all chunks.
+/// Whether passes over a chunk should be launches because `programs`, one for each sequence and head, would leave at least half of the
+/// multiprocessors idle.
 pub(super) fn is_idle(device: &Device, rule: &OmegaRule, programs: usize) -> bool {
     programs.saturating_mul(2) <= device.sm_count() as usize && is_worth_launches(device, rule)
 }

@@ -6,7 +6,7 @@
 //! [`omega_step_backward`] goes back over that.
 
 use super::segment::{Segment, Views, Workspace};
-use super::trained::{TrainedRule, gradient};
+use super::trained::{Launches, TrainedRule, gradient};
 use super::{omega_step_backward, omega_step_gate_backward};
 use crate::omega::{OmegaRule, copy_tokens_on};
 use crate::pass::Pass;
@@ -80,7 +80,7 @@ impl ByChunk {
 
     /// Goes back over a segment, from the state before it.
     pub(super) fn backward(&mut self, over: &Over<'_>, kept: &[Tensor]) -> Result<()> {
-        let kernels: Vec<_> = over.trained.backward.iter().flat_map(|launches| launches.kernels()).collect();
+        let kernels: Vec<_> = over.trained.backward.iter().flat_map(Launches::kernels).collect();
         let [mix, states, reads @ .., train, keys, gates] = &kernels[..] else { return Ok(()) };
         let Over { pass, stream, segment, of, .. } = *over;
         let chunks = 0..segment.chunks();

@@ -192,7 +192,7 @@ impl Workspace {
         dtype: DType,
     ) -> Result<Workspace> {
         let mut tensors = BTreeMap::new();
-        for kernel in rule.backward.iter().flat_map(|l| l.kernels()).map(|k| k.declared()) {
+        for kernel in rule.backward.iter().flat_map(Launches::kernels).map(|k| k.declared()) {
             for param in kernel.params {
                 let ParamDef::Tensor { name, dtype: of, dims, .. } = param else { continue };
                 if is_given(rule, name) || tensors.contains_key(name) {

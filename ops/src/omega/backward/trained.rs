@@ -31,10 +31,10 @@ pub(super) enum Launches {
 }
 
 impl Launches {
-    pub(super) fn kernels(self) -> Vec<&'static dyn Declared> {
+    pub(super) fn kernels(&self) -> &[&'static dyn Declared] {
         match self {
-            Launches::Once(kernel) => vec![kernel],
-            Launches::Forward(kernels) | Launches::Back(kernels) => kernels.to_vec(),
+            Launches::Once(kernel) => std::slice::from_ref(kernel),
+            Launches::Forward(kernels) | Launches::Back(kernels) => kernels,
         }
     }
 }
@@ -204,7 +204,7 @@ impl RuleKernels {
         fits: impl Fn(&'static dyn Declared) -> bool,
     ) -> Vec<Launches> {
         let (states, train) = (1, kernels.len() - 3);
-        let all_fit = |launches: &&[Launches]| launches.iter().flat_map(|l| l.kernels()).all(&fits);
+        let all_fit = |launches: &&[Launches]| launches.iter().flat_map(Launches::kernels).copied().all(&fits);
         let split_states = self.split.filter(|_| wanted.states).map(|split| split.states).filter(all_fit);
         let split_train = self.split.filter(|_| wanted.train).map(|split| split.train).filter(all_fit);
         let once = kernels.into_iter().map(Launches::Once).enumerate();
@@ -319,7 +319,8 @@ pub(super) fn gradient(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        GATED, LINEAR, MLP, MemoryForm, NORMED, OmegaRule, Passes, Read, RuleKernels, Step, TrainingSizes, has_config,
+        GATED, LINEAR, Launches, MLP, MemoryForm, NORMED, OmegaRule, Passes, Read, RuleKernels, Step, TrainingSizes,
+        has_config,
     };
     use crate::omega::Chunking;
     use atlas_dsl::{DType, KernelDef};
@@ -416,7 +417,7 @@ mod tests {
         let of = |kernels: RuleKernels, passes, fits: fn(&str) -> bool| {
             let usual = kernels.on(Some(machine), &rule, &sizes(SIZES[0], DType::Bf16)).unwrap();
             let launches = kernels.launches(usual, passes, |kernel| fits(kernel.declared().name));
-            launches.iter().flat_map(|l| l.kernels()).map(|k| k.declared().name).collect::<Vec<_>>()
+            launches.iter().flat_map(Launches::kernels).map(|k| k.declared().name).collect::<Vec<_>>()
         };
         let split = |names: &[&str]| names.iter().filter(|name| name.contains("_split_")).count();
         let usual = of(MLP, Passes::all(false), |_| true);
