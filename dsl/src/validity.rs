@@ -194,7 +194,14 @@ impl Validity {
                     self.load(kernel, slices, dims, &mut out);
                 }
             }
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Fma(..) | Op::Cast(..) => {
+            // Of a sum over a cluster, all programs have the same constraints: rule 234.
+            Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Select { .. }
+            | Op::Fma(..)
+            | Op::Cast(..)
+            | Op::ClusterSum(_) => {
                 op.visit_operands(|v| union(kernel, &mut out, &self.constraints[v]));
             }
             Op::Broadcast { value, shape } => {

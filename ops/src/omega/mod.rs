@@ -30,6 +30,8 @@ mod chain_space;
 #[cfg(feature = "verify")]
 pub mod check;
 mod chunking;
+#[cfg(feature = "verify")]
+mod cluster_cases;
 pub mod gated;
 pub mod gated_wide;
 pub mod gates;
@@ -38,6 +40,7 @@ pub mod linear_wide;
 mod loss;
 pub mod mix;
 pub mod mlp;
+pub mod mlp_cluster;
 pub mod mlp_split;
 pub mod mlp_wide;
 pub mod muon;
@@ -69,6 +72,7 @@ pub use linear::omega_linear;
 pub use linear_wide::omega_linear_wide;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
+pub use mlp_cluster::omega_mlp_cluster_train;
 pub use mlp_split::{
     omega_mlp_split_errors, omega_mlp_split_hidden, omega_mlp_split_inner, omega_mlp_split_outer,
     omega_mlp_split_train, omega_split_mixed, omega_split_reads,

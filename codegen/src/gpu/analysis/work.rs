@@ -309,6 +309,10 @@ impl WorkWalk<'_> {
                     part.fixed.latency_waits += self.latency_wait();
                     self.sum_splits(values, &mut part.fixed);
                 }
+                Op::SumCluster(..) => {
+                    part.fixed.latency_waits += 2.0 * self.latency_wait();
+                    part.fixed += self.inst(inst);
+                }
                 Op::CopyWait(_) | Op::StoreWait(_) => part.fixed.latency_waits += self.latency_wait(),
                 gpu_ops!(global) => self.global(inst, ahead, &mut part),
                 Op::Programs(_) | Op::Yield(_) | Op::Fence(_) => part.fixed += self.inst(inst),
@@ -404,7 +408,7 @@ impl WorkWalk<'_> {
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
             }
-            gpu_ops!(sources elementwise views fragments shared products rings orders control) => {}
+            gpu_ops!(sources elementwise views fragments shared clusters products rings orders control) => {}
         }
     }
 
@@ -451,6 +455,15 @@ impl WorkWalk<'_> {
                     let held = held_by_warp(layout, side.outer());
                     c.shared = threads / 32.0 * held * depth * f64::from(dtype.bytes());
                 }
+            }
+            // Each element is stored, loaded by the CTA that adds it up, stored to all, and loaded.
+            Op::SumCluster(value, _) => {
+                let (dtype, layout) = self.k.tile(*value);
+                let held = threads * f64::from(layout.reg_count());
+                let (x, y) = self.k.cluster;
+                c.element_wise += held * 2.0;
+                c.shared = 2.0 * held * f64::from(dtype.bytes()) * (1.0 + f64::from(x * y) / 2.0);
+                c.barriers += 2.0;
             }
             Op::ZeroShared(buffer) => c.shared = f64::from(self.k.buffers[*buffer].bytes()),
             Op::Mma { a, b, atom, shape, .. } => {
