@@ -40,16 +40,19 @@ atlas_kernel! {
         scale: f32,
         predicts: i32,
     )
-    tune { BM: [32, 64, 16], warps: [4, 8] }
+    tune { BM: [32, 64, 16], stages: [2, 3], warps: [4, 8] }
     {
         for (b, h, m) in grid(B, H, cluster(tiles(M, BM))) {
             let mut w1m = load(w1[b, h, .., m]).or(0.0);
             let mut s1m = load(s1[b, h, .., m]).or(0.0);
             let mut w2m = load(w2[b, h, m, ..]).or(0.0);
             let mut s2m = load(s2[b, h, m, ..]).or(0.0);
-            for r in 0..min(size(R), size(C) - at) {
+            // The first keys of chunks are equally far apart. So where the next chunk's are is known early enough to load them ahead.
+            let start = load(oldest[b, h, 0]);
+            let apart = load(oldest[b, h, min(1, size(C) - 1)]) - start;
+            for r in pipeline(0..min(size(R), size(C) - at)) {
                 let c = at + r;
-                let first = load(oldest[b, h, c]);
+                let first = start + c * apart;
                 let alive = load(live[b, h, c, ..]).t() > 0.0;
                 // What is taken off is made negative, so that products add to what they meet in place.
                 let less_w = -load(psi_end[b, h, c, ..]).t();

@@ -151,6 +151,27 @@ pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
     "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
 ]);
 
+/// The same, where a cluster of programs for each sequence and head trains the memory on all chunks of a segment in one launch. A GPU needs
+/// clusters for it (compute capability 9.0), and the hidden layer has at most 512 elements.
+pub static OMEGA_MLP_CLUSTER: Chain = Chain::new(
+    "omega_mlp_cluster",
+    &[
+        &omega_mix,
+        &omega_split_mixed,
+        &omega_mlp_cluster_train,
+        &omega_mlp_split_inner,
+        &omega_mlp_split_outer,
+        &omega_split_reads,
+    ],
+    workspace!(
+        mixed "mixed" "oldest" "errors" "act" "change" "w1_before" "w2_before" "s1_before" "s2_before" "hidden" "reads"
+    ),
+)
+.in_segments(2, "C", "at", "R")
+.ordered(&[
+    "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
+]);
+
 /// The rule on a linear memory with keys of any width.
 pub static OMEGA_LINEAR_WIDE: Chain = Chain::new("omega_linear_wide", &[&omega_mix, &omega_linear_wide], MIXED);
 
