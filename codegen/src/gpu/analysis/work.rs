@@ -137,6 +137,8 @@ pub struct Work {
     pub registers: u32,
     /// CTAs that share a program; each counts as one.
     pub splits: u32,
+    /// CTAs of a cluster, which run together; 0 and 1 without clusters.
+    pub cluster: u32,
     /// True if CTAs run any number of programs.
     pub persistent: bool,
     /// A program, on average.
@@ -168,6 +170,8 @@ pub struct WorkFormula {
     pub(super) grid: Vec<GridExtent>,
     /// CTAs that share a program, which count as programs of their own.
     pub(super) splits: u32,
+    /// CTAs of a cluster.
+    pub(super) cluster: u32,
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
     pub(super) registers: u32,
@@ -242,6 +246,7 @@ impl WorkFormula {
         WorkFormula {
             grid: k.index_map.grid(),
             splits: k.index_map.splits,
+            cluster: k.cluster.0 * k.cluster.1,
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
             registers: if k.occupancy > 1 { wanted.min(registers_per_thread(k.threads, k.occupancy)) } else { wanted },
