@@ -82,7 +82,7 @@ impl Validity {
     }
 
     /// The same for every size that its dims may have: whether a kernel is legal must not depend on sizes.
-    pub(crate) fn by_source(kernel: &Kernel) -> Validity {
+    pub fn by_source(kernel: &Kernel) -> Validity {
         Validity::analyse(kernel, true)
     }
 

@@ -56,7 +56,7 @@ impl Graft<'_> {
         let kernel = Rc::new((linked.def.build)(&spec, &config)?);
         if kernel.cluster {
             let message = format!("`{}` has a cluster of programs, and such a kernel cannot be fused", linked.def.name);
-            return Err(Diagnostic::new(230, crate::ir::Loc::default(), message).into());
+            return Err(Diagnostic::new(231, crate::ir::Loc::default(), message).into());
         }
         self.built.push((part, config, kernel.clone()));
         Ok(kernel)
