@@ -23,7 +23,7 @@ const KERNELS: &str = "\
     omega_gated_wide_query_backward omega_gated_wide_read_backward omega_gated_wide_states \
     omega_gated_wide_train_backward omega_key_backward omega_linear omega_linear_read_backward omega_linear_states \
     omega_linear_train_backward omega_linear_wide omega_linear_wide_read_backward omega_linear_wide_states \
-    omega_linear_wide_train_backward omega_mix omega_mix_backward omega_mlp omega_mlp_query_backward \
+    omega_linear_wide_train_backward omega_mix omega_mix_backward omega_mlp omega_mlp_cluster_train omega_mlp_query_backward \
     omega_mlp_read_backward omega_mlp_split_back omega_mlp_split_back_errors omega_mlp_split_back_start \
     omega_mlp_split_ends omega_mlp_split_errors omega_mlp_split_hidden omega_mlp_split_inner omega_mlp_split_keys \
     omega_mlp_split_next_state omega_mlp_split_outer omega_mlp_split_state_errors omega_mlp_split_states \

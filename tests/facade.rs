@@ -119,6 +119,7 @@ fn parameters_are_documented_as_they_are() {
         of_chain("OMEGA_NORMED", &omega::OMEGA_NORMED),
         of_chain("OMEGA_MLP_WIDE", &omega::OMEGA_MLP_WIDE),
         of_chain("OMEGA_MLP_SPLIT", &omega::OMEGA_MLP_SPLIT),
+        of_chain("OMEGA_MLP_CLUSTER", &omega::OMEGA_MLP_CLUSTER),
         of_chain("OMEGA_LINEAR_WIDE", &omega::OMEGA_LINEAR_WIDE),
         of_chain("OMEGA_GATED_WIDE", &omega::OMEGA_GATED_WIDE),
         of_chain("OMEGA_NORMED_WIDE", &omega::OMEGA_NORMED_WIDE),

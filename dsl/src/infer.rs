@@ -73,6 +73,13 @@ impl<'k> TypingRules<'k> {
                 TileType::new(t.dtype, [n, m])
             }
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes)?,
+            Op::ClusterSum(v) => {
+                let t = self.ty(*v);
+                if t.dtype != DType::F32 && t.dtype != DType::F64 {
+                    return self.err(104, format!("`cluster_sum` adds tiles of f32 or f64, found {t}"));
+                }
+                t.clone()
+            }
             Op::Dot { a, b, acc, precision } => self.dot(*a, *b, *acc, *precision)?,
             Op::Load { param, slices } => access(self.kernel, *param, slices, self.loc)?,
             Op::Store { param, slices, value } => {

@@ -283,6 +283,9 @@ pub struct Kernel {
     pub tables: PrimaryMap<Table, TableData>,
     /// Grid axes, slowest first.
     pub grid: Vec<GridAxis>,
+    /// True if the programs that differ in the last axis alone form a cluster: they run at the same time, and `cluster_sum` adds up what
+    /// they have.
+    pub cluster: bool,
     /// All values.
     pub values: PrimaryMap<Value, ValueData>,
     /// All operations.
@@ -310,6 +313,7 @@ impl Kernel {
             params: PrimaryMap::new(),
             tables: PrimaryMap::new(),
             grid: Vec::new(),
+            cluster: false,
             values: PrimaryMap::new(),
             insts: PrimaryMap::new(),
             results: SecondaryMap::new(),

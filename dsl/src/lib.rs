@@ -23,6 +23,7 @@
 #[doc(hidden)]
 pub mod __macro;
 pub mod builder;
+pub mod cluster;
 pub mod config;
 pub mod def;
 pub mod diag;

@@ -122,6 +122,8 @@ pub enum Op {
         /// Reduced axes, ascending.
         axes: Vec<u8>,
     },
+    /// The sum of the tiles that the programs of a cluster have here, in the order of their coordinates. Every one of them gets it.
+    ClusterSum(Value),
     /// `a · b (+ acc)`: `[M, K] x [K, N] -> [M, N]` in the accumulator type of the operands.
     Dot {
         /// Left operand, `[M, K]`.
@@ -187,6 +189,7 @@ impl Op {
             Op::Reshape { .. } => Kind::Reshape,
             Op::Transpose(_) => Kind::Transpose,
             Op::Reduce { .. } => Kind::Reduce,
+            Op::ClusterSum(_) => Kind::ClusterSum,
             Op::Dot { .. } => Kind::Dot,
             Op::Load { .. } => Kind::Load,
             Op::Store { .. } => Kind::Store,
@@ -213,7 +216,7 @@ impl Op {
         match self {
             Op::Splat { .. } | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}
             Op::TableGet { indices: values, .. } | Op::Yield(values) => values.iter().copied().for_each(f),
-            Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) => f(*v),
+            Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) | Op::ClusterSum(v) => f(*v),
             Op::Other { value, .. }
             | Op::Broadcast { value, .. }
             | Op::Reshape { value, .. }
@@ -245,7 +248,7 @@ impl Op {
         match &mut self {
             Op::Splat { .. } | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}
             Op::TableGet { indices, .. } => indices.iter_mut().for_each(on),
-            Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) => on(v),
+            Op::Unary(_, v) | Op::Cast(_, v) | Op::Transpose(v) | Op::ClusterSum(v) => on(v),
             Op::Other { value, .. }
             | Op::Broadcast { value, .. }
             | Op::Reshape { value, .. }

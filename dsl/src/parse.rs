@@ -64,6 +64,7 @@ impl<'s> Parser<'s> {
             let coord = self.kernel.push_grid_axis(extent);
             self.define(name, coord)?;
         }
+        self.kernel.cluster = self.text.eat_word("cluster");
         self.text.expect(T::LBrace)?;
         let body = self.kernel.body;
         self.block(body)?;
@@ -323,6 +324,7 @@ impl<'s> Parser<'s> {
                 Op::Other { value, other, axes }
             }
             Some(Kind::Transpose) => Op::Transpose(self.value()?),
+            Some(Kind::ClusterSum) => Op::ClusterSum(self.value()?),
             Some(Kind::Reduce) => {
                 let token = self.text.expect(T::Ident)?;
                 let Some(op) = ReduceOp::from_name(token.text) else {

@@ -91,7 +91,7 @@ impl Printer<'_> {
         commas(f, &k.grid, |f, a| f.write_str(&self.value(a.coord)))?;
         f.write_str(") = ")?;
         self.head().write_extents(f, k.grid.iter().map(|a| a.extent))?;
-        f.write_str(" {\n")?;
+        f.write_str(if k.cluster { " cluster {\n" } else { " {\n" })?;
         self.block(f, k.body, 1)?;
         f.write_str("}\n")
     }
@@ -178,7 +178,7 @@ impl<'k> BodyPrinter<'k> for Printer<'k> {
                     f.write_char(']')?;
                 }
             }
-            Op::Transpose(x) => write!(f, "{name} {}", v(x))?,
+            Op::Transpose(x) | Op::ClusterSum(x) => write!(f, "{name} {}", v(x))?,
             Op::Reduce { op, value, axes } => write!(f, "{name} {} {} axes {axes:?}", op.name(), v(value))?,
             Op::Dot { a, b, acc, precision } => {
                 write!(f, "{name} {}, {}", v(a), v(b))?;
@@ -226,7 +226,8 @@ pub fn same_kernel(a: &Kernel, b: &Kernel) -> bool {
             let bits = |t: &crate::ir::TableData| t.values.iter().map(|&v| number(f64::from(v))).collect::<Vec<_>>();
             x.name == y.name && x.shape == y.shape && bits(x) == bits(y)
         })
-        && a.grid.iter().map(|g| g.extent).eq(b.grid.iter().map(|g| g.extent));
+        && a.grid.iter().map(|g| g.extent).eq(b.grid.iter().map(|g| g.extent))
+        && a.cluster == b.cluster;
     signature && a.to_string() == b.to_string() && outline(a) == outline(b)
 }
 

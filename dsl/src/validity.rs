@@ -82,7 +82,7 @@ impl Validity {
     }
 
     /// The same for every size that its dims may have: whether a kernel is legal must not depend on sizes.
-    pub(crate) fn by_source(kernel: &Kernel) -> Validity {
+    pub fn by_source(kernel: &Kernel) -> Validity {
         Validity::analyse(kernel, true)
     }
 
@@ -194,7 +194,14 @@ impl Validity {
                     self.load(kernel, slices, dims, &mut out);
                 }
             }
-            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select { .. } | Op::Fma(..) | Op::Cast(..) => {
+            // Of a sum over a cluster, all programs have the same constraints: rule 234.
+            Op::Unary(..)
+            | Op::Binary(..)
+            | Op::Compare(..)
+            | Op::Select { .. }
+            | Op::Fma(..)
+            | Op::Cast(..)
+            | Op::ClusterSum(_) => {
                 op.visit_operands(|v| union(kernel, &mut out, &self.constraints[v]));
             }
             Op::Broadcast { value, shape } => {

@@ -23,18 +23,47 @@ pub fn execute(k: &Kernel, launch: &Launch, manner: Manner, tensors: &mut [Optio
     // CTAs that take several programs are two.
     let splits = k.index_map.splits as usize;
     let count = if k.index_map.persistent { 2 } else { programs.len() * splits };
+    let cluster = (k.cluster.0 * k.cluster.1) as usize;
     let mut partials = Vec::new();
     reorder(k, tensors, |order| order.to_vec());
-    let outcome = (0..count).try_for_each(|place| {
-        let number = manner.order.cta_at(place, splits);
-        let programs = programs.iter().skip(number / splits).step_by(count).cloned().collect();
-        let share = Share { number, count, programs, partials: std::mem::take(&mut partials) };
-        partials = Cta::new(k, launch, manner, tensors, share).run()?;
+    let mut moved: Vec<Option<Tensor>> = tensors.iter_mut().map(Option::take).collect();
+    let outcome = (0..count).step_by(cluster).try_for_each(|place| {
+        let numbers = (place..count.min(place + cluster)).map(|place| manner.order.cta_at(place, splits));
+        let ctas = numbers.map(|number| {
+            let programs = programs.iter().skip(number / splits).step_by(count).cloned().collect();
+            let partials = std::mem::take(&mut partials);
+            Cta::new(k, launch, manner, Share { number, count, programs, partials, part: None, sum: None })
+        });
+        partials = run_together(ctas.collect(), &mut moved)?;
         Ok(())
     });
+    tensors.iter_mut().zip(moved).for_each(|(tensor, moved)| *tensor = moved);
     // Back: the axis that is the n-th of the argument.
     reorder(k, tensors, |order| (0..order.len()).filter_map(|axis| order.iter().position(|&of| of == axis)).collect());
     outcome
+}
+
+/// Runs the CTAs of a cluster, each until all have to meet. Gives the partial tiles that the last of them leaves.
+fn run_together(mut ctas: Vec<Cta<'_>>, tensors: &mut Vec<Option<Tensor>>) -> Result<Vec<Partial>, Fault> {
+    loop {
+        let mut meeting = Vec::new();
+        for cta in &mut ctas {
+            std::mem::swap(&mut cta.tensors, tensors);
+            let outcome = cta.run();
+            std::mem::swap(&mut cta.tensors, tensors);
+            meeting.extend(outcome?);
+        }
+        let Some(&(r, inst)) = meeting.first() else {
+            return Ok(ctas.pop().map_or_else(Vec::new, |cta| cta.share.partials));
+        };
+        let parts: Vec<Rc<Tile>> = ctas.iter_mut().filter_map(|cta| cta.share.part.take()).collect();
+        let sum = match meeting.iter().all(|m| *m == (r, inst)) && parts.len() == ctas.len() {
+            true => ctas[0].sum_of(parts),
+            false => Err("not all CTAs of the cluster come to this sum".to_owned()),
+        };
+        let sum = sum.map_err(|message| ctas[0].fault(r, inst, message))?;
+        ctas.iter_mut().for_each(|cta| cta.share.sum = Some(Rc::clone(&sum)));
+    }
 }
 
 /// Puts the axes of each tensor whose dims have another order than the argument's axes into an order that follows from it.
@@ -63,8 +92,8 @@ fn programs(k: &Kernel, dims: &[u64]) -> Vec<Vec<i64>> {
 }
 
 impl Cta<'_> {
-    /// Runs all roles to their end. Gives the partial tiles that the program's CTAs have left so far.
-    fn run(mut self) -> Result<Vec<Partial>, Fault> {
+    /// Runs all roles to their end, or until the CTA has to meet those of its cluster: then gives the role and the instruction.
+    fn run(&mut self) -> Result<Option<(usize, Inst)>, Fault> {
         let mut turn = 0;
         loop {
             let count = self.roles.len();
@@ -89,7 +118,8 @@ impl Cta<'_> {
             }
             match blocked {
                 _ if went_on => {}
-                None => return Ok(self.share.partials),
+                None => return Ok(None),
+                Some((r, inst, _)) if self.share.part.is_some() => return Ok(Some((r, inst))),
                 Some((r, inst, message)) => return Err(self.fault(r, inst, message)),
             }
         }

@@ -115,6 +115,10 @@ pub(crate) struct Share {
     pub(crate) programs: Vec<Vec<i64>>,
     /// What the CTAs before it that share its program have left to be added.
     pub(crate) partials: Vec<Partial>,
+    /// What it waits to have added over its cluster.
+    pub(crate) part: Option<Rc<Tile>>,
+    /// The sum over its cluster, once all have come to it.
+    pub(crate) sum: Option<Rc<Tile>>,
 }
 
 /// A CTA while it runs.
@@ -122,7 +126,8 @@ pub(crate) struct Cta<'a> {
     pub(crate) k: &'a Kernel,
     pub(crate) launch: &'a Launch,
     pub(crate) manner: Manner,
-    pub(crate) tensors: &'a mut [Option<Tensor>],
+    /// All tensors, while it runs.
+    pub(crate) tensors: Vec<Option<Tensor>>,
     pub(crate) shared: Shared<'a>,
     pub(crate) rings: Rings,
     pub(crate) share: Share,
@@ -150,7 +155,6 @@ impl<'a> Cta<'a> {
         k: &'a Kernel,
         launch: &'a Launch,
         manner: Manner,
-        tensors: &'a mut [Option<Tensor>],
         share: Share,
     ) -> Cta<'a> {
         let role = |(role, data): (Role, &RoleData)| Running {
@@ -163,7 +167,8 @@ impl<'a> Cta<'a> {
             steps: 0,
         };
         let roles = k.roles.iter().map(role).collect();
-        let mut cta = Cta { k, launch, manner, tensors, shared: Shared::new(k), rings: Rings::new(k), share, roles };
+        let (shared, rings) = (Shared::new(k), Rings::new(k));
+        let mut cta = Cta { k, launch, manner, tensors: Vec::new(), shared, rings, share, roles };
         for r in 0..cta.roles.len() {
             for (i, &coord) in k.coords.iter().enumerate() {
                 let at = cta.share.programs.first().map_or(0, |p| p[i]);

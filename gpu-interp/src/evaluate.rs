@@ -118,7 +118,7 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
         }
         // What needs more than operands, or has effects.
         Op::CtaNumber | Op::CtaCount | Op::SplitNumber | Op::SplitCount | Op::MaskInvalid { .. } => return Ok(None),
-        gpu_ops!(global shared products rings orders control) => return Ok(None),
+        gpu_ops!(global shared clusters products rings orders control) => return Ok(None),
     }))
 }
 

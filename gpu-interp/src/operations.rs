@@ -55,6 +55,17 @@ impl Cta<'_> {
         Ok(Next::On(sums.into_iter().map(Held::Tile).collect()))
     }
 
+    /// The sum of tiles, added one after the other.
+    pub(crate) fn sum_of(&self, parts: Vec<Rc<Tile>>) -> Result<Rc<Tile>, String> {
+        let mut parts = parts.into_iter();
+        let mut sum = parts.next().ok_or("a sum of nothing")?;
+        for part in parts {
+            let add = self.launch.arithmetic.binary(BinaryOp::Add, sum.dtype)?;
+            sum = Rc::new(sum.zip(&part, sum.dtype, &add)?);
+        }
+        Ok(sum)
+    }
+
     /// Executes an instruction.
     pub(crate) fn operation(&mut self, r: usize, inst: Inst) -> Result<Next, Stop> {
         let k = self.k;
@@ -79,6 +90,14 @@ impl Cta<'_> {
             Op::SplitCount => one(Tile::int(i64::from(k.index_map.splits))),
             Op::SplitNumber => one(Tile::int((self.share.number % k.index_map.splits as usize) as i64)),
             Op::SumSplits(values) => self.sum_splits(r, values),
+            // Its buffer is as good as any other, which the verifier has checked.
+            Op::SumCluster(value, _) => match self.share.sum.take() {
+                Some(sum) => Ok(Next::On(vec![Held::Tile(sum)])),
+                None => {
+                    self.share.part = Some(self.tile(r, *value)?);
+                    Err(Stop::Blocked("waits for the other CTAs of its cluster".to_owned()))
+                }
+            },
             Op::CtaCount => one(Tile::int(self.share.count as i64)),
             // Of one role's instructions the order is that of the text, in which shared memory changes here.
             Op::Barrier | Op::WarpgroupBarrier | Op::Fence(_) => none,
@@ -416,7 +435,7 @@ impl Cta<'_> {
             | Op::WarpgroupBarrier
             | Op::SumSplits(_)
             | Op::Fence(_)
-            | gpu_ops!(sources elementwise views fragments global shared products control) => {
+            | gpu_ops!(sources elementwise views fragments global shared clusters products control) => {
                 return Err("no step of a ring's protocol".to_owned().into());
             }
         };

@@ -5,7 +5,7 @@ use atlas_dsl::DType;
 use atlas_ops::Comparison;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::{
-    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE,
+    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_CLUSTER, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE,
     OMEGA_NORMED_WIDE, OmegaPacked, OmegaRule, OmegaStream, Read, StreamSizes, Tokens,
 };
 use atlas_runtime::{Chain, Tensor};
@@ -18,9 +18,9 @@ const WIDE: [(MemoryForm, &Chain); 4] = [
     (NORMED, &OMEGA_NORMED_WIDE),
 ];
 
-/// These, and the chain whose passes are launches.
+/// These, and the chains whose passes are launches, or a cluster's.
 fn wide_and_split() -> impl Iterator<Item = (MemoryForm, &'static Chain)> {
-    WIDE.into_iter().chain([(MemoryForm::Mlp, &OMEGA_MLP_SPLIT)])
+    WIDE.into_iter().chain([(MemoryForm::Mlp, &OMEGA_MLP_SPLIT), (MemoryForm::Mlp, &OMEGA_MLP_CLUSTER)])
 }
 
 /// A case of two sequences with two heads, of features, elements of a value, and hidden elements.

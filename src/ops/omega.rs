@@ -8,7 +8,8 @@
 //! and so does that of [`OMEGA_MLP_SPLIT`], with `R`, the number of chunks that are trained on before their tokens are read, 16 for example.
 //! It computes what [`OMEGA_MLP`] does, with two launches for each chunk and three for each `R` chunks: on a GPU it is faster
 //! where sequences times heads are at most half of the multiprocessors, and [`OmegaStream`] and [`OmegaPacked`] take it there for chunks of 32
-//! tokens at least.
+//! tokens at least. [`OMEGA_MLP_CLUSTER`] takes its place on GPUs with clusters of programs (compute capability 9.0 and later), for tokens of
+//! 16 bits and at most 64 elements, at most 96 keys of a chunk, and 65 to 512 hidden elements: it has four launches for each `R` chunks.
 //! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides. `K` is [`Chunking::keys`] of the chunk and
 //! window that a launch is given. `chunk` of [`OMEGA_MUON_TOKENS`] and its kin is a number, so a launch cannot compare it with `K`: a
 //! workspace of fewer keys gives other numbers, and no error. [`OmegaStream`] and [`OmegaPacked`] allocate what they need.
@@ -135,6 +136,23 @@
 //!     scale: f32
 //!     predicts: i32
 //!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, rows, slopes, errors, act, change, w1_before, w2_before, s1_before, s2_before, hidden, reads
+//! OMEGA_MLP_CLUSTER
+//!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
+//!     gamma: &Tensor<f32, [B, N, H, W]>
+//!     before, commit: i32
+//!     q: &Tensor<T, [B, N, H, D]>
+//!     k: &Tensor<T, [B, P, H, D]>
+//!     v: &Tensor<T, [B, P, H, E]>
+//!     rq: &Tensor<T, [B, N, H, E]>
+//!     rk: &Tensor<T, [B, P, H, E]>
+//!     w1: &mut Tensor<f32, [B, H, E, M]>
+//!     w2: &mut Tensor<f32, [B, H, M, D]>
+//!     s1: &mut Tensor<f32, [B, H, E, M]>
+//!     s2: &mut Tensor<f32, [B, H, M, D]>
+//!     y: &mut Tensor<T, [B, N, H, E]>
+//!     scale: f32
+//!     predicts: i32
+//!     workspace: psi, lam, old, psi_end, phi_end, live, lam_end, old_end, beta_end, steps, mixed, oldest, errors, act, change, w1_before, w2_before, s1_before, s2_before, hidden, reads
 //! OMEGA_LINEAR_WIDE
 //!     alpha, theta, eta: &Tensor<f32, [B, N, H]>
 //!     gamma: &Tensor<f32, [B, N, H, W]>
@@ -458,7 +476,7 @@
 pub use atlas_ops::omega::backward::{OmegaGradients, OmegaKept, OmegaTraining, TrainingSizes};
 pub use atlas_ops::omega::{
     Chunking, Loss, MemoryForm, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP,
-    OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR,
+    OMEGA_MLP_CLUSTER, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR,
     OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
     OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED,
     OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,

@@ -13,6 +13,7 @@ mod ahead;
 mod arguments;
 mod before_loops;
 mod bits;
+mod clusters;
 mod doubles;
 mod edges_of_derivatives;
 mod elementwise;

@@ -52,19 +52,36 @@ pub(crate) struct Program<'m> {
 }
 
 impl<'m> Program<'m> {
-    pub(crate) fn new(launch: &'m LaunchState<'m>) -> Program<'m> {
+    fn new(launch: &'m LaunchState<'m>) -> Program<'m> {
         Program { launch, tiles: vec![None; launch.kernel.values.len()], stores: Vec::new(), disturbances: 0, work: 0 }
     }
 
-    /// Runs the kernel's body at these grid coordinates and returns what it stores.
-    pub(crate) fn run(mut self, coordinates: &[i32]) -> Result<Vec<PendingStore>, InterpError> {
-        let kernel = self.launch.kernel;
-        for (axis, &at) in kernel.grid.iter().zip(coordinates) {
-            self.set(axis.coord, Arc::new(Tile::index(at)));
+    /// A program at these grid coordinates.
+    pub(crate) fn at(launch: &'m LaunchState<'m>, coordinates: &[i32]) -> Program<'m> {
+        let mut program = Program::new(launch);
+        for (axis, &at) in launch.kernel.grid.iter().zip(coordinates) {
+            program.set(axis.coord, Arc::new(Tile::index(at)));
         }
-        self.block(kernel.body)?;
+        program
+    }
+
+    /// Runs the kernel's body and returns what it stores.
+    pub(crate) fn run(mut self) -> Result<Vec<PendingStore>, InterpError> {
+        self.block(self.launch.kernel.body)?;
+        self.finish()
+    }
+
+    /// Ends the program. Returns what it stored.
+    pub(crate) fn finish(mut self) -> Result<Vec<PendingStore>, InterpError> {
         self.add_up()?;
         Ok(self.stores)
+    }
+
+    /// Counts an operation on the elements of a value.
+    pub(crate) fn count_elements(&mut self, v: Value) -> Result<(), InterpError> {
+        let shape = &self.launch.kernel.values[v].ty.shape;
+        self.work += EACH + shape.iter().map(|&e| u64::from(e)).product::<u64>();
+        if self.work >= TOGETHER { self.add_up() } else { Ok(()) }
     }
 
     /// Counts an instruction.
@@ -123,14 +140,15 @@ impl<'m> Program<'m> {
         self.tile(v)?.as_index()
     }
 
-    fn inst(&mut self, inst: Inst) -> Result<(), InterpError> {
+    /// Runs an instruction.
+    pub(crate) fn inst(&mut self, inst: Inst) -> Result<(), InterpError> {
         let kernel = self.launch.kernel;
         let results = &kernel.results[inst];
         self.count(&kernel.insts[inst], results)?;
         let tile = match &kernel.insts[inst] {
             Op::Loop { lo, hi, inits, body, .. } => {
                 let tiles = self.run_loop(*lo, *hi, inits, *body)?;
-                results.iter().zip(tiles).for_each(|(&v, tile)| self.set(v, tile));
+                self.end_loop(inst, tiles);
                 return Ok(());
             }
             Op::Store { param, slices, value } => return self.store(*param, slices, *value),
@@ -138,6 +156,8 @@ impl<'m> Program<'m> {
                 return Ok(());
             }
             Op::Yield(_) => return Ok(()),
+            // The programs of a cluster meet in `crate::cluster`.
+            Op::ClusterSum(_) => return Err(InterpError::kernel("`cluster_sum` outside of a cluster")),
             Op::Splat { value, dtype, shape } => self.splat(*value, *dtype, shape),
             Op::Iota { shape, axis } => self.iota(shape, *axis),
             Op::DimSize(dim) => self.dim_size(*dim),

@@ -3,7 +3,7 @@
 use crate::error::InterpError;
 use crate::eval::Program;
 use crate::tile::{Tile, common};
-use atlas_dsl::{Block, Kernel, Op, Value};
+use atlas_dsl::{Block, Inst, Kernel, Op, Value};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,10 +16,25 @@ impl Program<'_> {
         inits: &[Value],
         body: Block,
     ) -> Result<Vec<Arc<Tile>>, InterpError> {
-        let (lo, hi) = (self.index(lo)?, self.index(hi)?);
+        let (begun, mut carried) = self.begin_loop([lo, hi], inits, body)?;
+        for i in begun.range.clone() {
+            self.begin_iteration(&begun, i, carried)?;
+            carried = self.block(body)?;
+            begun.narrow(&mut carried);
+        }
+        Ok(carried)
+    }
+
+    /// A loop before its first iteration, and the values that go into that.
+    pub(crate) fn begin_loop(
+        &self,
+        [lo, hi]: [Value; 2],
+        inits: &[Value],
+        body: Block,
+    ) -> Result<(BegunLoop, Vec<Arc<Tile>>), InterpError> {
+        let range = self.index(lo)?..self.index(hi)?;
         let mut carried = inits.iter().map(|&v| self.tile(v)).collect::<Result<Vec<_>, _>>()?;
-        let params = &self.launch.kernel.blocks[body].params;
-        let Some((&index, params)) = params.split_first() else {
+        let Some((_, params)) = self.launch.kernel.blocks[body].params.split_first() else {
             return Err(InterpError::kernel("a loop body has no index"));
         };
         // What is carried is valid where both what it starts as and what the body leaves are.
@@ -28,16 +43,45 @@ impl Program<'_> {
         let valid =
             carried.iter().zip(params).map(|(tile, param)| valid(tile, param)).collect::<Result<Vec<_>, _>>()?;
         narrow(&mut carried, &valid);
-        for i in lo..hi {
-            self.count_step()?;
-            self.set(index, Arc::new(Tile::index(i)));
-            for (&param, tile) in params.iter().zip(carried) {
-                self.set(param, tile);
-            }
-            carried = self.block(body)?;
-            narrow(&mut carried, &valid);
+        Ok((BegunLoop { range, body, valid }, carried))
+    }
+
+    /// Sets the parameters of the body.
+    pub(crate) fn begin_iteration(
+        &mut self,
+        begun: &BegunLoop,
+        i: i32,
+        carried: Vec<Arc<Tile>>,
+    ) -> Result<(), InterpError> {
+        self.count_step()?;
+        let params = &self.launch.kernel.blocks[begun.body].params;
+        for (&param, tile) in params.iter().zip(std::iter::once(Arc::new(Tile::index(i))).chain(carried)) {
+            self.set(param, tile);
         }
-        Ok(carried)
+        Ok(())
+    }
+
+    /// Sets the results of a loop.
+    pub(crate) fn end_loop(&mut self, inst: Inst, carried: Vec<Arc<Tile>>) {
+        for (&result, tile) in self.launch.kernel.results[inst].iter().zip(carried) {
+            self.set(result, tile);
+        }
+    }
+}
+
+/// A loop that a program runs.
+pub(crate) struct BegunLoop {
+    /// The numbers of its iterations.
+    pub(crate) range: Range<i32>,
+    body: Block,
+    /// Where what is carried may be valid.
+    valid: Vec<Vec<Range<u32>>>,
+}
+
+impl BegunLoop {
+    /// Restricts what an iteration leaves.
+    pub(crate) fn narrow(&self, carried: &mut [Arc<Tile>]) {
+        narrow(carried, &self.valid);
     }
 }
 

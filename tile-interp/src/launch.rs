@@ -1,5 +1,6 @@
 //! Checks the arguments, runs the grid on all cores and applies the stores of the programs.
 
+use crate::cluster;
 use crate::error::InterpError;
 use crate::eval::{LaunchState, Program, Work};
 use crate::eval_control::deferred_transposes;
@@ -49,11 +50,14 @@ pub fn run_within(
     let validity = Validity::of(kernel);
     let inexact = if let Mode::Noisy(noise) = mode { inexact(kernel, noise) } else { Vec::new() };
     let done = AtomicU64::new(0);
-    let threads = Threads::of(programs);
+    // The programs that run in step.
+    let together = axes.last().filter(|_| kernel.cluster).map_or(1, |axis| axis.count(dim_sizes).max(1));
+    let groups = programs / together;
+    let threads = Threads::of(groups);
     let count = threads.count();
     let (mut first, mut batch) = (0, count * 2);
-    while first < programs {
-        let last = first.saturating_add(batch).min(programs);
+    while first < groups {
+        let last = first.saturating_add(batch).min(groups);
         let stores = {
             let launch = LaunchState {
                 kernel,
@@ -65,7 +69,14 @@ pub fn run_within(
                 inexact: &inexact,
                 work: Work { done: &done, most },
             };
-            let run = |index| Program::new(&launch).run(&coordinates(&axes, dim_sizes, index));
+            let at = |index| coordinates(&axes, dim_sizes, index);
+            let run = |group: u64| match kernel.cluster {
+                false => Program::at(&launch, &at(group)).run(),
+                true => {
+                    let programs: Vec<_> = (group * together..(group + 1) * together).map(at).collect();
+                    cluster::run(&launch, &programs)
+                }
+            };
             threads.map(first..last, run)?
         };
         let bytes: u64 = stores.iter().flatten().map(PendingStore::bytes).sum();

@@ -10,7 +10,7 @@
 //! that compute them, lower bounds on resources, who copies tiles, the order of programs. The passes follow these decisions.
 
 use super::order::rows_of_resident;
-use super::{Approximations, Bounds, Extents, Paths, Placement, Uses, order, refuse_unencodable};
+use super::{Approximations, Bounds, Extents, Paths, Placement, Uses, cluster_size, order, refuse_unencodable};
 use crate::arch::Machine;
 use crate::arch::Target;
 use crate::arch::limits::Limits;
@@ -34,6 +34,8 @@ pub struct LoweringDecisions {
     pub approximations: Approximations,
     /// In which order programs run.
     pub order: IndexMap,
+    /// The number of CTAs of a cluster.
+    pub cluster: u32,
     /// How many programs a CTA runs.
     pub programs: Programs,
 }
@@ -52,6 +54,7 @@ impl LoweringDecisions {
         machine: &Machine,
     ) -> Result<LoweringDecisions, CompileError> {
         let limits = Limits::of_schedule(schedule, machine)?;
+        let cluster = cluster_size(kernel, schedule, target)?;
         let mut order = order(kernel, schedule)?;
         let uses = Uses::of(kernel);
         let placement = Placement::of(kernel, &uses, schedule, target)?;
@@ -66,7 +69,7 @@ impl LoweringDecisions {
         let usual = Machine::from(target);
         let beside = if bounds.leaves_registers_for_two(schedule) { 0 } else { paths.bytes_beside() };
         let fills_sm = (bounds.shared_bytes + beside) * 2 > u64::from(usual.sm_shared_bytes);
-        let chosen = match fills_sm && schedule.split_k == 1 && kernel.insts.keys().any(is_fetched) {
+        let chosen = match fills_sm && cluster == 1 && schedule.split_k == 1 && kernel.insts.keys().any(is_fetched) {
             true => Programs::Persistent,
             false => Programs::Single,
         };
@@ -81,6 +84,6 @@ impl LoweringDecisions {
         }
         let extents = Extents::of(kernel, &placement);
         let approximations = Approximations::of(kernel, &uses);
-        Ok(LoweringDecisions { uses, placement, paths, extents, approximations, order, programs })
+        Ok(LoweringDecisions { uses, placement, paths, extents, approximations, order, cluster, programs })
     }
 }

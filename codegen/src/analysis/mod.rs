@@ -7,6 +7,7 @@
 
 mod approximations;
 mod bounds;
+mod cluster;
 mod dependence;
 mod extents;
 mod fills;
@@ -21,6 +22,7 @@ mod uses;
 
 pub use approximations::{Approximations, Verdict};
 pub use bounds::Bounds;
+pub use cluster::cluster_size;
 pub use extents::{Constraint, Extents};
 pub use lowering_decisions::LoweringDecisions;
 pub use order::order;
@@ -29,6 +31,7 @@ pub use paths::{Path, Paths, WhyThreads};
 pub use placement::{Home, Placement, StagingReason, WhySynchronous};
 pub(crate) use placement::{contiguous_run, is_long_enough, is_place_known};
 pub(crate) use sources::root as placement_root;
+pub(crate) use store_paths::is_of_one_cta;
 pub use store_paths::{StorePath, WhyDirect};
 pub(crate) use unencodable::refuse_unencodable;
 pub use uses::{Use, Uses};

@@ -37,7 +37,9 @@ pub fn order(kernel: &Kernel, schedule: &Schedule) -> Result<IndexMap, CompileEr
         axes[rank - 1] = GridExtent::Tiles { dim, size };
         return Ok(IndexMap { domain: Domain::Triangle, group, ..IndexMap::linear(axes) });
     }
-    Ok(match schedule.order.unwrap_or_else(|| chosen(kernel)) {
+    // The programs of a cluster are neighbours.
+    let chosen = || if kernel.cluster { Order::Linear } else { chosen(kernel) };
+    Ok(match schedule.order.unwrap_or_else(chosen) {
         Order::Linear => IndexMap::linear(axes),
         Order::Groups(width) if rank >= 2 => IndexMap { group: Some(width), ..IndexMap::linear(axes) },
         order => {

@@ -45,6 +45,8 @@ pub enum WhyDirect {
     Target,
     /// The config does not ask for the engine.
     Config,
+    /// One CTA of a cluster stores for all.
+    Cluster,
     /// The kernel has another access to the tensor.
     Accessed,
     /// Two iterations of a loop may store one element.
@@ -69,6 +71,7 @@ impl WhyDirect {
         match self {
             WhyDirect::Target => "the target has no copy engine",
             WhyDirect::Config => "the config does not ask for the copy engine",
+            WhyDirect::Cluster => "one CTA of a cluster stores it for all",
             WhyDirect::Accessed => "the kernel loads the tensor too, or stores it twice",
             WhyDirect::Repeated => "iterations of a loop may store the same elements",
             WhyDirect::Strides => "address or strides are no multiples of 16 bytes",
@@ -104,6 +107,7 @@ pub(super) fn why_direct(
     let checks = [
         (target.has(Capability::Tma), WhyDirect::Target),
         (is_asked_for(schedule), WhyDirect::Config),
+        (!is_of_one_cta(kernel, slices), WhyDirect::Cluster),
         (is_only_access(kernel, uses, param), WhyDirect::Accessed),
         (iterations_store_apart(kernel, uses, store, slices), WhyDirect::Repeated),
         (takes_strides(strides, *align, bytes), WhyDirect::Strides),
@@ -113,6 +117,12 @@ pub(super) fn why_direct(
         (is_large, WhyDirect::Small),
     ];
     checks.into_iter().find(|(holds, _)| !holds).map(|(_, why)| why)
+}
+
+/// True for a store of a cluster that leaves out the coordinate of its programs.
+pub(crate) fn is_of_one_cta(kernel: &Kernel, slices: &[Slice]) -> bool {
+    let Some(axis) = kernel.grid.last().filter(|_| kernel.cluster) else { return false };
+    slices.iter().all(|s| !matches!(*s, Slice::At(v) | Slice::Tile { index: v, .. } if v == axis.coord))
 }
 
 /// True if a config wants the engine's stores. Persistent programs do unless it says otherwise: the threads go on to the next

@@ -56,7 +56,7 @@ pub fn accessed(k: &Kernel, inst: Inst) -> Option<Value> {
     match &k.insts[inst] {
         Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::LoadMatrix { .. } => k.results[inst].first().copied(),
         Op::StoreGlobal { value, .. } | Op::StoreShared { value, .. } => Some(*value),
-        Op::Copy { .. } | Op::ZeroShared(_) => None,
+        Op::Copy { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
         gpu_ops!(sources elementwise views fragments products rings orders control) => None,
     }
 }
@@ -97,9 +97,9 @@ pub fn moves_by_matrix(k: &Kernel, inst: Inst) -> bool {
             Op::StoreShared { to, .. } => {
                 k.target.has(Capability::Stmatrix) && !repeats() && is_blocks(to, layout, &writable(k, to, layout))
             }
-            Op::ZeroShared(_) | gpu_ops!(sources elementwise views fragments global products rings orders control) => {
-                false
-            }
+            Op::ZeroShared(_)
+            | Op::SumCluster(..)
+            | gpu_ops!(sources elementwise views fragments global products rings orders control) => false,
         }
 }
 

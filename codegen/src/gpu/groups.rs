@@ -53,6 +53,10 @@ macro_rules! gpu_ops {
             | $crate::gpu::Op::StoreShared { .. }
             | $crate::gpu::Op::ZeroShared(_)
     };
+    // Sums over the CTAs of a cluster.
+    (clusters) => {
+        $crate::gpu::Op::SumCluster(..)
+    };
     // Products and what waits for them.
     (products) => {
         $crate::gpu::Op::Mma { .. } | $crate::gpu::Op::WaitMma(..)

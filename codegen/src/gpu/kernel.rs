@@ -86,6 +86,9 @@ pub struct BlockData {
     pub insts: Vec<Inst>,
 }
 
+/// The most CTAs of a cluster that every GPU with clusters runs.
+pub const MOST_CTAS_OF_CLUSTER: u32 = 8;
+
 /// Which CTA of a cluster holds a buffer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {

@@ -147,6 +147,11 @@ macro_rules! operation_table {
             } = "store.shared " [to ", " value] gives 0, Effects::WRITES_SHARED;
             /// Writes zeros to a whole buffer.
             ZeroShared(buffer: Buffer) = "zero.shared " [buffer] gives 0, Effects::WRITES_SHARED;
+            /// Adds a fragment of f32 or f64 over the CTAs of the cluster, in the order of their ranks. All of them get the sums. Each
+            /// thread passes on its registers through the buffer, which has room for those of all threads. All threads of the cluster
+            /// meet.
+            SumCluster(value: Value, buffer: Buffer) = "sum.cluster " [value " through " buffer]
+                gives 1, Effects::READS_SHARED.and(Effects::WRITES_SHARED).and(Effects::CONVERGENT);
             /// Starts `acc + a · b`; the result is in flight.
             Mma {
                 /// Left operand, `[M, K]`.
@@ -250,9 +255,9 @@ impl Op {
     }
 
     /// True if its results stay in registers as a whole, so that columns of them are some of these registers: what a loop leaves, and
-    /// sums over the CTAs of a program.
+    /// sums over the CTAs of a program or of a cluster.
     pub const fn leaves_registers(&self) -> bool {
-        matches!(self, Op::Loop { .. } | Op::SumSplits(_))
+        matches!(self, Op::Loop { .. } | Op::SumSplits(_) | Op::SumCluster(..))
     }
 
     /// The block that it runs, of a loop, a branch or `programs`.

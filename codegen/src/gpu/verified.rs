@@ -40,6 +40,7 @@ impl Phase for Placed {
         .with(Constructs::ENGINE)
         .with(Constructs::ENGINE_STORES)
         .with(Constructs::SPLITS)
+        .with(Constructs::CLUSTERS)
         .with(Constructs::HINTS);
 }
 
@@ -57,6 +58,7 @@ impl Phase for Lowered {
         .with(Constructs::CURSORS)
         .with(Constructs::GRIDS)
         .with(Constructs::SPLITS)
+        .with(Constructs::CLUSTERS)
         .with(Constructs::ACCESS_KINDS);
 }
 

@@ -8,7 +8,7 @@
 //! | 404 | names are words; those of parameters, of dims, of tables and of roles are unique |
 //! | 405 | dims, strides, alignments, tables and grid extents are as in Tile IR |
 //! | 406 | the target is one that the compiler lowers for |
-//! | 407 | threads are whole warps, at most 1024; clusters are powers of two, at most 8 CTAs, and need sm_90 |
+//! | 407 | threads are whole warps, at most 1024; clusters have at most 8 CTAs, and need sm_90 |
 //! | 408 | the index map has an axis, and a coordinate per axis or none (a persistent map: none); widths are at least 1 |
 //! | 410 | layouts hold every element of their shape, along axes that exist, and are of sane size |
 //! | 411 | a layout has as many threads as the role; a scalar may have those of the kernel |

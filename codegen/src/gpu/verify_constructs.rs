@@ -158,6 +158,7 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
         Op::Barrier => (Constructs::BARRIERS, "`barrier`"),
         Op::WarpgroupBarrier => (Constructs::BARRIERS, "`barrier.warpgroup`"),
         Op::SumSplits(_) => (Constructs::SPLITS, "`sum.splits`"),
+        Op::SumCluster(..) => (Constructs::CLUSTERS, "`sum.cluster`"),
         Op::CopyWait(_) => (Constructs::BARRIERS, "a wait for copies"),
         Op::StoreWait(_) => (Constructs::BARRIERS, "a wait for stores"),
         Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,
@@ -192,7 +193,7 @@ fn unencodable(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         Op::Unary(f, ..) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
             Some(format!("`{}` of f64", f.name()))
         }
-        gpu_ops!(sources elementwise views fragments global shared rings orders control) | Op::WaitMma(..) => None,
+        gpu_ops!(sources elementwise views fragments global shared clusters rings orders control) | Op::WaitMma(..) => None,
     }
 }
 

@@ -146,7 +146,7 @@ impl Verifier<'_> {
             let param = match op {
                 Op::LoadGlobal { param, .. } | Op::StoreGlobal { param, .. } => param,
                 Op::Copy { atom, param, .. } if !atom.is_store() => param,
-                Op::Copy { .. } | gpu_ops!(sources elementwise views fragments shared) => continue,
+                Op::Copy { .. } | gpu_ops!(sources elementwise views fragments shared clusters) => continue,
                 gpu_ops!(products rings orders control) => continue,
             };
             if stored.contains(param) {
@@ -166,7 +166,7 @@ impl Verifier<'_> {
             gpu_ops!(sources elementwise) => true,
             Op::Wait(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => false,
             Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => false,
-            gpu_ops!(views fragments shared products orders control) => false,
+            gpu_ops!(views fragments shared clusters products orders control) => false,
         };
         if !k.blocks[body].insts.iter().all(|&i| may_stand(i)) {
             self.error(

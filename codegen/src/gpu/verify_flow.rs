@@ -47,7 +47,7 @@ impl<'k> Verifier<'k> {
                 Op::Loop { inits, .. } => v = *inits.get(carried)?,
                 Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => return None,
                 Op::If(..) | Op::Once(_) | Op::Programs(_) | Op::Yield(_) => return None,
-                gpu_ops!(sources elementwise views fragments global shared products orders) => return None,
+                gpu_ops!(sources elementwise views fragments global shared clusters products orders) => return None,
             }
         }
         None
@@ -149,7 +149,7 @@ impl<'k> Verifier<'k> {
             Op::InitRing(ring) => self.ring_step(*ring, None, loc),
             Op::Once(body) => self.once(*body, loc),
             // An empty commit; tokens and threads that are as they should be; what has no rule but its types.
-            Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::ZeroShared(_) | Op::WaitMma(..) => {}
+            Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::ZeroShared(_) | Op::SumCluster(..) | Op::WaitMma(..) => {}
             Op::Programs(_) | Op::Yield(_) | gpu_ops!(sources elementwise views fragments orders) => {}
         }
     }
@@ -318,7 +318,7 @@ impl<'k> Verifier<'k> {
                 }
             }
             Op::If(..) | Op::Once(_) | Op::Programs(_) => {}
-            gpu_ops!(sources elementwise views fragments global shared products rings orders) => {}
+            gpu_ops!(sources elementwise views fragments global shared clusters products rings orders) => {}
         }
     }
 
@@ -364,10 +364,10 @@ impl<'k> Verifier<'k> {
                 Op::Copy { atom, to, .. } if !atom.is_store() && wrote(to) => {
                     self.error(441, loc, format!("copies to `{name}`, which an `mma` in flight reads"));
                 }
-                Op::ZeroShared(b) if *b == r.buffer => {
+                Op::ZeroShared(b) | Op::SumCluster(_, b) if *b == r.buffer => {
                     self.error(441, loc, format!("writes to `{name}`, which an `mma` in flight reads"));
                 }
-                gpu_ops!(global shared rings) => {}
+                gpu_ops!(global shared clusters rings) => {}
                 gpu_ops!(sources elementwise views fragments products orders control) => {}
             }
         }

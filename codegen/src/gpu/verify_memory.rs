@@ -1,7 +1,7 @@
 //! The rules of what a kernel declares: its signature, shared memory, rings and roles (404 to 417).
 
 use super::verify::{Verifier, index_map_error};
-use super::{BufferData, CopyAtom, Kernel, MBARRIER_BYTES, Mover, Op, Role, RoleData, Scope};
+use super::{BufferData, CopyAtom, Kernel, MBARRIER_BYTES, MOST_CTAS_OF_CLUSTER, Mover, Op, Role, RoleData, Scope};
 use crate::arch::{Capability, Machine};
 use crate::gpu_ops;
 use atlas_dsl::DType;
@@ -125,7 +125,7 @@ impl Verifier<'_> {
         }
         let (x, y) = k.cluster;
         let ctas = u64::from(x) * u64::from(y);
-        if ctas == 0 || ctas > 8 || !ctas.is_power_of_two() {
+        if ctas == 0 || ctas > u64::from(MOST_CTAS_OF_CLUSTER) {
             self.error(407, at, format!("a cluster of ({x}, {y}) CTAs"));
         } else if ctas > 1 && !k.target.has(Capability::Clusters) {
             self.error(407, at, format!("{} has no clusters", k.target));
@@ -205,7 +205,7 @@ impl Verifier<'_> {
                     CopyAtom::CpAsync(_) | CopyAtom::Direct => by_threads = true,
                 },
                 Op::StoreShared { to, .. } => by_threads |= ring.buffers.contains(&to.buffer),
-                Op::ZeroShared(buffer) => by_threads |= ring.buffers.contains(buffer),
+                Op::ZeroShared(buffer) | Op::SumCluster(_, buffer) => by_threads |= ring.buffers.contains(buffer),
                 Op::Copy { .. } | Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => {}
                 Op::LoadShared(_) | Op::LoadMatrix { .. } => {}
                 gpu_ops!(sources elementwise views fragments products rings orders control) => {}

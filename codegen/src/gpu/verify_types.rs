@@ -251,6 +251,21 @@ impl<'k> Verifier<'k> {
                 Type::InFlight { dtype, layout } => unlike(*dtype, layout),
                 _ => Some(format!("`wait.mma` takes a value in flight, found {}", self.ty(*v))),
             },
+            Op::SumCluster(v, buffer) => with(&[*v], &|d, l| {
+                let (x, y) = k.cluster;
+                let room = &k.buffers[*buffer];
+                let wanted = u64::from(l.reg_count()) * u64::from(k.threads) * u64::from(d.bytes());
+                if x * y < 2 {
+                    return Some("`sum.cluster` in a kernel without clusters".to_owned());
+                }
+                if d != DType::F32 && d != DType::F64 {
+                    return Some(format!("`sum.cluster` takes f32 or f64, found {}", self.ty(*v)));
+                }
+                if u64::from(room.bytes()) < wanted || room.stages != 1 {
+                    return Some(format!("the threads pass on {wanted} bytes, and `{}` has {}", room.name, room.bytes()));
+                }
+                unlike(d, l)
+            }),
             // Their extents, their tokens and their bodies have rules of their own, in `effects` and `block`.
             Op::Mma { .. } | gpu_ops!(global shared rings orders control) => None,
         }

@@ -18,7 +18,7 @@ use inkwell::{AddressSpace, InlineAsmDialect, IntPredicate};
 use std::collections::BTreeSet;
 
 /// The address space of a cluster's shared memory.
-const CLUSTER: u16 = 7;
+pub(super) const CLUSTER: u16 = 7;
 
 /// A coordinate past the end of an axis of one element, and a multiple of all that boxes begin at.
 const OUTSIDE: i64 = 1 << 30;
@@ -57,7 +57,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Runs a body in the threads in which a condition holds.
-    fn only_where(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
+    pub(super) fn only_where(&mut self, condition: IntValue<'c>, body: impl FnOnce(&mut Self) -> R<()>) -> R<()> {
         let inside = self.cx.append_basic_block(self.function, "once");
         let after = self.cx.append_basic_block(self.function, "all");
         self.b.build_conditional_branch(condition, inside, after)?;

@@ -1,5 +1,6 @@
 //! From GPU IR to an LLVM module. A fragment becomes flat SSA scalars, one per register.
 
+mod cluster;
 mod control;
 mod coords;
 mod copy;
@@ -158,6 +159,10 @@ pub(crate) fn emit<'c>(
     function.set_call_conventions(71);
     for (key, value) in [("nvvm.reqntid", format!("{}", k.threads)), ("nvvm.minctasm", format!("{}", k.occupancy))] {
         function.add_attribute(AttributeLoc::Function, cx.create_string_attribute(key, &value));
+    }
+    if k.cluster != (1, 1) {
+        let ctas = format!("{},{},1", k.cluster.0, k.cluster.1);
+        function.add_attribute(AttributeLoc::Function, cx.create_string_attribute("nvvm.cluster_dim", &ctas));
     }
     let shared = module.add_global(cx.i8_type().array_type(0), Some(AddressSpace::from(SHARED)), "shared");
     shared.set_alignment(1024);
@@ -376,6 +381,7 @@ impl<'c> Emitter<'c, '_> {
             Op::LoadMatrix { side, from, further } => self.load_matrix(*side, from, *further, form()?, result)?,
             Op::StoreShared { to, value } => return self.store_shared(to, *value, form()?),
             Op::ZeroShared(buffer) => return self.zero_shared(*buffer),
+            Op::SumCluster(value, buffer) => return self.sum_cluster(inst, *value, *buffer),
             Op::Mma { a, b, acc, atom, shape, accumulate: None } if atom.row().asynchronous => {
                 self.wgmma((a, b), *acc, *atom, shape.2, result)?
             }

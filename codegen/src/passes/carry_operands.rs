@@ -232,7 +232,7 @@ fn only_multiplies(k: &Kernel, inst: Inst) -> bool {
         Op::Broadcast(_) | Op::Reshape(_) | Op::Transpose(_) | Op::Wait(..) | Op::Drain(_) | Op::Programs(_) => false,
         Op::InitRing(_) | Op::Once(_) => false,
         Op::LoadGlobal { .. } | Op::StoreGlobal { .. } => false,
-        Op::LoadShared(_) | Op::StoreShared { .. } | Op::ZeroShared(_) => false,
+        Op::LoadShared(_) | Op::StoreShared { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => false,
         gpu_ops!(fragments orders) => false,
     }
 }

@@ -378,7 +378,7 @@ fn block(k: &mut Kernel, b: Block, around: ParentPosition, state: &mut State, wr
                 continue;
             }
             Op::Commit(..) | Op::Drain(_) | Op::CopyWait(_) | Op::StoreWait(_) | Op::Fence(_) | Op::Yield(_) => {}
-            gpu_ops!(sources elementwise views fragments global shared products) => {
+            gpu_ops!(sources elementwise views fragments global shared clusters products) => {
                 let accesses = accesses(k, inst, &op);
                 let conflict = accesses.iter().any(|x| state.open.iter().any(|y| conflicts(k, x, y)));
                 if conflict {
@@ -494,7 +494,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<UnorderedAccess> {
             let private = if by_matrix { None } else { private(k.tile(*value).1, to) };
             vec![UnorderedAccess { place: Storage::Shared(to.buffer), rect, write: true, private, held: None }]
         }
-        Op::ZeroShared(b) => {
+        Op::ZeroShared(b) | Op::SumCluster(_, b) => {
             vec![UnorderedAccess {
                 place: Storage::Shared(*b),
                 rect: whole(*b),

@@ -89,6 +89,7 @@ pub const MADE: Constructs = Constructs::PROGRAMS
     .with(Constructs::OPEN_COPIES)
     .with(Constructs::ENGINE)
     .with(Constructs::ENGINE_STORES)
+    .with(Constructs::CLUSTERS)
     .with(Constructs::PRODUCTS);
 
 /// The instructions that read each tile, and which tiles are kept.

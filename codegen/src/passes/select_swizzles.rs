@@ -70,7 +70,7 @@ fn down_columns(k: &Kernel, buffer: Buffer) -> Option<Vec<(Inst, SharedRef)>> {
                 }
                 found.push((inst, *at));
             }
-            Op::Copy { .. } | Op::ZeroShared(_) => {}
+            Op::Copy { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => {}
             op => {
                 let (read, written) = op.buffers();
                 if read.contains(&buffer) || written.contains(&buffer) {

@@ -189,7 +189,7 @@ fn reads_inputs(k: &Kernel, inst: Inst) -> bool {
             k.blocks[*block].insts.iter().all(|&i| reads_inputs(k, i))
         }
         Op::StoreGlobal { .. } | Op::Yield(_) => true,
-        gpu_ops!(sources elementwise views fragments shared products rings orders) => true,
+        gpu_ops!(sources elementwise views fragments shared clusters products rings orders) => true,
     }
 }
 

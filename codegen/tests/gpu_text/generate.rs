@@ -323,6 +323,7 @@ impl Generator {
                 Op::LoadMatrix { side: self.pick(&Side::ALL), from: self.shared(), further }
             }
             22 => Op::StoreShared { to: self.shared(), value: v },
+            23 if self.below(2) == 0 => Op::SumCluster(v, self.buffer()),
             23 => Op::ZeroShared(self.buffer()),
             24 => {
                 let (a, b) = (self.operand(), self.operand());

@@ -130,6 +130,8 @@ pub(crate) enum AxisSyntax {
     Tiles { dim: Ident, size: ExprSyntax },
     /// `pairs(tiles(N, BN))`, with two coordinates.
     Pairs { dim: Ident, size: ExprSyntax },
+    /// `cluster(tiles(N, BN))` or `cluster(N)`: the programs along the axis are a cluster.
+    Cluster { dim: Ident, size: Option<ExprSyntax> },
 }
 
 /// What a loop runs over.

@@ -321,6 +321,7 @@ impl<'a> Checker<'a> {
                     None => ty,
                 }
             }
+            ExprKind::ClusterSum(x) => self.cluster_sum(x, e),
             ExprKind::Dot { operands, precision } => self.dot(operands, *precision, e),
             ExprKind::Reduce { op, value, axis } => {
                 let ty = self.expr(value);

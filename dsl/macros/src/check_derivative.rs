@@ -74,6 +74,7 @@ fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
         ExprKind::Reduce { .. } => Some("a reduction"),
         ExprKind::Transpose(_) => Some("a `.t()`"),
         ExprKind::Load { .. } => Some("a `load`"),
+        ExprKind::ClusterSum(_) => Some("a `cluster_sum`"),
         ExprKind::Unary(_, x) | ExprKind::Cast(_, x) | ExprKind::IsNan(x) => contracts(x, fns),
         ExprKind::Broadcast { value, .. } | ExprKind::Fill { value, .. } => contracts(value, fns),
         ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => contracts(a, fns).or_else(|| contracts(b, fns)),

@@ -345,6 +345,20 @@ impl Checker<'_> {
         Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
     }
 
+    pub(crate) fn cluster_sum(&mut self, x: &Expr, e: &Expr) -> Ty {
+        let ty = self.expr(x);
+        if !self.kernel.axes.iter().any(|axis| axis.cluster) {
+            let message = "`cluster_sum` adds up what the programs of a cluster have, but the grid has no cluster: `grid(B, cluster(tiles(N, BN)))`";
+            return self.mistake(229, e.place, message);
+        }
+        let fits = [DType::F32, DType::F64].map(Elem::Fixed).contains(&ty.elem) || ty.elem == Elem::Unknown;
+        if ty.is_literal() || !fits {
+            let message = format!("`cluster_sum` adds tiles of f32, found {}{ty}; cast it before", self.named(x));
+            return self.mistake(104, e.place, message);
+        }
+        Ty { coordinate: None, of_numbers: false, ..ty }
+    }
+
     pub(crate) fn select(&mut self, [c, t, f]: &[Expr; 3], e: &Expr) -> Ty {
         let (cond, x, y) = (self.expr(c), self.expr(t), self.expr(f));
         if !cond.elem.is_bool() && cond.elem != Elem::Unknown {

@@ -173,6 +173,9 @@ fn kernel_body(k: &Kernel, file: &File, root: &TokenStream) -> TokenStream {
         };
         out.extend(quote!(let #coord: #root::Operand = #make;));
     }
+    if k.axes.iter().any(|axis| axis.cluster) {
+        out.extend(quote!(__atlas_b.cluster();));
+    }
     for (i, p) in k.params.iter().enumerate() {
         if matches!(p.kind, ParamKind::Scalar) {
             let (scalar, param, loc) = (scalar_variable(i), param_variable(i), w.loc(p.name.span()));
@@ -526,6 +529,10 @@ impl Writer<'_> {
             ExprKind::Transpose(x) => {
                 let x = self.operand(x, out);
                 quote!(__atlas_b.transpose(#loc, #x))
+            }
+            ExprKind::ClusterSum(x) => {
+                let x = self.operand(x, out);
+                quote!(__atlas_b.cluster_sum(#loc, #x))
             }
             ExprKind::Dot { operands, precision } => {
                 let [a, b] = [0, 1].map(|i| self.operand(&operands[i], out));

@@ -3,7 +3,7 @@
 use atlas_vocabulary::{BinaryOp, UnaryOp, distance};
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 24] = [
+const FORMS: [&str; 26] = [
     "load",
     "store",
     "dot",
@@ -23,6 +23,8 @@ const FORMS: [&str; 24] = [
     "tiles",
     "grid",
     "pairs",
+    "cluster",
+    "cluster_sum",
     "pipeline",
     "cast",
     "t",

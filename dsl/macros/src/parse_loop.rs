@@ -95,6 +95,20 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
         }
         return parts?.map(|(dim, size)| AxisSyntax::Pairs { dim, size });
     }
+    if let syn::Expr::Call(c) = strip(e)
+        && plain_callee(&c.func).is_some_and(|name| name == "cluster")
+    {
+        let axis = if c.args.len() == 1 { grid_axis(&c.args[0], errors) } else { None };
+        return match axis {
+            Some(AxisSyntax::Tiles { dim, size }) => Some(AxisSyntax::Cluster { dim, size: Some(size) }),
+            Some(AxisSyntax::Points(dim)) => Some(AxisSyntax::Cluster { dim, size: None }),
+            _ => {
+                let message = "`cluster` is of one axis: `for (b, n) in grid(B, cluster(tiles(DIM, SIZE)))` or `cluster(DIM)`";
+                errors.push(26, SourceRange::of(e), message);
+                None
+            }
+        };
+    }
     let dim = ident_of(e);
     if dim.is_none() {
         let mend = match (counted(strip(e)), number(strip(e))) {
@@ -107,7 +121,7 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
         errors.push(
             26,
             SourceRange::of(e),
-            format!("an axis of the grid is a dim, `tiles(DIM, SIZE)` or `pairs(tiles(DIM, SIZE))`{mend}"),
+            format!("an axis of the grid is a dim, `tiles(DIM, SIZE)`, `pairs(tiles(DIM, SIZE))` or `cluster(..)` of one{mend}"),
         );
     }
     dim.map(AxisSyntax::Points)

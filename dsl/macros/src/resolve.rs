@@ -289,6 +289,7 @@ impl<'a> Resolver<'a> {
 
     fn grid(&mut self, coords: &[Ident], written: &[AxisSyntax], place: SourceRange) -> Vec<Axis> {
         let of_pairs = |axis: &AxisSyntax| matches!(axis, AxisSyntax::Pairs { .. });
+        let of_cluster = |axis: &AxisSyntax| matches!(axis, AxisSyntax::Cluster { .. });
         let wanted = written.len() + written.iter().filter(|a| of_pairs(a)).count();
         if coords.len() != wanted {
             let verb = if coords.len() == 1 { "coordinate is" } else { "coordinates are" };
@@ -306,6 +307,8 @@ impl<'a> Resolver<'a> {
             self.errors.push(26, place, "the grid needs at least one axis");
         } else if written[..written.len() - 1].iter().any(of_pairs) {
             self.errors.push(26, place, "`pairs` are the last of a grid");
+        } else if written[..written.len() - 1].iter().any(of_cluster) {
+            self.errors.push(26, place, "`cluster` is the last axis of a grid");
         }
         let mut axes = Vec::new();
         let mut coords = coords.iter();
@@ -315,13 +318,20 @@ impl<'a> Resolver<'a> {
                 AxisSyntax::Tiles { dim, size } | AxisSyntax::Pairs { dim, size } => {
                     (self.dim(dim), Some(self.tile_size(size)))
                 }
+                AxisSyntax::Cluster { dim, size } => {
+                    (self.dim(dim), size.as_ref().map(|size| self.tile_size(size)))
+                }
             };
+            // The number of programs of a cluster is a constant.
+            if let Some(dim) = dim.filter(|_| of_cluster(axis)) {
+                self.dims[dim].whole = true;
+            }
             for up_to in [false, true].into_iter().take(if of_pairs(axis) { 2 } else { 1 }) {
                 let Some(coord) = coords.next() else { return axes };
                 let coord = self.bind(coord, LocalKind::Coordinate);
                 self.locals[coord].along = dim;
                 if let Some(dim) = dim {
-                    axes.push(Axis { coord, dim, size: size.clone(), up_to });
+                    axes.push(Axis { coord, dim, size: size.clone(), up_to, cluster: of_cluster(axis) });
                 }
             }
         }

@@ -251,6 +251,10 @@ impl Resolver<'_> {
                 self.arity(e, args, name, &["cond", "a", "b"])?;
                 ExprKind::Select(Box::new([self.expr(&args[0]), self.expr(&args[1]), self.expr(&args[2])]))
             }
+            "cluster_sum" => {
+                self.arity(e, args, name, &["x"])?;
+                ExprKind::ClusterSum(self.boxed(&args[0]))
+            }
             "clamp" | "fma" | "is_nan" => return self.composed(e, name, args),
             "sum" | "max" | "min" => return self.reduce(e, name, args),
             "zeros" | "full" => return self.filled(e, name, generics, args),
@@ -281,7 +285,7 @@ impl Resolver<'_> {
                     "`span(start, LEN)` is only written as an index, as in `load(x[g, span(start, LEN)])`",
                 );
             }
-            "tiles" | "grid" | "pairs" | "pipeline" => {
+            "tiles" | "grid" | "pairs" | "cluster" | "pipeline" => {
                 return self.misplaced(
                     e,
                     &format!("`{name}` is only written in `for .. in`, as in `for h in pipeline(tiles(H, BH))`"),

@@ -145,6 +145,8 @@ pub(crate) struct Axis {
     pub(crate) size: Option<Extent>,
     /// The second of a pair, which counts tiles up to the coordinate before.
     pub(crate) up_to: bool,
+    /// The programs along it are a cluster.
+    pub(crate) cluster: bool,
 }
 
 /// A number of elements that is known as soon as the config is.
@@ -274,6 +276,8 @@ pub(crate) enum ExprKind {
     /// `x.cast_like(y)`
     CastLike(Box<[Expr; 2]>),
     Transpose(Box<Expr>),
+    /// `cluster_sum(x)`
+    ClusterSum(Box<Expr>),
     Dot {
         operands: Box<[Expr; 2]>,
         precision: Precision,

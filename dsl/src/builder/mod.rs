@@ -213,6 +213,11 @@ impl Builder {
         v.into()
     }
 
+    /// Makes the programs along the last grid axis a cluster.
+    pub fn cluster(&mut self) {
+        self.kernel.cluster = true;
+    }
+
     /// A scalar parameter's value.
     pub fn scalar(&mut self, loc: Loc, param: Param) -> Operand {
         self.push(loc, Op::ScalarParam(param))
@@ -305,6 +310,11 @@ impl Builder {
         }
         let folded = self.push(loc, Op::Reduce { op, value: v, axes: (0..rank as u8).collect() });
         self.reshape(loc, folded, &[])
+    }
+
+    /// The sum over the programs of the cluster.
+    pub fn cluster_sum(&mut self, loc: Loc, x: Operand) -> Operand {
+        self.on_value(loc, x, "cluster_sum", Op::ClusterSum)
     }
 
     /// `a · b`.

@@ -5,6 +5,7 @@ use super::graft::{Graft, Grafted};
 use super::maker::{coordinate, the_store};
 use super::signature::KnobUse;
 use crate::config::{Config, Schedule};
+use crate::diag::Diagnostic;
 use crate::def::{GridSize, ParamDef};
 use crate::entity::Dim;
 use crate::ir::{DimSize, Kernel};
@@ -53,6 +54,10 @@ impl Graft<'_> {
             spec = spec.with_dim(d.name, fact);
         }
         let kernel = Rc::new((linked.def.build)(&spec, &config)?);
+        if kernel.cluster {
+            let message = format!("`{}` has a cluster of programs, and such a kernel cannot be fused", linked.def.name);
+            return Err(Diagnostic::new(231, crate::ir::Loc::default(), message).into());
+        }
         self.built.push((part, config, kernel.clone()));
         Ok(kernel)
     }

@@ -24,6 +24,7 @@ pub fn compact(kernel: &Kernel) -> Kernel {
     out.dims = kernel.dims.clone();
     out.params = kernel.params.clone();
     out.tables = kernel.tables.clone();
+    out.cluster = kernel.cluster;
     let mut values = SecondaryMap::new();
     for axis in &kernel.grid {
         values[axis.coord] = PackedOption::from(out.push_grid_axis(axis.extent));

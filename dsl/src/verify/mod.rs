@@ -15,7 +15,7 @@
 //! | 210 | stores go to `out` parameters alone |
 //! | 211 | a load of an `out` parameter uses each grid coordinate on the axis where all its stores use it |
 //! | 212 | every `out` parameter is stored to |
-//! | 213 | a store uses every grid coordinate as an element or a tile index of its own, so programs write disjoint regions |
+//! | 213 | a store uses every grid coordinate as an element or a tile index of its own, so programs write disjoint regions; that of a cluster may be left out if all its programs store the same |
 //! | 214 | the stores to one parameter have a grid coordinate on one axis, in the same slice |
 //! | 215 | names of parameters, of dims and of tables are unique |
 //! | 216 | names are words |
@@ -31,14 +31,19 @@
 //! | 226 | which elements of a carried value are valid does not depend on values of its loop's body |
 //! | 227 | everything that a store writes is valid, except what its own slices leave out |
 //! | 228 | loops are nested at most 64 deep |
+//! | 229 | `cluster_sum` stands in a kernel whose grid has a cluster; a cluster goes along a dim that is a constant, and not along pairs |
+//! | 233 | all programs of a cluster run a `cluster_sum` equally often |
+//! | 234 | which elements `cluster_sum` adds up does not depend on the program |
 //!
 //! Unused values are allowed. A loop may store to one region in every iteration, because the order of iterations is defined.
 
+mod clusters;
 mod edges;
 mod ids;
 mod regions;
 mod signature;
 
+use crate::cluster::Differing;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::entity::{Block, Inst, Value};
 use crate::infer::infer;
@@ -98,11 +103,12 @@ pub fn verify<K: Invariants>(kernel: K) -> Result<Verified<K>, Diagnostics> {
 
 impl Invariants for Kernel {
     fn violations(&self) -> Vec<Diagnostic> {
-        let mut v = Verifier { kernel: self, errors: Vec::new(), accesses: Vec::new() };
+        let mut v = Verifier { kernel: self, differing: Differing::default(), errors: Vec::new(), accesses: Vec::new() };
         v.ids();
         // The other rules read through ids and recurse into bodies.
         if v.errors.is_empty() {
             v.signature();
+            v.differing = Differing::of(self);
             let mut visible = EntitySet::new();
             for (i, axis) in self.grid.iter().enumerate() {
                 v.definition(axis.coord, ValueDef::Grid(i as u32), Loc::default());
@@ -110,6 +116,7 @@ impl Invariants for Kernel {
             }
             v.block(self.body, None, &mut visible);
             v.stores();
+            v.clusters();
             // What is valid follows from the types.
             if v.errors.is_empty() {
                 v.edges();
@@ -121,6 +128,7 @@ impl Invariants for Kernel {
 
 struct Verifier<'k> {
     kernel: &'k Kernel,
+    differing: Differing,
     errors: Vec<Diagnostic>,
     accesses: Vec<TileAccess<'k>>,
 }
@@ -189,9 +197,13 @@ impl<'k> Verifier<'k> {
                     }
                     Some(around) => self.yield_(values, around, loc),
                 },
-                Op::Load { param, slices } => self.access(TileAccess { param: *param, slices, loc, is_store: false }),
+                Op::Load { param, slices } => {
+                    self.access(TileAccess { param: *param, slices, loc, is_store: false, is_of_all: false });
+                }
                 Op::Store { param, slices, .. } => {
-                    self.access(TileAccess { param: *param, slices, loc, is_store: true })
+                    let mut is_of_all = !self.differing.is_apart(inst);
+                    op.visit_operands(|v| is_of_all &= !self.differing.value(v));
+                    self.access(TileAccess { param: *param, slices, loc, is_store: true, is_of_all });
                 }
                 Op::DimTiles { dim, size: 0 } => {
                     self.error(220, loc, format!("tiles of 0 elements of `{}`", k.dims[*dim].name));

@@ -17,6 +17,9 @@
 //! boxes of `(i, j)` and `(j, i)` both belong to the program of that pair. The boxes of any other pair have other tiles on one
 //! of the axes.
 //!
+//! Stores that all programs of a cluster make with the same value at the same place may leave the cluster's coordinate out
+//! ([`crate::cluster`]). One of the programs makes them, and none may load the tensor. If a tensor has such stores, all its stores are.
+//!
 //! From boxes of indices to memory: no two elements of a written tensor share an address, and the tensor shares no byte with
 //! another argument. Rule 224 ensures that for constant strides, and the runtime for the others (tile-interp/src/overlap.rs).
 //! Elements outside a dim are neither stored nor loaded.
@@ -43,6 +46,8 @@ pub(super) struct TileAccess<'k> {
     pub(super) slices: &'k [Slice],
     pub(super) loc: Loc,
     pub(super) is_store: bool,
+    /// True if all programs of a cluster make this access, with the same value.
+    pub(super) is_of_all: bool,
 }
 
 impl TileAccess<'_> {
@@ -91,7 +96,9 @@ impl<'k> Verifier<'k> {
         if access.is_store && !is_out(k, access.param) {
             self.error(210, loc, format!("`{}` is stored to, but is not `out`", data.name));
         } else if access.is_store {
-            for axis in k.grid.iter().filter(|axis| access.places(axis.coord).is_empty()) {
+            let of_cluster = k.grid.last().filter(|_| access.is_of_all && k.cluster).map(|axis| axis.coord);
+            let missing = |axis: &&GridAxis| access.places(axis.coord).is_empty() && Some(axis.coord) != of_cluster;
+            for axis in k.grid.iter().filter(missing) {
                 let message = format!(
                     "the store to `{}` does not use the grid coordinate of {}",
                     data.name,
@@ -123,6 +130,19 @@ impl<'k> Verifier<'k> {
                     let apart = loads.iter().filter(|l| !l.pair_places(k).iter().any(|p| common.contains(p)));
                     let axes: Vec<(usize, Slice)> = stores[0].places(axis.coord);
                     apart.for_each(|load| self.errors.push(other_program(k, load, axis, &axes)));
+                    continue;
+                }
+                let of_all = |s: &&&TileAccess<'k>| s.is_of_all && s.places(axis.coord).is_empty();
+                if k.cluster && at + 1 == k.grid.len() && stores.iter().any(|s| of_all(&s)) {
+                    // One program of the cluster stores what all have. Where that is done, no other program knows.
+                    loads.iter().for_each(|load| self.errors.push(of_the_cluster(k, load)));
+                    for store in stores.iter().filter(|s| !s.places(axis.coord).is_empty()) {
+                        let message = format!(
+                            "this store to `{}` has the coordinate of the cluster, and another one has not",
+                            data.name
+                        );
+                        self.error(214, store.loc, message);
+                    }
                     continue;
                 }
                 // A store without the coordinate has been reported: 213.
@@ -180,6 +200,13 @@ fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(
         axes.join(" and on axis ")
     );
     Diagnostic::new(211, load.loc, message).note("a program may read what it writes itself, nothing else: load with the index that the stores have, or from another tensor")
+}
+
+/// Reports a load of what one program of a cluster stores for all.
+fn of_the_cluster(k: &Kernel, load: &TileAccess<'_>) -> Diagnostic {
+    let name = &k.params[load.param].name;
+    let message = format!("`{name}` is stored to without the coordinate of the cluster, so it cannot be loaded");
+    Diagnostic::new(211, load.loc, message).note("use the value that is stored, or give the tensor an axis for the coordinate")
 }
 
 fn is_out(k: &Kernel, p: Param) -> bool {

@@ -78,6 +78,7 @@ impl Verifier<'_> {
                 self.error(217, at, message);
             }
         }
+        self.cluster_axis();
         if k.grid.is_empty() {
             self.error(217, at, "the grid has no axis");
         }

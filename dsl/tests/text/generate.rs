@@ -1,6 +1,7 @@
 //! Random well-typed kernels that use every operation.
 
 use atlas_dsl::infer::infer;
+use atlas_dsl::validity::Validity;
 use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
 use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
 use atlas_dsl::{Block, DType, Dim, Kernel, Param, Table, TileType, Value};
@@ -56,9 +57,9 @@ impl Generator<'_> {
     fn signature(&mut self) {
         let d = self.one_of(&[4u64, 8, 16]);
         let divisor = self.one_of(&[1, 2, 16]);
-        for (name, size) in
-            [("G", DimSize::Dynamic { divisor: 1 }), ("N", DimSize::Dynamic { divisor }), ("D", DimSize::Const(d))]
-        {
+        self.kernel.cluster = self.pick(3) == 0;
+        let n = if self.kernel.cluster { DimSize::Const(24) } else { DimSize::Dynamic { divisor } };
+        for (name, size) in [("G", DimSize::Dynamic { divisor: 1 }), ("N", n), ("D", DimSize::Const(d))] {
             self.kernel.dims.push(DimData { name: name.to_owned(), size });
         }
         let stride = self.one_of(&[Stride::Const(4), Stride::Const(-64), Stride::Dynamic { divisor: 8 }]);
@@ -189,6 +190,14 @@ impl Generator<'_> {
                     _ => all.filter(|a| a.is_some_and(|a| ty.shape[usize::from(a)] != 1)).collect(),
                 };
                 Op::Reshape { value: any, axes }
+            }
+            16 if self.kernel.cluster && depth == 0 && self.pick(2) == 0 => {
+                // What is valid everywhere, outside of loops: rules 233 and 234.
+                let Some(v) = self.find(|t| matches!(t.dtype, DType::F32 | DType::F64)) else { return };
+                if !Validity::by_source(&self.kernel).constraints(v).is_empty() {
+                    return;
+                }
+                Op::ClusterSum(v)
             }
             16 => {
                 let Some(v) = self.find(|t| t.rank() == 2) else { return };

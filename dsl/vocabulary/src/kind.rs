@@ -75,6 +75,8 @@ table! {
         Transpose = value("transpose"),
         /// Reduces axes.
         Reduce = value("reduce"),
+        /// The sum over the programs of a cluster.
+        ClusterSum = value("cluster_sum"),
         /// A product of matrices.
         Dot = value("dot"),
         /// Reads a tile.

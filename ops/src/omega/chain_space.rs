@@ -10,6 +10,10 @@ use atlas_runtime::{Chain, Device, LaunchError, Result, Tensor, Workspace};
 
 /// A chain, and the workspace for the memory that was given last.
 pub(super) struct ChainSpace {
+    device: Device,
+    /// The chain of [`room::chain_on`], which knows of no memory.
+    on_device: &'static Chain,
+    /// The chain of the memory that was given last.
     chain: &'static Chain,
     rule: OmegaRule,
     sizes: StreamSizes,
@@ -26,7 +30,7 @@ impl ChainSpace {
     /// Those of [`room::chain_on`].
     pub(super) fn new(device: &Device, rule: OmegaRule, sizes: StreamSizes, tokens: usize) -> Result<ChainSpace> {
         let chain = room::chain_on(device, &rule, &sizes)?;
-        Ok(ChainSpace { chain, rule, sizes, tokens, workspace: None })
+        Ok(ChainSpace { device: device.clone(), on_device: chain, chain, rule, sizes, tokens, workspace: None })
     }
 
     /// The chain of the memory that was given last.
@@ -36,7 +40,8 @@ impl ChainSpace {
 
     /// The chain that a memory takes. What is held stays as it is.
     pub(super) fn chain_with(&self, memory: &[&mut Tensor]) -> &'static Chain {
-        room::chain_with(self.chain, &self.rule, &self.sizes, memory)
+        let hidden = memory.first().and_then(|w| w.shape().get(3).copied()).unwrap_or(0);
+        room::chain_with(self.on_device, &self.device, &self.rule, &self.sizes, hidden)
     }
 
     /// Fails for a memory or a norm that no launch of these sizes takes: the launch would refuse them, but after the workspace of the

@@ -30,6 +30,8 @@ mod chain_space;
 #[cfg(feature = "verify")]
 pub mod check;
 mod chunking;
+#[cfg(feature = "verify")]
+mod cluster_cases;
 pub mod gated;
 pub mod gated_wide;
 pub mod gates;
@@ -38,6 +40,7 @@ pub mod linear_wide;
 mod loss;
 pub mod mix;
 pub mod mlp;
+pub mod mlp_cluster;
 pub mod mlp_split;
 pub mod mlp_wide;
 pub mod muon;
@@ -69,6 +72,7 @@ pub use linear::omega_linear;
 pub use linear_wide::omega_linear_wide;
 pub use mix::omega_mix;
 pub use mlp::omega_mlp;
+pub use mlp_cluster::omega_mlp_cluster_train;
 pub use mlp_split::{
     omega_mlp_split_errors, omega_mlp_split_hidden, omega_mlp_split_inner, omega_mlp_split_outer,
     omega_mlp_split_train, omega_split_mixed, omega_split_reads,
@@ -143,6 +147,27 @@ pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
 )
 .repeated(3..5, "C", "at")
 .after_each("R")
+.ordered(&[
+    "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
+]);
+
+/// The same, where a cluster of programs for each sequence and head trains the memory on all chunks of a segment in one launch. A GPU needs
+/// clusters for it (compute capability 9.0), and the hidden layer has at most 512 elements.
+pub static OMEGA_MLP_CLUSTER: Chain = Chain::new(
+    "omega_mlp_cluster",
+    &[
+        &omega_mix,
+        &omega_split_mixed,
+        &omega_mlp_cluster_train,
+        &omega_mlp_split_inner,
+        &omega_mlp_split_outer,
+        &omega_split_reads,
+    ],
+    workspace!(
+        mixed "mixed" "oldest" "errors" "act" "change" "w1_before" "w2_before" "s1_before" "s2_before" "hidden" "reads"
+    ),
+)
+.in_segments(2, "C", "at", "R")
 .ordered(&[
     "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
 ]);

@@ -72,7 +72,7 @@ fn omega(device: &Device, [g, t, d, m, l, w]: PlanSizes) -> Result<Work> {
     let rule = OmegaRule::omega_net(chunking);
     let sizes = StreamSizes { sequences: b, heads, key: d, value: d, piece: t, dtype: DType::Bf16 };
     // As streams choose.
-    let chain = room::chain_on(device, &rule, &sizes)?;
+    let chain = room::chain_with(room::chain_on(device, &rule, &sizes)?, device, &rule, &sizes, m);
     let mut space = open_chunk::workspace(chain, &chunking, device, DType::Bf16, [b, heads, d, d, m, t])?;
     let chunks = chunking.chunks(t) as i32;
     let mut prepared = None;

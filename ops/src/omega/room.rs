@@ -2,7 +2,7 @@
 
 use super::{Chunking, MemoryForm, OmegaRule, Step, StreamSizes};
 use atlas_dsl::{DType, KernelDef};
-use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, RuntimeError, Tensor, choose_for};
+use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, RuntimeError, choose_for};
 
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
 const ALWAYS: [usize; 2] = [64, 128];
@@ -103,18 +103,22 @@ fn refused(device: &Device, rule: &OmegaRule, chain: &'static Chain, most: usize
     LaunchError::Choice { op: chain.name, found, mend }.into()
 }
 
-/// The chain for a memory of the caller's, where `chain` is that of [`chain_on`]: with Muon, the width of its hidden layer matters, too.
+/// The chain for a memory with so many hidden elements, where `chain` is that of [`chain_on`]. Their number matters with Muon, and where
+/// clusters of programs may take the place of launches over tiles.
 pub(super) fn chain_with(
     chain: &'static Chain,
+    device: &Device,
     rule: &OmegaRule,
     sizes: &StreamSizes,
-    memory: &[&mut Tensor],
+    hidden: usize,
 ) -> &'static Chain {
-    if rule.step == Step::Descent {
-        return chain;
+    let StreamSizes { key, value, dtype, .. } = *sizes;
+    if rule.step != Step::Descent {
+        return rule.chain_for_hidden(key, value, hidden, dtype);
     }
-    let hidden = memory.first().and_then(|w| w.shape().get(3).copied()).unwrap_or(0);
-    rule.chain_for_hidden(sizes.key, sizes.value, hidden, sizes.dtype)
+    let is_split = rule.split_chain().is_some_and(|split| std::ptr::eq(chain, split));
+    let clusters = || rule.cluster_chain(key, value, hidden, dtype).filter(|_| device.has_clusters());
+    if is_split { clusters().unwrap_or(chain) } else { chain }
 }
 
 /// More keys than any GPU has room for.

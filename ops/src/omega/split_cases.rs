@@ -26,6 +26,7 @@ pub(crate) const OMEGA_SPLIT: Op = Op {
                 &super::omega_mlp_split_inner,
                 &super::omega_mlp_split_outer,
                 &super::omega_split_reads,
+                &super::omega_mlp_cluster_train,
             ]
         },
         class: ToleranceClass::Mlp,
@@ -41,6 +42,11 @@ pub(crate) const OMEGA_SPLIT: Op = Op {
             Measured::bf16("omega_mlp_split_train", "omega_mlp_split_train", &[1, 16, 2, 128, 64, 80, 16, 64, 256]),
             Measured::bf16("omega_mlp_split_inner", "omega_mlp_split_inner", &[1, 1088, 16, 64, 17, 64, 80, 16, 256]),
             Measured::bf16("omega_mlp_split_outer", "omega_mlp_split_outer", &[1, 1088, 16, 64, 17, 64, 80, 16, 256]),
+            Measured::bf16(
+                "omega_mlp_cluster_train",
+                "omega_mlp_cluster_train",
+                &[1, 16, 16, 1088, 64, 64, 80, 256, 16],
+            ),
             Measured::bf16("omega_split_reads", "omega_split_reads", &[1, 16, 16, 64, 64, 1088]),
         ],
     })
@@ -77,14 +83,17 @@ fn problems(op: &'static Op, dtype: DType, of: &[(Sizes, &'static str)]) -> Vec<
             on(4, &[b, n, h, d, c, l, k, r, m]),
             on(5, &[b, n, h, e, c, l, k, r, m]),
             on(6, &[b, h, r, l, e, n]),
+            // Targets without clusters run it in one tile.
+            on(7, &[b, h, c, p, d, e, k, m.min(64), r]),
+            on(7, &[b, h, c, p, d, e, k, m.min(64), r]).with_scalar("predicts", 0.0).with_scalar("at", (c - 1) as f32),
         ]
     };
     of.iter().flat_map(made).collect()
 }
 
 /// The inputs of a problem, and its sizes by name.
-struct Given<'p> {
-    problem: &'p Problem,
+pub(super) struct Given<'p> {
+    pub(super) problem: &'p Problem,
     inputs: &'p Inputs,
 }
 
@@ -95,7 +104,7 @@ type ChunkPlace = [usize; 3];
 type RowsOfChunk = Vec<Vec<f64>>;
 
 impl Given<'_> {
-    fn dim(&self, name: &str) -> usize {
+    pub(super) fn dim(&self, name: &str) -> usize {
         self.problem.dim(name)
     }
 
@@ -113,13 +122,13 @@ impl Given<'_> {
     }
 
     /// A row `[B, H, C, len]`, of one number if the tensor has no such axis.
-    fn row(&self, name: &str, [b, h, c]: ChunkPlace, len: usize) -> Vec<f64> {
+    pub(super) fn row(&self, name: &str, [b, h, c]: ChunkPlace, len: usize) -> Vec<f64> {
         let at = (b * self.dim("H") + h) * self.dim("C") + c;
         self.inputs.get(name)[at * len..][..len].to_vec()
     }
 
     /// A matrix `[B, H, rows, width]`.
-    fn matrix(&self, name: &str, [b, h, _]: ChunkPlace, [rows, width]: [usize; 2]) -> RowsOfChunk {
+    pub(super) fn matrix(&self, name: &str, [b, h, _]: ChunkPlace, [rows, width]: [usize; 2]) -> RowsOfChunk {
         let at = (b * self.dim("H") + h) * rows * width;
         self.inputs.get(name)[at..][..rows * width].chunks(width).map(<[f64]>::to_vec).collect()
     }
@@ -139,7 +148,7 @@ impl Given<'_> {
     }
 
     /// The keys of a chunk that some token weighs, or their values; zeros for the others.
-    fn alive(&self, name: &str, place: ChunkPlace, first: i64) -> RowsOfChunk {
+    pub(super) fn alive(&self, name: &str, place: ChunkPlace, first: i64) -> RowsOfChunk {
         let k = self.dim("K");
         let live = self.row("live", place, k);
         let mut rows = self.tokens(name, place, first, k);
@@ -148,7 +157,7 @@ impl Given<'_> {
     }
 
     /// The first key of a chunk.
-    fn oldest(&self, place: ChunkPlace) -> i64 {
+    pub(super) fn oldest(&self, place: ChunkPlace) -> i64 {
         if self.problem.kernel.name == "omega_split_mixed" {
             let [n, p, l, k] = ["N", "P", "L", "K"].map(|dim| self.dim(dim) as i64);
             return place[2] as i64 * l + p - n + l - k;
@@ -157,11 +166,11 @@ impl Given<'_> {
     }
 }
 
-fn dot(x: &[f64], y: &[f64]) -> f64 {
+pub(super) fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-fn column(m: &RowsOfChunk, i: usize) -> Vec<f64> {
+pub(super) fn column(m: &RowsOfChunk, i: usize) -> Vec<f64> {
     m.iter().map(|row| row[i]).collect()
 }
 
@@ -175,6 +184,7 @@ fn checked(p: &Problem, inputs: &Inputs) -> Vec<Vec<f64>> {
         "omega_mlp_split_train" => train,
         "omega_mlp_split_inner" => inner,
         "omega_mlp_split_outer" => outer,
+        "omega_mlp_cluster_train" => super::cluster_cases::train,
         _ => return reads(&read, at),
     };
     let mut out: Vec<Vec<f64>> = Vec::new();
@@ -341,6 +351,9 @@ fn flops(p: &Problem) -> f64 {
         "omega_mlp_split_hidden" => 2.0 * heads * of("M") * of("D") * of("K"),
         "omega_mlp_split_errors" => 2.0 * heads * of("M") * of("E") * of("K"),
         "omega_mlp_split_train" => 2.0 * heads * of("M") * of("K") * (3.0 * of("E") + 3.0 * of("D")),
+        "omega_mlp_cluster_train" => {
+            2.0 * heads * kept() * of("M") * of("K") * (4.0 * of("E") + 3.0 * of("D"))
+        }
         "omega_mlp_split_inner" => 2.0 * heads * kept() * of("M") * of("L") * (2.0 * of("D") + of("K")),
         "omega_mlp_split_outer" => {
             2.0 * heads * kept() * of("L") * (of("M") * (2.0 * of("E") + of("K")) + of("K") * of("E"))

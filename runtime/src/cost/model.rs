@@ -163,11 +163,21 @@ pub(crate) struct Terms {
     before: f64,
 }
 
+/// The multiprocessors that clusters of so many CTAs fill. A cluster lies within one of the groups (GPCs) of 16 to 18 that a GPU has, and
+/// fills no part of the next one. On an H200, with 132 multiprocessors, 16 clusters of eight CTAs, one on each, ran one after the other in
+/// part.
+fn sms_for_clusters(sms: u64, cluster: u64) -> u64 {
+    match cluster {
+        0 | 1 => sms,
+        _ => (sms * 15 / 16 / cluster * cluster).max(cluster),
+    }
+}
+
 impl Terms {
     /// The terms of a kernel's work on a machine.
     pub(crate) fn of(work: &Work, machine: &Machine) -> Terms {
         let rates = &machine.rates;
-        let sms = u64::from(machine.sms.max(1));
+        let sms = sms_for_clusters(machine.sms.max(1).into(), work.cluster.into());
         let ctas_per_sm = ctas_per_sm(work, machine, rates);
         let spill = if work.registers > MOST_REGISTERS { SPILL } else { 1.0 };
         let busy = |c: &Counts| spill * busy(c, rates);

@@ -33,7 +33,7 @@ use crate::compile::{CacheDir, HAS_COMPILER, Store};
 use crate::error::Result;
 use crate::gpu::{Context, DeviceMemory, StreamScratch, VirtualGpu};
 use crate::records::Records;
-use atlas_codegen::{Machine, Target};
+use atlas_codegen::{Capability, Machine, Target};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -210,6 +210,11 @@ impl Device {
     /// The target that kernels are compiled for on this device; `None` on the CPU.
     pub fn target(&self) -> Option<Target> {
         self.inner.machine.map(|m| m.target())
+    }
+
+    /// Whether kernels with clusters of programs run here: on the CPU, and on GPUs of compute capability 9.0 and later.
+    pub fn has_clusters(&self) -> bool {
+        self.inner.machine.is_none_or(|m| m.target().has(Capability::Clusters))
     }
 
     /// The machine description of a GPU: from its driver, or, for a simulated GPU, that of the usual GPU of its arch.

@@ -127,6 +127,25 @@ impl Chain {
         }
     }
 
+    /// The same, where the kernels from this place on run once for each segment of `segment` indices of `dim`, where that is the size of
+    /// a dim with this name, in order. Their parameter `index`, of type `i32`, is the first index of the segment. The kernels find out how
+    /// many indices the last segment has. `segment` is 1 at least.
+    ///
+    /// # Panics
+    /// If the chain has no kernels there.
+    #[must_use]
+    pub const fn in_segments(
+        self,
+        from: usize,
+        dim: &'static str,
+        index: &'static str,
+        segment: &'static str,
+    ) -> Chain {
+        assert!(from < self.kernels.len(), "the chain has no such kernels");
+        let repeated = Repeated { first: from, end: from, dim, index, segment: Some(segment) };
+        Chain { repeated: Some(repeated), ..self }
+    }
+
     pub(super) fn defs(&self) -> impl Iterator<Item = &'static KernelDef> {
         self.kernels.iter().map(|k| k.declared())
     }

@@ -132,6 +132,7 @@ shipped_chains!(
     atlas::ops::omega::OMEGA_LINEAR,
     atlas::ops::omega::OMEGA_LINEAR_WIDE,
     atlas::ops::omega::OMEGA_MLP,
+    atlas::ops::omega::OMEGA_MLP_CLUSTER,
     atlas::ops::omega::OMEGA_MLP_SPLIT,
     atlas::ops::omega::OMEGA_MLP_WIDE,
     atlas::ops::omega::OMEGA_MUON,

@@ -244,7 +244,7 @@ impl CompulsoryCounter<'_> {
                 Op::StoreGlobal { param, slices, .. } => steps.push(self.access(*param, slices, true, None)),
                 Op::Mma { .. } => steps.extend(self.product(inst)),
                 Op::WaitMma(..) | Op::Programs(_) | Op::Yield(_) => {}
-                gpu_ops!(sources elementwise views fragments shared rings orders) => {}
+                gpu_ops!(sources elementwise views fragments shared clusters rings orders) => {}
             }
         }
         steps
@@ -429,7 +429,7 @@ impl CompulsoryCounter<'_> {
             Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) => None,
             Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Fma(..) => None,
             Op::Transpose(_) | Op::ExtractSlice { .. } => None,
-            gpu_ops!(fragments global shared products rings orders control) => None,
+            gpu_ops!(fragments global shared clusters products rings orders control) => None,
         }
     }
 

@@ -182,7 +182,7 @@ impl Expected<'_> {
             | Op::SplitNumber
             | Op::SplitCount => None,
             Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
-            gpu_ops!(fragments global shared products rings orders control) => None,
+            gpu_ops!(fragments global shared clusters products rings orders control) => None,
         }
     }
 
@@ -256,7 +256,7 @@ impl Expected<'_> {
                 op if e.counts_turns(op) => Some(0),
                 Op::CtaNumber | Op::CtaCount | Op::Unsigned(UnsignedOp::Div, ..) | Op::TableGet(..) => None,
                 Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
-                Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
+                Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
                 gpu_ops!(global products rings orders control) => None,
             }
         });
@@ -391,7 +391,7 @@ impl Expected<'_> {
             Op::ScalarParam(_) | Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
             Op::Unary(..) | Op::Fma(..) | Op::Reduce { op: ReduceOp::Sum, .. } => None,
             Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
-            Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) => None,
+            Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
             gpu_ops!(global products rings orders control) => None,
         }
     }

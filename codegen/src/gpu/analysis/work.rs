@@ -137,6 +137,8 @@ pub struct Work {
     pub registers: u32,
     /// CTAs that share a program; each counts as one.
     pub splits: u32,
+    /// CTAs of a cluster, which run together; 0 and 1 without clusters.
+    pub cluster: u32,
     /// True if CTAs run any number of programs.
     pub persistent: bool,
     /// A program, on average.
@@ -168,6 +170,8 @@ pub struct WorkFormula {
     pub(super) grid: Vec<GridExtent>,
     /// CTAs that share a program, which count as programs of their own.
     pub(super) splits: u32,
+    /// CTAs of a cluster.
+    pub(super) cluster: u32,
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
     pub(super) registers: u32,
@@ -242,6 +246,7 @@ impl WorkFormula {
         WorkFormula {
             grid: k.index_map.grid(),
             splits: k.index_map.splits,
+            cluster: k.cluster.0 * k.cluster.1,
             threads: k.threads,
             shared_bytes: k.shared_bytes(),
             registers: if k.occupancy > 1 { wanted.min(registers_per_thread(k.threads, k.occupancy)) } else { wanted },
@@ -308,6 +313,10 @@ impl WorkWalk<'_> {
                 Op::SumSplits(values) => {
                     part.fixed.latency_waits += self.latency_wait();
                     self.sum_splits(values, &mut part.fixed);
+                }
+                Op::SumCluster(..) => {
+                    part.fixed.latency_waits += 2.0 * self.latency_wait();
+                    part.fixed += self.inst(inst);
                 }
                 Op::CopyWait(_) | Op::StoreWait(_) => part.fixed.latency_waits += self.latency_wait(),
                 gpu_ops!(global) => self.global(inst, ahead, &mut part),
@@ -404,7 +413,7 @@ impl WorkWalk<'_> {
                 part.rest.push(Item::Bytes { amount, each, moved: self.read(*param) });
                 self.pending |= ahead.is_none();
             }
-            gpu_ops!(sources elementwise views fragments shared products rings orders control) => {}
+            gpu_ops!(sources elementwise views fragments shared clusters products rings orders control) => {}
         }
     }
 
@@ -451,6 +460,15 @@ impl WorkWalk<'_> {
                     let held = held_by_warp(layout, side.outer());
                     c.shared = threads / 32.0 * held * depth * f64::from(dtype.bytes());
                 }
+            }
+            // Each element is stored, loaded by the CTA that adds it up, stored to all, and loaded.
+            Op::SumCluster(value, _) => {
+                let (dtype, layout) = self.k.tile(*value);
+                let held = threads * f64::from(layout.reg_count());
+                let (x, y) = self.k.cluster;
+                c.element_wise += held * 2.0;
+                c.shared = 2.0 * held * f64::from(dtype.bytes()) * (1.0 + f64::from(x * y) / 2.0);
+                c.barriers += 2.0;
             }
             Op::ZeroShared(buffer) => c.shared = f64::from(self.k.buffers[*buffer].bytes()),
             Op::Mma { a, b, atom, shape, .. } => {

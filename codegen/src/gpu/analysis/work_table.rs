@@ -31,6 +31,7 @@ pub struct WorkTable {
 struct KernelRow {
     grid: usize,
     splits: u32,
+    cluster: u32,
     threads: u32,
     shared_bytes: u32,
     registers: u32,
@@ -78,6 +79,7 @@ impl WorkTable {
         self.kernels.push(KernelRow {
             grid,
             splits: work.splits,
+            cluster: work.cluster,
             threads: work.threads,
             shared_bytes: work.shared_bytes,
             registers: work.registers,
@@ -167,7 +169,7 @@ impl WorkAt<'_> {
         let row = &table.kernels[kernel];
         work.programs = programs[row.grid].saturating_mul(row.splits.into());
         (work.threads, work.shared_bytes, work.registers) = (row.threads, row.shared_bytes, row.registers);
-        (work.splits, work.persistent) = (row.splits, row.persistent);
+        (work.splits, work.cluster, work.persistent) = (row.splits, row.cluster, row.persistent);
         work.written = 0.0;
         work.total = Counts::default();
         work.samples.resize_with(samples.len(), Sample::default);

@@ -65,6 +65,6 @@ fn offset(k: &Kernel, loops: &[Index], v: Value, deepest: u32) -> Option<Offset>
         | Op::SplitNumber
         | Op::SplitCount => None,
         Op::Unsigned(..) | Op::Coordinate(..) | Op::ScalarParam(_) | Op::TableGet(..) => None,
-        gpu_ops!(elementwise views fragments global shared products rings orders control) => None,
+        gpu_ops!(elementwise views fragments global shared clusters products rings orders control) => None,
     }
 }

@@ -9,6 +9,7 @@
 //! Each tile is computed as a whole, at its place in Tile IR. Values that only a store uses, and that can be computed in any
 //! layout, are computed at the store. A store by the copy engine acquires a stage, which threads write and the engine reads.
 
+mod clusters;
 mod carried;
 mod decisions;
 mod dots;
@@ -72,7 +73,7 @@ struct Lower<'a> {
 pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, CompileError> {
     let (schedule, machine) = (cx.schedule, cx.machine);
     let tile = &*copies_of_results(rows_along_memory(tile));
-    let LoweringDecisions { uses, placement, paths, extents, approximations, order, programs } =
+    let LoweringDecisions { uses, placement, paths, extents, approximations, order, cluster, programs } =
         LoweringDecisions::choose(tile, schedule, cx.fetches_before_loops, cx.target, machine)?;
     cx.programs = programs;
     cx.fetches_before_loops = paths.fetches_before_loops();
@@ -82,6 +83,7 @@ pub fn lower_tiles(tile: &Kernel, cx: &mut Cx<'_>) -> Result<gpu::Kernel, Compil
     k.params = tile.params.clone();
     k.tables = tile.tables.clone();
     k.index_map = order;
+    k.cluster = (cluster, 1);
     let body = k.blocks.push(gpu::BlockData::default());
     k.roles.push(RoleData { name: "all".into(), scope: Scope::Cta, units: (0, 0), registers: None, body });
     let mut lower = Lower {
@@ -136,6 +138,7 @@ impl Lower<'_> {
             Op::Loop { .. } => self.lower_loop(inst),
             Op::Store { .. } => self.lower_store(inst),
             Op::Reduce { .. } => self.lower_reduce(inst),
+            Op::ClusterSum(_) if result.is_some_and(|v| !self.uses.get(v).is_empty()) => self.lower_cluster_sum(inst),
             Op::Load { .. } => self.lower_load(inst),
             _ => {
                 let Some(v) = result else { return Ok(()) };

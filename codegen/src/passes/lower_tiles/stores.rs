@@ -27,7 +27,11 @@ impl Lower<'_> {
         let scattered = ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
         let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
         let value = self.zero_for_store(inst, fragment)?;
-        self.push_effect(GpuOp::StoreGlobal { param, slices, value });
+        let store = GpuOp::StoreGlobal { param, slices, value };
+        if self.is_store_of_cluster(inst) {
+            return self.push_effect_of_first(store);
+        }
+        self.push_effect(store);
         Ok(())
     }
 

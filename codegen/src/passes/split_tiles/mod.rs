@@ -109,7 +109,7 @@ fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
         }
         Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
         Op::LoadGlobal { .. } | Op::Copy { .. } => None,
-        Op::LoadShared(_) | Op::LoadMatrix { .. } | Op::ZeroShared(_) => None,
+        Op::LoadShared(_) | Op::LoadMatrix { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
         gpu_ops!(sources elementwise views products rings orders control) => None,
     }
 }

@@ -162,7 +162,7 @@ fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
         Op::Broadcast(v) => vec![*v],
         Op::Reshape(_) | Op::Transpose(_) | Op::ExtractSlice { .. } | Op::Reduce { .. } => return None,
         Op::Mma { .. } | Op::WaitMma(..) => return None,
-        gpu_ops!(sources elementwise global shared rings orders control) => return None,
+        gpu_ops!(sources elementwise global shared clusters rings orders control) => return None,
     })
 }
 

@@ -14,7 +14,7 @@ use super::{
     omega_normed_train_backward, omega_normed_wide_read_backward, omega_normed_wide_states,
     omega_normed_wide_train_backward,
 };
-use crate::omega::room::{chain_on, has_config, is_idle, is_worth_launches};
+use crate::omega::room::{chain_on, chain_with, has_config, is_idle, is_worth_launches};
 use crate::omega::{Chunking, MemoryForm, OmegaRule, Read, Step, StreamSizes, omega_mix};
 use atlas_dsl::def::Declared;
 use atlas_runtime::{Chain, Device, LaunchError, Machine, Result};
@@ -280,10 +280,7 @@ impl TrainedRule {
             return Err(refused(format!("{:?} that reads {:?}", rule.step, rule.read), mend).into());
         }
         let of = StreamSizes { sequences, heads, key, value, piece, dtype };
-        let mut forward = chain_on(device, rule, &of)?;
-        if !by_descent {
-            forward = rule.chain_for_hidden(key, value, hidden, dtype);
-        }
+        let forward = chain_with(chain_on(device, rule, &of)?, device, rule, &of, hidden);
         let kernels = RuleKernels::of(rule.memory);
         let backward = kernels.on(device.machine(), rule, sizes).map_err(|kernel| {
             let Chunking { chunk, window, .. } = rule.chunking;
