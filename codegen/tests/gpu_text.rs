@@ -139,7 +139,7 @@ fn effects_of_group(op: &Op) -> (Effects, Effects) {
         gpu_ops!(sources elementwise views) => (Effects::NONE, Effects::NONE),
         gpu_ops!(fragments) => (Effects::CONVERGENT, Effects::NONE),
         gpu_ops!(global) => (of_copies, global),
-        gpu_ops!(shared) => (shared.and(Effects::CONVERGENT), shared),
+        gpu_ops!(shared clusters) => (shared.and(Effects::CONVERGENT), shared),
         Op::WaitMma(..) => (Effects::ORDERS.and(Effects::CONVERGENT), Effects::ORDERS),
         gpu_ops!(products) => (Effects::READS_SHARED.and(Effects::ASYNC).and(Effects::CONVERGENT), Effects::ASYNC),
         gpu_ops!(rings orders) => (Effects::ORDERS.and(Effects::CONVERGENT), Effects::ORDERS),

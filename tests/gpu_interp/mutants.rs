@@ -97,7 +97,7 @@ impl Subject {
 }
 
 /// Small kernels in which no such mistake is harmless; a row leaves out those in which its own is.
-const SUBJECTS: [Subject; 22] = [
+const SUBJECTS: [Subject; 23] = [
     of("product", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (3, 2)),
     of("two stages", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (2, 2)),
     of("one stage", ("batched", "bf16"), &[("G", 1), ("M", 37), ("N", 16), ("K", 136)], (1, 2)),
@@ -112,6 +112,7 @@ const SUBJECTS: [Subject; 22] = [
     of("masked", ("masked", "bf16"), &[("B", 2)], (2, 2)),
     of("state", ("state", "bf16"), &[("N", 32), ("K", 64)], (2, 4)),
     of("columns", ("columns", "bf16"), &[("M", 37)], (2, 1)),
+    of("cluster", ("cluster", "bf16"), &[("M", 37), ("N", 24), ("K", 40)], (1, 2)),
     by_warpgroups("warpgroup", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 328)], (3, 4)),
     by_engine("engine", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (3, 4)),
     by_engine("stored", ("warpgroup", "bf16"), &[("M", 37), ("N", 64), ("K", 392)], (2, 8)),
@@ -247,6 +248,9 @@ const ROWS: &[Row] = &[
     }),
     row("a tile not kept", "lower_tiles", Notices::Interpreter, &["edges", "steps", "steps in f32", "masked"], |k| {
         edits::without(k, |op| matches!(op, Op::StoreShared { .. }))
+    }),
+    row("a sum over a cluster left out", "lower_tiles", Notices::Interpreter, &["cluster"], |k| {
+        edits::replaced(k, |op| if let Op::SumCluster(v, _) = op { Some(Op::Rematerialize(*v)) } else { None })
     }),
     row("zeros left out", "insert_barriers", Notices::Simulator, &["steps in f32"], |k| {
         edits::without(k, |op| matches!(op, Op::ZeroShared(_)))

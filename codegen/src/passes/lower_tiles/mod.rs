@@ -3,8 +3,8 @@
 //! Needs: verified Tile IR, a legal schedule. Establishes: one role for the whole CTA; every tile a fragment with a layout or a
 //! shared buffer; each copy goes into a ring of one stage and is waited for directly after it; neutral elements are refilled
 //! before contractions. Never: runs anything ahead, places buffers or inserts barriers. Refuses: a schedule that no GPU runs,
-//! an operation without an instruction, a tile that is too large for any CTA. Constructs: removes nothing; adds programs,
-//! engine, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies, engine-stores.
+//! an operation without an instruction, a tile that is too large for any CTA. Constructs: removes nothing; adds clusters,
+//! programs, engine, tokens, bare-waits, converts, unplaced, numbered, products, open-accesses, open-copies, engine-stores.
 //!
 //! Each tile is computed as a whole, at its place in Tile IR. Values that only a store uses, and that can be computed in any
 //! layout, are computed at the store. A store by the copy engine acquires a stage, which threads write and the engine reads.
