@@ -19,6 +19,7 @@ from ._ops import (
     taylor2_features,
     windowed_attention,
 )
+from ._room import empty_cache
 from ._rules import OmegaStream, omega, omega_packed
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "add_bundle",
     "attention_decode",
     "chains",
+    "empty_cache",
     "kernels",
     "library_path",
     "load",

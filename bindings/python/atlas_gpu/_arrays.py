@@ -23,13 +23,24 @@ class NumPy:
 
         from ._library import function
 
-        # DLPack has no array that may not be written, and such views repeat their elements.
+        # DLPack has no array that may not be written, and such views repeat their elements. What a call writes is looked at before.
         def tensor(x: Any) -> Any:
             if not isinstance(x, np.ndarray):
                 return x
             return tvm_ffi.from_dlpack(x if x.flags.writeable else x.copy())
 
-        return function(name)(*map(tensor, args))
+        try:
+            return function(name)(*map(tensor, args))
+        except (ValueError, RuntimeError) as error:
+            if "error[ATL638]" in str(error):
+                raise MemoryError(str(error)) from error
+            raise
+
+    @staticmethod
+    def check_written(op: str, param: str, written: Sequence[Array]) -> None:
+        """Refuses arrays that cannot be written where they are."""
+        if not all(x.flags.writeable for x in written):
+            raise ValueError(f"error[ATL651]: `{op}` writes `{param}`, and a read-only array is given; give it a copy")
 
     @staticmethod
     def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
@@ -74,9 +85,17 @@ class PyTorch:
             import torch
 
             PyTorch._hands_over = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        # Memory says nothing of a sign that a tensor only notes. Operators are never given such tensors.
+        args = [a.resolve_neg() if is_torch(a) and a.is_neg() else a for a in args]
         if not PyTorch._hands_over:
             args = [a.detach() if is_torch(a) else a for a in args]
         return function(name)(*args)
+
+    @staticmethod
+    def check_written(op: str, param: str, written: Sequence[Array]) -> None:
+        """Refuses tensors that cannot be written where they are."""
+        if any(x.is_neg() for x in written):
+            raise ValueError(f"error[ATL651]: `{op}` writes `{param}`, and a view with the opposite sign is given; give it `.resolve_neg()`")
 
     @staticmethod
     def empty(like: Array, shape: Sequence[int], dtype: str | None = None) -> Array:
@@ -99,7 +118,7 @@ class PyTorch:
     def copy(x: Array) -> Array:
         import torch
 
-        return x.clone(memory_format=torch.contiguous_format)
+        return x.clone(memory_format=torch.contiguous_format).resolve_neg()
 
     @staticmethod
     def dtype_name(x: Array) -> str:
@@ -119,6 +138,9 @@ def of(name: str, *arrays: Any) -> type[NumPy] | type[PyTorch]:
         return PyTorch
     numpy = sys.modules.get("numpy")
     if given and numpy is not None and all(isinstance(x, numpy.ndarray) for x in given):
+        masked = sys.modules.get("numpy.ma")
+        if masked is not None and any(isinstance(x, masked.MaskedArray) for x in given):
+            raise TypeError(f"error[ATL697]: `{name}` takes no masked arrays, whose masks it would drop; pass `.filled(..)` or `.data`")
         return NumPy
     kinds = sorted({type(x).__name__ for x in given})
     wanted = "tensors of PyTorch or arrays of NumPy, all of one library"

@@ -125,9 +125,16 @@ def memory_read_backward(of: Kind, dy: Array, x: Array, w2: Array, w1: Array) ->
     return dx, dw2, dw1
 
 
+def check_steps(steps: Sequence[float]) -> None:
+    """Refuses numbers that are no whole steps."""
+    if len(steps) % 3:
+        raise ValueError(f"error[ATL601]: each step of `newton_schulz` has three coefficients, and {len(steps)} numbers are given")
+
+
 def newton_schulz(
     of: Kind, g: Array, out_dtype: str, steps: Sequence[float], stretch: float, eps: float, eps_is_least: bool, restart: int
 ) -> Array:
+    check_steps(steps)
     out = of.empty(g, g.shape, out_dtype)
     # The mean eigenvalue before each step, of matrices of Gaussian numbers: rounding is least about it.
     centres = (0.0, 0.25, 1.0, 0.75)

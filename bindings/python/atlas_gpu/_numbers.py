@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from typing import Any, Sequence
 
 
@@ -22,8 +23,20 @@ def whole(of: str, param: str, x: Any, least: int = 0) -> int:
     return found
 
 
+def asks_for_gradient(x: Any) -> bool:
+    """Whether it is a tensor of PyTorch, or a list with one, by which a gradient is asked for."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.is_grad_enabled():
+        return False
+    return any(isinstance(a, torch.Tensor) and a.requires_grad for a in (x if isinstance(x, (list, tuple)) else (x,)))
+
+
 def real(of: str, param: str, x: Any) -> float:
-    """A number, which may be one of NumPy or a tensor of one element."""
+    """A number, which may be one of NumPy or a tensor of one element. One by which a gradient is asked for is refused: none would come."""
+    if asks_for_gradient(x):
+        raise ValueError(
+            f"error[ATL651]: `{of}` has no gradient by `{param}`, and a tensor that requires one is given; pass `.item()` or `.detach()` of it"
+        )
     try:
         return float(x)
     except (TypeError, ValueError, RuntimeError):

@@ -7,7 +7,8 @@ from typing import Any, Sequence
 
 from . import _launch
 from ._arrays import Array, PyTorch, of
-from ._numbers import dtype_name, pair, real, reals, whole
+from ._numbers import asks_for_gradient, dtype_name, pair, real, reals, whole
+from ._room import says_when_out
 
 CLASSIC = (3.4445, -4.7750, 2.0315)
 
@@ -18,18 +19,21 @@ def _torch() -> Any:
     return torch_ops.ops
 
 
+@says_when_out
 def softmax(x: Array) -> Array:
     """The softmax along the last axis, in f32 whatever the element type."""
     kind = of("softmax", x)
     return _torch().softmax(x) if kind is PyTorch else _launch.softmax(kind, x)
 
 
+@says_when_out
 def log_sum_exp(x: Array) -> Array:
     """The logarithm of the sum of exponentials along the last axis."""
     kind = of("log_sum_exp", x)
     return _torch().log_sum_exp(x) if kind is PyTorch else _launch.log_sum_exp(kind, x)
 
 
+@says_when_out
 def rms_norm(x: Array, weight: Array, eps: float = 1e-6) -> Array:
     """`x / sqrt(mean(x^2) + eps) * weight` along the last axis; `weight` has the element type of `x`."""
     kind = of("rms_norm", x, weight)
@@ -37,6 +41,7 @@ def rms_norm(x: Array, weight: Array, eps: float = 1e-6) -> Array:
     return _torch().rms_norm(x, weight, eps) if kind is PyTorch else _launch.rms_norm(kind, x, weight, eps)
 
 
+@says_when_out
 def rotary(x: Array, cos: Array, sin: Array, *, interleaved: bool = False) -> Array:
     """Turns the pairs of each head, `x` `[.., N, H, 2 D]`, by angles whose cosines and sines are broadcast to `[.., N, D]`. A pair is
     elements `d` and `D + d`, or `2 d` and `2 d + 1` if interleaved. No gradient goes to `cos` and `sin`."""
@@ -46,21 +51,42 @@ def rotary(x: Array, cos: Array, sin: Array, *, interleaved: bool = False) -> Ar
     return _launch.rotary(kind, x, cos, sin, interleaved)
 
 
+@says_when_out
 def poly_features(x: Array, coefficients: Sequence[float]) -> Array:
-    """`a1 x + a2 x^2 + ..`, element by element, for one to four coefficients."""
+    """`a1 x + a2 x^2 + ..`, element by element, for one to four coefficients. A tensor of coefficients, or a list with tensors of one
+    element, may require gradients; PyTorch computes the polynomial then."""
     kind = of("poly_features", x)
+    if kind is PyTorch and asks_for_gradient(coefficients):
+        return _learned_features(x, list(coefficients))
     coefficients = reals("poly_features", "coefficients", coefficients)
     if kind is PyTorch:
         return _torch().poly_features(x, coefficients)
     return _launch.poly_features(kind, x, coefficients)
 
 
+def _learned_features(x: Array, coefficients: list[Any]) -> Array:
+    """The polynomial in operations of PyTorch, in f32 as in the kernel. Nothing waits for a GPU to read a coefficient."""
+    dtype_name("poly_features", x.dtype, PyTorch.DTYPES)
+    if not 1 <= len(coefficients) <= 4:
+        raise ValueError(f"error[ATL601]: `poly_features` takes 1 to 4 coefficients, and is given {len(coefficients)}")
+    if any(getattr(a, "ndim", 0) for a in coefficients):
+        found = [tuple(getattr(a, "shape", ())) for a in coefficients]
+        raise ValueError(f"error[ATL607]: each of the `coefficients` of `poly_features` is one number, and shapes {found} are given")
+    long: Any = x.float()
+    y: Any = 0.0
+    for a in reversed(coefficients):
+        y = (y + a) * long
+    return y.to(x.dtype)
+
+
+@says_when_out
 def taylor2_features(x: Array) -> Array:
     """`(1, x_i, x_i x_j / sqrt 2)` of each row: the inner product of two such rows is the second Taylor polynomial of exp of theirs."""
     kind = of("taylor2_features", x)
     return _torch().taylor2_features(x) if kind is PyTorch else _launch.taylor2_features(kind, x)
 
 
+@says_when_out
 def windowed_attention(
     q: Array,
     k: Array,
@@ -89,6 +115,7 @@ def windowed_attention(
     return _launch.windowed_attention(kind, q, k, v, pk, pv, first, window, scale)
 
 
+@says_when_out
 def attention_decode(
     q: Array, k: Array, v: Array, tokens: Array, *, scale: float | None = None, parts: int = 8
 ) -> tuple[Array, Array]:
@@ -103,12 +130,14 @@ def attention_decode(
     return _launch.attention_decode(kind, q, k, v, tokens, scale, parts)
 
 
+@says_when_out
 def memory_read(x: Array, w2: Array, w1: Array, r: Array) -> Array:
     """`r + W1 gelu(W2 x)` of `G` memories: `x` and `r` `[G, N, D]`, `w2` `[G, H, D]`, `w1` `[G, D, H]`."""
     kind = of("memory_read", x, w2, w1, r)
     return _torch().memory_read(x, w2, w1, r) if kind is PyTorch else _launch.memory_read(kind, x, w2, w1, r)
 
 
+@says_when_out
 def newton_schulz(
     g: Array,
     *,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import Any, Sequence
 
-from . import _arrays, _omega
+from . import _arrays, _omega, _room
 from ._arrays import Array, PyTorch
 from ._numbers import arrays, real, whole
 from ._omega import Rule
@@ -31,6 +32,14 @@ def _rule(op: str, memory: str, step: str, chunk: int, before: bool, loss: str |
     return Rule(memory, step, chunk, bool(before), scale, loss != "dot", real(op, "eps", eps))
 
 
+def _no_longer_than(rule: Rule, kind: Any, q: Array) -> Rule:
+    """The rule with chunks no longer than the sequence, which reads and teaches the same: there is one chunk. On the CPU a chunk costs what a
+    full one does. On a GPU other chunks are other kernels, which have to be compiled or in a bundle."""
+    if kind is PyTorch and (q.device.type != "cpu" or _torch().torch.compiler.is_compiling()):
+        return rule
+    return replace(rule, chunk=q.shape[1]) if 0 < q.shape[1] < rule.chunk else rule
+
+
 def _with_residuals(kind: Any, tokens: Sequence[Array], residual_q: Array | None, residual_k: Array | None) -> list[Array]:
     """The tokens in the order of the library; residuals that are left out are zeros."""
     q, k, v, *gates = tokens
@@ -38,6 +47,7 @@ def _with_residuals(kind: Any, tokens: Sequence[Array], residual_q: Array | None
     return [q, k, v, *(zeros if r is None else r for r in (residual_q, residual_k)), *gates]
 
 
+@_room.says_when_out
 def omega(
     q: Array,
     k: Array,
@@ -78,6 +88,7 @@ def omega(
     rule = _rule("omega", memory, step, chunk, before, loss, eps, v.shape[-1] if v.ndim else 1)
     segment = whole("omega", "segment", segment)
     _omega.check_axes("omega", q, v, gamma, weights)
+    rule = _no_longer_than(rule, kind, q)
     tokens = _with_residuals(kind, (q, k, v, alpha, theta, eta, gamma), residual_q, residual_k)
     if kind is not PyTorch:
         return _omega.omega(kind, *tokens, weights, momenta, norm, *rule.values())
@@ -87,6 +98,7 @@ def omega(
     return _torch().ops.omega(*tokens, weights, momenta, norm, *rule.values())
 
 
+@_room.says_when_out
 def omega_packed(
     q: Array,
     k: Array,
@@ -137,7 +149,8 @@ class OmegaStream:
     memory. The rule is given as to `omega`. There is no gradient.
 
     Pushes on several streams of PyTorch are ordered by the caller. No CUDA graph should record a push: a replay would not go on in the
-    sequence."""
+    sequence. It cannot be copied or pickled: make another one of its `weights` and `momenta`, which begins a sequence with them. One that is
+    dropped while a graph is recorded is closed by a later call."""
 
     weights: list[Array]
     """The weights now. A push changes them in place."""
@@ -170,6 +183,7 @@ class OmegaStream:
         self._rule = _rule("OmegaStream", memory, step, chunk, before, loss, eps, weights[0].shape[2])
         if self._kind is PyTorch:
             _torch().refuse_to_learn("OmegaStream", *weights, *momenta, norm)
+            weights, momenta = (_torch().torch_autocast.of_memory(m) for m in (weights, momenta))
         # The library has its address as long as the stream is open.
         self._norm = None if norm is None else self._kind.copy(norm)
         self._number: int | None = None
@@ -178,6 +192,7 @@ class OmegaStream:
     def _set_memory(self, weights: Sequence[Array], momenta: Sequence[Array]) -> None:
         self.weights, self.momenta = ([self._kind.copy(m) for m in of] for of in (weights, momenta))
 
+    @_room.says_when_out
     def push(
         self,
         q: Array,
@@ -191,39 +206,84 @@ class OmegaStream:
         residual_q: Array | None = None,
         residual_k: Array | None = None,
     ) -> Array:
-        """What the tokens that come next read, `[B, N, H, E]`. They are as those of `omega`, and may be none; all pieces have
-        tensors of one element type and one window. If something does not fit, nothing changes."""
+        """What the tokens that come next read, `[B, N, H, E]`. They are as those of `omega`, under autocast too, and may be none; all
+        pieces have tensors of one element type and one window. If something does not fit, nothing changes."""
+        _room.close_late()
         arrays = (q, k, v, alpha, theta, eta, gamma, residual_q, residual_k)
         if _arrays.of("OmegaStream.push", *arrays) is not self._kind:
             raise TypeError("error[ATL697]: `push` of `OmegaStream` takes arrays of the library that its memory is of")
         _omega.check_axes("OmegaStream.push", q, v, gamma, self.weights)
         if self._kind is PyTorch:
-            _torch().refuse_to_learn("OmegaStream.push", *arrays)
+            _torch().refuse_to_learn("OmegaStream.push", *arrays, *self.weights, *self.momenta)
+        memory = [*self.weights, *self.momenta]
+        self._kind.check_written("OmegaStream.push", "weights and momenta", memory)
         tokens = _with_residuals(self._kind, (q, k, v, alpha, theta, eta, gamma), residual_q, residual_k)
-        if self._number is None:
-            self._open(q, v, gamma.shape[-1])
-        y = self._kind.empty(v, (*q.shape[:3], v.shape[-1]))
-        self._kind.call("omega_stream_push", [self._number, *tokens, *self.weights, *self.momenta, y])
+        if self._kind is PyTorch:
+            tokens = _torch().torch_autocast.of_tokens(tokens)
+        q, v, is_first = tokens[0], tokens[2], self._number is None
+        try:
+            if is_first:
+                self._open(q, v, gamma.shape[-1])
+            y = self._kind.empty(v, (*q.shape[:3], v.shape[-1]))
+            self._kind.call("omega_stream_push", [self._number, *tokens, *memory, y])
+        except BaseException:
+            # The library's stream has the sizes of these tokens, which may be what does not fit.
+            if is_first:
+                self.close()
+            raise
+        if self._kind is PyTorch:
+            _torch().was_written(memory)
         return y
 
     def _open(self, q: Array, v: Array, window: int) -> None:
         hidden = 0 if self._rule.memory == "linear" else self.weights[0].shape[-1]
-        norms = () if self._norm is None else (self._norm,)
+        norm = self._norm
+        if norm is not None and self._kind is PyTorch:
+            norm = _torch().torch_autocast.of_tokens([norm])[0]
+        norms = () if norm is None else (norm,)
         numbers = self._rule.numbers(window, self._piece)
         self._number = number = int(self._kind.call("omega_stream_open", [*numbers, hidden, q, v, *norms]))
-        self._close = weakref.finalize(self, _close, number, self._norm)
+        # It holds the norm as long as the library has its address.
+        self._close = weakref.finalize(self, _close, number, norm)
 
     def restart(self, weights: Sequence[Array] | None = None, momenta: Sequence[Array] | None = None) -> None:
         """Forgets the tokens so far: what comes next is the start of a sequence. The memory stays as it is, unless another one is given."""
         if (weights is None) != (momenta is None):
             raise ValueError("error[ATL601]: `restart` of `OmegaStream` takes weights and momenta, or neither")
+        _room.close_late()
         if weights is not None and momenta is not None:
-            _omega.check_memory("OmegaStream.restart", self._rule.memory, self._rule.step, weights, momenta, self._norm)
-            if _arrays.of("OmegaStream.restart", *weights, *momenta) is not self._kind:
+            op = "OmegaStream.restart"
+            weights, momenta = arrays(op, "weights", weights), arrays(op, "momenta", momenta)
+            if _arrays.of(op, *weights, *momenta) is not self._kind:
                 raise TypeError("error[ATL697]: `restart` of `OmegaStream` takes arrays of the library that its memory is of")
+            _omega.check_memory(op, self._rule.memory, self._rule.step, weights, momenta, self._norm)
+            if self._kind is PyTorch:
+                _torch().refuse_to_learn(op, *weights, *momenta)
+                weights, momenta = (_torch().torch_autocast.of_memory(m) for m in (weights, momenta))
+            self._check_like(weights, momenta)
             self._set_memory(weights, momenta)
         if self._number is not None:
             self._kind.call("omega_stream_restart", [self._number])
+
+    def _check_like(self, weights: Sequence[Array], momenta: Sequence[Array]) -> None:
+        """Refuses a memory that is not like the one that is there."""
+
+        def of(memory: Sequence[Array]) -> list[str]:
+            return [f"{self._kind.dtype_name(m)} {tuple(m.shape)} on {getattr(m, 'device', 'cpu')}" for m in memory]
+
+        found, wanted = of([*weights, *momenta]), of([*self.weights, *self.momenta])
+        if found != wanted:
+            raise ValueError(
+                f"error[ATL604]: `restart` of `OmegaStream` takes weights and momenta like those it has, {wanted}, and is given {found}; "
+                "make a new stream for others"
+            )
+
+    def __reduce_ex__(self, _protocol: object) -> Any:
+        # Copies of modules and pickles would name one and the same stream of the library.
+        raise TypeError(
+            "error[ATL651]: an `OmegaStream` is neither copied nor pickled, because its last tokens are in the library; make another one of "
+            "its `weights` and `momenta`, which begins a sequence with them"
+        )
 
     @property
     def bytes(self) -> int:
@@ -244,6 +304,4 @@ class OmegaStream:
 
 
 def _close(number: int, _norm: Array | None) -> None:
-    from ._library import function
-
-    function("omega_stream_close")(number)
+    _room.close_stream(number)

@@ -57,6 +57,23 @@ def _widened(name: str, device: str, *args: Any) -> Any:
     return _without_autocast(name, device, values)
 
 
+def _is_on(x: Tensor) -> bool:
+    return x.device.type in _KEYS and torch.is_autocast_enabled(x.device.type)
+
+
+def of_tokens(tokens: list[Tensor]) -> list[Tensor]:
+    """Tokens, residuals and gates as `omega` takes them under autocast, for what is no operator."""
+    device = tokens[0].device.type
+    if not _is_on(tokens[0]):
+        return tokens
+    return [_cast(t, device, torch.get_autocast_dtype(device) if i < 5 else torch.float32) for i, t in enumerate(tokens)]
+
+
+def of_memory(memory: list[Tensor]) -> list[Tensor]:
+    """A memory as `omega` takes it under autocast."""
+    return _cast(memory, memory[0].device.type, torch.float32) if memory and _is_on(memory[0]) else memory
+
+
 for _device, _key in _KEYS.items():
     for _name in _PRODUCTS:
         _library.impl(_name, partial(_product, _name, _device), _key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable
 
 import torch
@@ -28,7 +29,21 @@ def _operator(schema: str, run: Callable[..., Any], shapes: Callable[..., Any]) 
         paths[name][key] = "library" if why is None else f"python: {why}"
         if why is not None:
             _library.impl(name, run, key)
-    torch.library.register_fake(f"atlas_gpu::{name}", shapes, lib=_library)
+    torch.library.register_fake(f"atlas_gpu::{name}", _on_one_device(name, shapes), lib=_library)
+
+
+def _on_one_device(name: str, shapes: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch asks for shapes alone where one tensor of several is on `meta`. Outputs would then be real ones that nobody has written."""
+
+    def checked(*args: Any) -> Any:
+        flat = [a for of in args for a in (of if isinstance(of, (list, tuple)) else (of,))]
+        devices = {a.device for a in flat if isinstance(a, Tensor)}
+        if len(devices) > 1:
+            found = ", ".join(sorted(map(str, devices)))
+            raise ValueError(f"error[ATL696]: `{name}` of atlas_gpu takes tensors of one device, and is given some of {found}")
+        return shapes(*args)
+
+    return checked
 
 
 def _gradient(name: str, backward: Callable[..., Any], setup: Callable[..., None]) -> None:
@@ -175,6 +190,17 @@ def _taylor2_features_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
     ctx.save_for_backward(inputs[0])
 
 
+def _without_autocast(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Autocast would round both sides of a product in f32 to 16 bits."""
+
+    def run(ctx: Any, dy: Tensor) -> Any:
+        with torch.autocast(dy.device.type, enabled=False):
+            return backward(ctx, dy)
+
+    return run
+
+
+@_without_autocast
 def _taylor2_features_backward(ctx: Any, dy: Tensor) -> Tensor:
     (x,) = ctx.saved_tensors
     d, long, dy = x.shape[-1], x.float(), dy.float()
@@ -264,8 +290,15 @@ def learns(*tensors: Tensor | None) -> bool:
 
 def refuse_to_learn(name: str, *tensors: Tensor | None) -> None:
     """Refuses what would leave out a gradient and say nothing."""
+    if _native.has_tangent(*tensors):
+        raise _native.no_forward_mode(name)
     if learns(*tensors):
         raise RuntimeError(f"error[ATL651]: `{name}` of atlas_gpu has no gradient; call it under torch.no_grad(), or detach what goes in")
+
+
+def was_written(tensors: list[Tensor]) -> None:
+    """Tells PyTorch that tensors were written, so that a backward pass which needs what they were refuses what they are."""
+    torch.autograd.graph.increment_version([t for t in tensors if not t.is_inference()])
 
 
 _TOKENS = "Tensor q, Tensor k, Tensor v, Tensor rq, Tensor rk, Tensor alpha, Tensor theta, Tensor eta, Tensor gamma"
@@ -291,9 +324,21 @@ def _omega_training(*args: Any) -> Any:
     return _omega.omega_training(PyTorch, tokens, weights, momenta, norm, rule, segment)
 
 
+def _segment_count(tokens: Any, chunk: int, segment: int) -> Any:
+    """How many segments there are, as `_omega.segments` has it. Of any number of tokens it is a formula, without which the compiler would
+    compile again for each."""
+    if isinstance(tokens, int):
+        return _omega.segments(tokens, chunk, segment)[1]
+    chunks = -(-tokens // chunk)
+    if not segment:
+        root = torch.sym_max(math.ceil(torch.sym_sqrt(chunks)), 1)
+        segment = -(-chunks // torch.sym_max(-(-chunks // root), 1))
+    return -(-chunks // torch.sym_max(torch.sym_min(segment, chunks), 1))
+
+
 def _omega_training_shapes(*args: Any) -> Any:
     q, weights, momenta, chunk, segment = args[0], args[9], args[10], args[14], args[19]
-    _, count = _omega.segments(int(q.shape[1]), chunk, segment)
+    count = _segment_count(q.shape[1], chunk, segment)
     return *_omega_shapes(*args), [m.new_empty((count, *m.shape)) for m in (*weights, *momenta)]
 
 
@@ -362,10 +407,16 @@ _no_gradient("omega_packed")
 
 # Muon
 
+
+def _newton_schulz_shapes(g: Tensor, dtype: str, steps: list[float], *_: Any) -> Tensor:
+    _launch.check_steps(steps)
+    return _like(g, getattr(torch, dtype))
+
+
 _operator(
     "newton_schulz(Tensor g, str dtype, float[] steps, float stretch, float eps, bool eps_is_least, int restart) -> Tensor",
     lambda *args: _launch.newton_schulz(PyTorch, *args),
-    lambda g, dtype, *rest: _like(g, getattr(torch, dtype)),
+    _newton_schulz_shapes,
 )
 _no_gradient("newton_schulz")
 

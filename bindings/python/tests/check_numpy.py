@@ -1,6 +1,7 @@
 """Calls every function of the package on arrays of NumPy and compares with plain loops in f64: `python check_numpy.py`, with the wheel
 and numpy installed, and without PyTorch."""
 
+import copy
 import math
 import sys
 import threading
@@ -216,6 +217,9 @@ def omega():
             for got, want in zip([*found[1], *found[2]], [*wanted[1], *wanted[2]]):
                 close(got, want, 1e-5)
             assert all((a == b).all() for a, b in zip(weights + momenta, kept)), "the memory that is given stays"
+    # A chunk that is longer than the sequence is the sequence.
+    found, wanted = (atlas.omega(q, k, v, *gates, weights, momenta, memory="gated", chunk=chunk) for chunk in (10**9, n))
+    assert all((a == b).all() for a, b in zip([found[0], *found[1], *found[2]], [wanted[0], *wanted[1], *wanted[2]]))
     # Every form and step has a chain that takes it, and what it reads is finite.
     norm = np.ones((h, e), np.float32)
     for memory in ("linear", "mlp", "gated", "normed"):
@@ -308,6 +312,25 @@ def mistakes():
     stream = atlas.OmegaStream(memory, memory, **rule)
     raises(ValueError, "ATL604", stream.push, q, q, v, *gates, normal(1, 5, 1, 2))
     stream.close()
+    # What would be written is not copied in silence, and a mask is not dropped.
+    stream.weights[0].setflags(write=False)
+    raises(ValueError, "ATL651", stream.push, q, q, v, *gates, normal(1, 4, 1, 2))
+    stream.restart(memory, memory)
+    assert stream.push(q, q, v, *gates, normal(1, 4, 1, 2)).shape == v.shape
+    kept = [w.copy() for w in stream.weights]
+    raises(ValueError, "ATL604", stream.restart, [memory[0][0]], memory)
+    raises(ValueError, "ATL604", stream.restart, memory, [memory[0][..., :2]])
+    raises(TypeError, "ATL651", copy.deepcopy, stream)
+    assert all((a == b).all() for a, b in zip(stream.weights, kept))
+    # A first push that fails leaves the stream open for others.
+    stream.close()
+    raises(ValueError, "ATL60", stream.push, q.astype(np.float16), q, v, *gates, normal(1, 4, 1, 2))
+    assert stream.bytes == 0
+    stream.push(q, q, v, *gates, normal(1, 4, 1, 2))
+    raises(TypeError, "ATL697", atlas.softmax, np.ma.masked_array(x, mask=x > 0))
+    long = {"longest": 4, "memory": "linear", "chunk": 10**8}
+    raises(MemoryError, "ATL638", atlas.omega_packed, q, q, v, *gates, normal(1, 4, 1, 2), starts, memory, memory, **long)
+    atlas.empty_cache()
     raises(ValueError, "ATL650", atlas.add_bundle, __file__, "cpu")
     raises(ValueError, "ATL696", atlas.add_bundle, __file__, "gpu")
     raises(RuntimeError, "ATL696", atlas.load, "/nowhere/libatlas_c.so")

@@ -38,6 +38,7 @@ import atlas_gpu as atlas  # noqa: E402
 import torch_mixed as mixed  # noqa: E402
 import torch_rules as rules  # noqa: E402
 import torch_timing as timing  # noqa: E402
+import torch_use as use  # noqa: E402
 from atlas_gpu._library import function  # noqa: E402
 from torch_cases import CASES, Case, normal, on_threads, operators, outputs, turned  # noqa: E402
 
@@ -339,6 +340,19 @@ def main() -> int:
     check("threads", threads)
     check("autocast: products", lambda: mixed.products(DEVICE, off))
     check("autocast: widest", lambda: mixed.widest(DEVICE, off, raises))
+    check("gradients: numbers", lambda: use.learned_numbers(DEVICE, off, raises))
+    check("gradients: forward mode", lambda: use.forward_mode(DEVICE, raises))
+    check("devices", lambda: use.devices(DEVICE, raises))
+    check("streams: what they refuse", lambda: use.streams(DEVICE, off, raises))
+    check("streams: dropped while a graph is recorded", lambda: use.dropped_while_recording(DEVICE), on_gpu=True)
+    check("omega: chunks longer than the sequence", lambda: use.chunks(DEVICE, off))
+    check("omega: compiled for all lengths", lambda: use.compiled_once(DEVICE))
+    check("omega: graphs side by side", lambda: use.graphs_side_by_side(off), on_gpu=True)
+    check("memory: out of it", lambda: use.out_of_memory(DEVICE))
+    check("memory: workspaces are freed", lambda: use.workspaces(DEVICE, off, raises))
+    check("Muon: settings and batches", lambda: use.muon_settings(DEVICE, off, raises))
+    check("autocast: streams", lambda: use.streams_under_autocast(DEVICE, off))
+    check("autocast: features", lambda: use.features_under_autocast(DEVICE, off))
     check("autocast: compile", lambda: mixed.compiled(DEVICE, off))
     for number, (name, values) in enumerate(operators(DEVICE)):
         check(f"opcheck {number} {name}", lambda n=name, v=values: opcheck(n, v))

@@ -6,6 +6,7 @@ use crate::gpu::{Context, Handle, ScratchAddresses, ScratchBytes, StreamScratch}
 use std::any::Any;
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A queue of launches that run in order. Cheap to clone.
 ///
@@ -80,6 +81,7 @@ struct RecordingStream {
     on: Stream,
     /// What takes the launches down. This room knows no launches.
     recorder: Box<dyn Any + Send + Sync>,
+    number: u64,
 }
 
 impl Device {
@@ -140,7 +142,10 @@ impl Stream {
 
     /// This stream, with its launches recorded instead of run.
     pub(crate) fn recording_into(&self, recorder: impl Any + Send + Sync) -> Stream {
-        let recording = RecordingStream { on: self.clone(), recorder: Box::new(recorder) };
+        // The driver counts up from 1, so these are others.
+        static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
+        let number = LAST.fetch_sub(1, Ordering::Relaxed);
+        let recording = RecordingStream { on: self.clone(), recorder: Box::new(recorder), number };
         Stream { device: self.device.clone(), kind: StreamKind::Recording(Arc::new(recording)) }
     }
 
@@ -207,6 +212,19 @@ impl Stream {
     /// `RuntimeError::Driver` if the driver does not answer.
     pub fn is_recording(&self) -> Result<bool> {
         if self.recorder().is_some() { Ok(true) } else { self.is_recorded_by_driver() }
+    }
+
+    /// A number of the recording that takes down what is queued, which streams that record one graph share, and no other recording of this
+    /// process has. `None` if what is queued runs. A driver that does not tell the number gives 0.
+    ///
+    /// # Errors
+    /// `RuntimeError::Driver` if the driver does not answer.
+    pub fn recording(&self) -> Result<Option<u64>> {
+        match (&self.kind, self.device.backend()) {
+            (StreamKind::Recording(recording), _) => Ok(Some(recording.number)),
+            (_, Backend::Cuda(context)) => context.recording_of(self.as_raw()),
+            (_, Backend::Cpu | Backend::Virtual(_)) => Ok(None),
+        }
     }
 
     /// Waits until everything queued has run.

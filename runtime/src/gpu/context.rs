@@ -229,6 +229,22 @@ impl Context {
         Ok(state != 0)
     }
 
+    /// The driver's number of the recording that a stream is part of, which no other recording of this process has. 0 if the driver does not
+    /// tell; `None` if what is queued runs.
+    pub(crate) fn recording_of(&self, stream: Handle) -> Result<Option<u64>> {
+        if !self.is_recording(stream)? {
+            return Ok(None);
+        }
+        let api = self.enter()?;
+        let Some(info) = api.capture_info else { return Ok(Some(0)) };
+        let (mut state, mut number) = (0, 0);
+        let none = std::ptr::null_mut();
+        // SAFETY: out-pointers to live integers, and null where no answer is wanted; the handle is a live stream of this context.
+        let status = unsafe { info(stream, &mut state, &mut number, none, std::ptr::null_mut(), std::ptr::null_mut()) };
+        self.check("cuStreamGetCaptureInfo", status)?;
+        Ok(Some(number))
+    }
+
     /// Waits for the work of one stream.
     pub(crate) fn synchronize(&self, stream: Handle) -> Result<()> {
         let api = self.enter()?;

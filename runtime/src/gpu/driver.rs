@@ -51,6 +51,11 @@ pub(crate) type TensorMapEncode = unsafe extern "C" fn(
 /// reason.
 pub(crate) type GraphUpdate = unsafe extern "C" fn(Handle, Handle, *mut Handle, *mut c_uint) -> c_uint;
 
+/// The type of `cuStreamGetCaptureInfo_v2`: the stream, whether it records, the number of the recording, its graph, and the nodes that the next
+/// one stands behind.
+pub(crate) type CaptureInfo =
+    unsafe extern "C" fn(Handle, *mut c_uint, *mut u64, *mut Handle, *mut *const Handle, *mut usize) -> c_uint;
+
 /// Declares the table of driver functions. Statuses are plain numbers, because a driver may return codes that no enum
 /// lists.
 macro_rules! api {
@@ -62,6 +67,8 @@ macro_rules! api {
             pub(crate) tensor_map_encode: Option<TensorMapEncode>,
             /// `cuGraphExecUpdate` in its first form, which later drivers keep for programs of CUDA 11.
             pub(crate) graph_update: Option<GraphUpdate>,
+            /// `cuStreamGetCaptureInfo` in the form of CUDA 11.3, which later drivers keep.
+            pub(crate) capture_info: Option<CaptureInfo>,
         }
 
         impl Api {
@@ -81,6 +88,8 @@ macro_rules! api {
                     tensor_map_encode: unsafe { library.get::<TensorMapEncode>(b"cuTensorMapEncodeTiled") }.ok().map(|f| *f),
                     // SAFETY: as above.
                     graph_update: unsafe { library.get::<GraphUpdate>(b"cuGraphExecUpdate") }.ok().map(|f| *f),
+                    // SAFETY: as above.
+                    capture_info: unsafe { library.get::<CaptureInfo>(b"cuStreamGetCaptureInfo_v2") }.ok().map(|f| *f),
                 })
             }
         }

@@ -401,10 +401,17 @@ mod simulated {
 #[test]
 fn a_stream_says_that_it_records() {
     let stream = Device::cpu().default_stream();
-    let graph = stream.capture(|recording| {
-        assert!(recording.is_recording()? && !stream.is_recording()?);
-        Ok(())
-    });
-    assert!(graph.unwrap().is_empty());
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let graph = stream.capture(|recording| {
+            assert!(recording.is_recording()? && !stream.is_recording()?);
+            assert_eq!(recording.clone().recording()?, recording.recording()?);
+            numbers.push(recording.recording()?.unwrap());
+            Ok(())
+        });
+        assert!(graph.unwrap().is_empty());
+    }
+    assert_ne!(numbers[0], numbers[1]);
     assert!(!stream.is_recording().unwrap());
+    assert_eq!(stream.recording().unwrap(), None);
 }

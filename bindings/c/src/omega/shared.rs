@@ -62,6 +62,11 @@ impl Training {
         Ok(Training { device: device.clone(), zeros, names: names(&rule), training: Mutex::new(training) })
     }
 
+    /// Where its workspace is.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// How many states a forward pass keeps.
     pub(crate) fn segments(&self) -> usize {
         locked(&self.training).segments()
@@ -263,6 +268,11 @@ impl Packed {
         let zeros = Zeros::new(device, sizes)?;
         default.synchronize()?;
         Ok(Packed { device: device.clone(), zeros, packed: Mutex::new((Some(packed), None)) })
+    }
+
+    /// Where its workspace is.
+    pub(crate) fn device(&self) -> &Device {
+        &self.device
     }
 
     /// # Safety

@@ -237,6 +237,11 @@ const CENTRES: [f64; 4] = [0.0, 0.25, 1.0, 0.75];
 
 fn newton_schulz(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let (g, steps) = (call.tensor(0)?, call.reals(2)?);
+    if !steps.len().is_multiple_of(3) {
+        let found = steps.len();
+        let text = format_args!("each step of `newton_schulz` has three coefficients, and {found} numbers are given");
+        return Err(Failure::coded(601, text));
+    }
     let out: Tensor = call.made(g, g.sizes()?, Some(super::values::dtype_named(call.text(1)?)?))?;
     let numbers = [call.real(3)?.into(), call.real(4)?.into(), call.whole(5)?.into(), call.whole(6)?.into()];
     let each = steps.chunks_exact(3).enumerate().flat_map(|(i, step)| {

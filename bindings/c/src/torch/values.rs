@@ -32,7 +32,12 @@ impl Tensor {
             let (rank, sizes, strides) = (sizes.len() as i64, sizes.as_ptr(), strides.as_ptr());
             (torch.shim.aoti_torch_empty_strided)(rank, sizes, strides, dtype, at.0, at.1, &raw mut handle)
         };
-        done(status, "allocate a tensor")?;
+        if status != 0 {
+            let bytes = sizes.iter().fold(u128::from(torch.dtype(dtype).bits / 8), |bytes, &n| {
+                bytes.saturating_mul(u128::try_from(n).unwrap_or(0))
+            });
+            done(status, &format!("allocate a tensor of shape {}, {bytes} bytes", tuple(sizes)))?;
+        }
         Ok(Tensor { torch, handle })
     }
 

@@ -51,6 +51,7 @@ static PUSH: OmegaFunction = OmegaFunction {
 static RESTART: OmegaFunction = OmegaFunction { name: "omega_stream_restart", numbers: &["stream"], tensors: "" };
 static BYTES: OmegaFunction = OmegaFunction { name: "omega_stream_bytes", numbers: &["stream"], tensors: "" };
 static CLOSE: OmegaFunction = OmegaFunction { name: "omega_stream_close", numbers: &["stream"], tensors: "" };
+static EMPTY_CACHE: OmegaFunction = OmegaFunction { name: "omega_empty_cache", numbers: &[], tensors: "" };
 static PACKED: OmegaFunction = OmegaFunction {
     name: "omega_packed",
     numbers: &["memory", "step", "chunk", "longest", "before", "predicts", "scale", "eps"],
@@ -82,8 +83,9 @@ impl Callee for OmegaFunction {
     }
 
     fn signature(&self) -> String {
-        let tensors = if self.tensors.is_empty() { String::new() } else { format!(", {}", self.tensors) };
-        format!("{}({}{tensors})", self.name, self.numbers.join(", "))
+        let params: Vec<&str> =
+            self.numbers.iter().copied().chain((!self.tensors.is_empty()).then_some(self.tensors)).collect();
+        format!("{}({})", self.name, params.join(", "))
     }
 }
 
@@ -407,6 +409,17 @@ unsafe fn push(args: &[TvmFfiAny]) -> Result<()> {
     unsafe { pieces.push(&stream, &Push { tokens, memory: rest, y }) }
 }
 
+/// Frees what is kept from call to call.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn empty_cache(args: &[TvmFfiAny]) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { Remaining::new(&EMPTY_CACHE, args) }.done()?;
+    TRAININGS.clear(Training::device)?;
+    DOCUMENTS.clear(Packed::device)
+}
+
 /// An open stream.
 fn stream_of(number: usize) -> Result<Arc<Pieces>> {
     let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -462,6 +475,7 @@ functions! {
     "__tvm_ffi_omega_forward" call_forward = |args| answer(forward(args, current_stream));
     "__tvm_ffi_omega_backward" call_backward = |args| answer(backward(args, current_stream));
     "__tvm_ffi_omega_packed" call_packed = |args| answer(packed(args, current_stream));
+    "__tvm_ffi_omega_empty_cache" call_empty_cache = |args| answer(empty_cache(args));
     "__tvm_ffi_omega_stream_open" call_open = |args| answer_whole(open(args));
     "__tvm_ffi_omega_stream_push" call_push = |args| answer(push(args));
     "__tvm_ffi_omega_stream_restart" call_restart = |args| answer(named(&RESTART, args).map(|of| of.restart()));

@@ -1,6 +1,7 @@
 //! Workspaces that calls find again: one for each device, stream, rule and sizes.
 
 use crate::status::{Failure, Result};
+use atlas::Device;
 use atlas::device::{DeviceId, Stream};
 use atlas::kernel::DType;
 use atlas::ops::omega::OmegaRule;
@@ -20,8 +21,8 @@ pub(super) struct SpaceKey {
 struct Space<T> {
     key: SpaceKey,
     space: Arc<T>,
-    /// Whether a graph may use it, for as long as the process lives.
-    is_recorded: bool,
+    /// The recording of a graph that may use it, for as long as the process lives.
+    recorded: Option<u64>,
 }
 
 /// The workspaces that were used last.
@@ -37,36 +38,68 @@ impl<T> Spaces<T> {
 
     /// The one of a key, made if it is not there. The one that was not used for longest goes then, when all work on its device has run.
     ///
-    /// A graph gets the one of another stream for itself: nothing can be allocated while it is recorded, and it is recorded on a stream of
-    /// its own. All work of that stream has run before a graph is launched, or is ordered with it by who launches it.
+    /// A graph gets one for itself that a call has left, of any stream: nothing can be allocated while it is recorded. All work of that stream
+    /// has run before a graph is launched, or is ordered with it by who launches it. If there is none, it shares that of another graph which
+    /// was recorded on its stream; who launches both keeps one behind the other. A call never gets one of a graph.
     pub(super) fn get(&self, key: SpaceKey, stream: &Stream, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
-        let is_recorded = stream.is_recording()?;
+        let recording = stream.recording()?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = all.iter().position(|of| of.key == key);
-        let free = |of: &Space<T>| is_recorded && !of.is_recorded && SpaceKey { stream: key.stream, ..of.key } == key;
-        let mut found = match found.or_else(|| all.iter().position(free)) {
-            Some(at) => Space { key, ..all.remove(at) },
-            None if is_recorded => {
+        let position = |fits: &dyn Fn(&Space<T>) -> bool| all.iter().position(fits);
+        let found = position(&|of| of.key == key && of.recorded == recording);
+        let found = match recording {
+            None => found,
+            Some(_) => {
+                let is_free = |of: &Space<T>| of.recorded.is_none() && SpaceKey { stream: key.stream, ..of.key } == key;
+                // Always the same one, for all calls of the recording.
+                let shared =
+                    || all.iter().enumerate().filter(|(_, of)| of.key == key).min_by_key(|(_, of)| of.recorded);
+                found.or_else(|| position(&is_free)).or_else(|| shared().map(|(at, _)| at))
+            }
+        };
+        let found = match found {
+            // One that is shared stays that of the first graph.
+            Some(at) => {
+                let of = all.remove(at);
+                Space { key, recorded: of.recorded.or(recording), ..of }
+            }
+            None if recording.is_some() => {
                 return Err(Failure::misuse(
                     "the first call of these sizes allocates, and a graph records it; call once before it is recorded",
                 ));
             }
             None => {
                 // One that a call on another thread has now may be in use after the device is waited for.
-                let idle =
-                    |of: &Space<T>| !of.is_recorded && of.key.device == key.device && Arc::strong_count(&of.space) == 1;
+                let idle = |of: &Space<T>| {
+                    of.recorded.is_none() && of.key.device == key.device && Arc::strong_count(&of.space) == 1
+                };
                 let oldest = all.iter().position(idle);
-                if let (true, Some(oldest)) = (all.iter().filter(|of| !of.is_recorded).count() >= MOST, oldest) {
+                if let (true, Some(oldest)) = (all.iter().filter(|of| of.recorded.is_none()).count() >= MOST, oldest) {
                     stream.device().synchronize()?;
                     all.remove(oldest);
                 }
-                Space { key, space: Arc::new(make()?), is_recorded: false }
+                Space { key, space: Arc::new(make()?), recorded: None }
             }
         };
-        found.is_recorded |= is_recorded;
         let space = found.space.clone();
         all.push(found);
         Ok(space)
+    }
+
+    /// Drops those that no graph uses and no call has, when all work on their devices has run, and returns their memory to the system.
+    pub(super) fn clear(&self, device_of: impl Fn(&T) -> &Device) -> Result<()> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |of: &Space<T>| of.recorded.is_none() && Arc::strong_count(&of.space) == 1;
+        let mut devices: Vec<Device> = Vec::new();
+        for of in all.iter().filter(|of| is_idle(of)) {
+            let device = device_of(&of.space);
+            if devices.iter().all(|known| known.id() != device.id()) {
+                device.synchronize()?;
+                devices.push(device.clone());
+            }
+        }
+        all.retain(|of| !is_idle(of));
+        drop(all);
+        devices.iter().try_for_each(|device| Ok(device.release_memory()?))
     }
 }
 
@@ -128,10 +161,56 @@ mod tests {
         for refused in [other, unknown] {
             assert!(text(refused).contains("call once before it is recorded"));
         }
-        // Other calls get another one, and that of the graph stays.
+        // Other calls get another one, on the stream of the graph too, and that of the graph stays.
         drop(made);
         (0..2 * MOST).for_each(|at| drop(spaces.get(key(0, 9 + at), &stream, || Ok(2))));
         assert_eq!(spaces.get(key(0, 9), &stream, || Ok(3)).ok().as_deref(), Some(&3));
-        assert_eq!(spaces.get(key(7, 9), &stream, || Ok(4)).ok().as_deref(), Some(&1));
+        assert_eq!(spaces.get(key(7, 9), &stream, || Ok(4)).ok().as_deref(), Some(&4));
+    }
+
+    /// Records a call on stream 7, with another stream if `also`, and gives which workspaces it got.
+    fn recorded(spaces: &Spaces<usize>, also: Option<usize>) -> Vec<Option<usize>> {
+        let mut found = Vec::new();
+        let graph = Device::cpu().default_stream().capture(|recording| {
+            for stream in [7, 7].into_iter().chain(also) {
+                found
+                    .push(spaces.get(key(stream, 9), recording, || unreachable!("nothing is made")).ok().map(|of| *of));
+            }
+            Ok(())
+        });
+        assert!(graph.is_ok());
+        found
+    }
+
+    #[test]
+    fn two_graphs_have_one_each_if_a_call_was_between_them() {
+        let (spaces, stream) = (Spaces::new(), Device::cpu().default_stream());
+        let call = |made: usize| drop(spaces.get(key(0, 9), &stream, || Ok(made)).ok());
+        call(1);
+        assert_eq!(recorded(&spaces, None), [Some(1); 2]);
+        call(2);
+        assert_eq!(recorded(&spaces, None), [Some(2); 2]);
+        // Without a call, a graph shares one of its stream, and has none on another stream.
+        let shared = recorded(&spaces, Some(8));
+        assert!([Some(1), Some(2)].contains(&shared[0]) && shared[1] == shared[0] && shared[2].is_none(), "{shared:?}");
+    }
+
+    #[test]
+    fn what_nobody_uses_is_dropped() {
+        let (spaces, device) = (Spaces::<Device>::new(), Device::cpu());
+        let stream = device.default_stream();
+        let call = |tokens: usize| spaces.get(key(0, tokens), &stream, || Ok(Device::cpu())).ok();
+        (call(7), call(8)).0.unwrap();
+        let used = call(9);
+        let graph = stream.capture(|recording| {
+            assert!(spaces.get(key(0, 7), recording, || unreachable!()).is_ok());
+            Ok(())
+        });
+        assert!(graph.is_ok() && spaces.clear(|device| device).is_ok());
+        let left = || spaces.0.lock().unwrap().iter().map(|of| of.key.sizes[2]).collect::<Vec<_>>();
+        assert_eq!(left(), [9, 7]);
+        drop(used);
+        assert!(spaces.clear(|device| device).is_ok());
+        assert_eq!(left(), [7]);
     }
 }
