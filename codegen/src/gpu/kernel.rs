@@ -10,6 +10,7 @@ use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Who executes something, or takes part in a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,21 +34,31 @@ pub enum Type {
     Fragment {
         /// Element type.
         dtype: DType,
-        /// Which thread holds what.
-        layout: Fragment,
+        /// Which thread holds what. Values of one layout share it, for kernels are copied and compared between passes.
+        layout: Arc<Fragment>,
     },
     /// The accumulator of an `mma` that may still be running.
     InFlight {
         /// Element type.
         dtype: DType,
         /// Which thread will hold what.
-        layout: Fragment,
+        layout: Arc<Fragment>,
     },
     /// The right to fill (`acquire`) or read (`wait`) a stage of a ring.
     Token(Ring),
 }
 
 impl Type {
+    /// The type of a tile in registers.
+    pub fn fragment(dtype: DType, layout: impl Into<Arc<Fragment>>) -> Type {
+        Type::Fragment { dtype, layout: layout.into() }
+    }
+
+    /// The type of an accumulator in flight.
+    pub fn in_flight(dtype: DType, layout: impl Into<Arc<Fragment>>) -> Type {
+        Type::InFlight { dtype, layout: layout.into() }
+    }
+
     /// Element type and layout, of a fragment or of one in flight.
     pub fn tile(&self) -> Option<(DType, &Fragment)> {
         match self {
@@ -318,7 +329,7 @@ impl Kernel {
 
     /// The type of a scalar of this kernel.
     pub fn scalar_type(&self, dtype: DType) -> Type {
-        Type::Fragment { dtype, layout: Fragment::scalar(self.threads, 0) }
+        Type::fragment(dtype, Fragment::scalar(self.threads, 0))
     }
 
     /// Element type and layout of a value that is a tile.

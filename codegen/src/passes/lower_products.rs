@@ -173,13 +173,13 @@ impl SynchronousProduct {
                 let (dtype, whole) = k.tile(v);
                 let layout = slice_layout(whole, 1, at, step)
                     .ok_or_else(|| CompileError::bug("a left operand of which threads hold different parts"))?;
-                self.push(k, Op::ExtractSlice { value: v, axis: 1, offset: at }, Type::Fragment { dtype, layout }, out)
+                self.push(k, Op::ExtractSlice { value: v, axis: 1, offset: at }, Type::fragment(dtype, layout), out)
             }
         };
         let b = self.load(k, Side::Right, self.b.further(at, 0), [step, n], further, out);
         let (a, b) = (Operand::Fragment(a), Operand::Fragment(b));
         let op = Op::Mma { a, b, acc, atom: self.atom, shape: (m, n, step), accumulate: None };
-        let flying = Type::InFlight { dtype: self.dtype, layout: self.layout.clone() };
+        let flying = Type::in_flight(self.dtype, self.layout.clone());
         let flying = self.push(k, op, flying, out);
         Ok(self.push(k, Op::WaitMma(flying, 0), self.sum(), out))
     }
@@ -195,11 +195,11 @@ impl SynchronousProduct {
     ) -> Value {
         let layout = self.atom.operand(side, shape, &self.layout);
         let dtype = self.atom.row().operand;
-        self.push(k, Op::LoadMatrix { side, from, further }, Type::Fragment { dtype, layout }, out)
+        self.push(k, Op::LoadMatrix { side, from, further }, Type::fragment(dtype, layout), out)
     }
 
     fn sum(&self) -> Type {
-        Type::Fragment { dtype: self.dtype, layout: self.layout.clone() }
+        Type::fragment(self.dtype, self.layout.clone())
     }
 
     fn push(&self, k: &mut Kernel, op: Op, ty: Type, out: &mut Vec<Inst>) -> Value {

@@ -219,7 +219,7 @@ fn of_first(k: &mut Kernel, at: LoopAt, value: Value, (number, none): (Value, Va
     }
     let ty = k.values[value].ty.clone();
     let Some((_, layout)) = ty.tile() else { return value };
-    let of_all = Type::Fragment { dtype: DType::Bool, layout: layout.clone() };
+    let of_all = Type::fragment(DType::Bool, layout.clone());
     let bool = k.scalar_type(DType::Bool);
     let is_first = push(k, Op::Compare(Predicate::Eq, number, none), bool, at.inst, out);
     // What changes no number that it is added to, not even the sign of a zero.

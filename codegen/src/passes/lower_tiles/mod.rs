@@ -167,7 +167,7 @@ impl Lower<'_> {
     }
 
     fn push_tile(&mut self, op: GpuOp, dtype: DType, layout: &Fragment) -> gpu::Value {
-        self.push(op, vec![Type::Fragment { dtype, layout: layout.clone() }])[0]
+        self.push(op, vec![Type::fragment(dtype, layout.clone())])[0]
     }
 
     fn scalar_layout(&self) -> Fragment {
