@@ -224,7 +224,8 @@ mod tests {
             let Platform { target, machine } = k.target.into();
             let (schedule, notes) = (&Schedule::default(), &mut Notes::forgotten());
             let cx = &mut Cx::new(schedule, target, &machine, notes);
-            phase::<Placed>(k, Placed::CONSTRUCTS, passes, cx, &mut |_, _| {}).map_or_else(|e| e.to_string(), |_| String::new())
+            phase::<Placed>(k, Placed::CONSTRUCTS, passes, cx, &mut |_, _| {})
+                .map_or_else(|e| e.to_string(), |_| String::new())
         };
         assert_eq!(said(&[idle(), idle()]), "");
         for passes in [&[breaks()][..], &[idle(), breaks(), idle()], &[idle(), breaks()], &[breaks(), idle()]] {

@@ -9,6 +9,7 @@ use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -87,6 +88,9 @@ pub struct ValueData {
     /// Definition.
     pub def: ValueDef,
 }
+
+/// The results of an instruction. Most have one, and it is kept in place.
+pub type Results = SmallVec<[Value; 2]>;
 
 /// A block: its parameters and its instructions in order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -276,7 +280,7 @@ pub struct Kernel {
     /// Instructions.
     pub insts: PrimaryMap<Inst, Op>,
     /// Results of each instruction.
-    pub results: SecondaryMap<Inst, Vec<Value>>,
+    pub results: SecondaryMap<Inst, Results>,
     /// Forms of loads and stores, once they are selected.
     pub access_kinds: SecondaryMap<Inst, Option<AccessKind>>,
     /// Blocks.

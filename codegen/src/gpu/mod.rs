@@ -54,8 +54,8 @@ pub use fields::{
 };
 pub use ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 pub use kernel::{
-    BlockData, BufferData, Domain, IndexMap, Kernel, MBARRIER_BYTES, Mover, Owner, RingData, RoleData, Scope, Type,
-    ValueData, ValueDef,
+    BlockData, BufferData, Domain, IndexMap, Kernel, MBARRIER_BYTES, Mover, Owner, Results, RingData, RoleData, Scope,
+    Type, ValueData, ValueDef,
 };
 pub use op::Op;
 pub use parse::parse_gpu;

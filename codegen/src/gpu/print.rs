@@ -303,9 +303,9 @@ impl<'k> BodyPrinter<'k> for Printer<'k> {
 
     /// `%3`, with its type unless that is a scalar i32.
     fn index(&self, v: Value) -> String {
-        let plain = self.kernel.values.get(v).is_some_and(|data| {
-            matches!(&data.ty, Type::Fragment { dtype: DType::I32, layout } if is_scalar(self.kernel, layout))
-        });
+        let plain = self.kernel.values.get(v).is_some_and(
+            |data| matches!(&data.ty, Type::Fragment { dtype: DType::I32, layout } if is_scalar(self.kernel, layout)),
+        );
         if plain { self.value(v) } else { self.typed(v) }
     }
 }

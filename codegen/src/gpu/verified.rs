@@ -94,11 +94,7 @@ pub(crate) fn verify(kernel: &Kernel, allowed: Constructs) -> Result<(), Diagnos
 }
 
 /// Both verifiers. A kernel that equals one that keeps every rule is asked for its constructs alone.
-fn verify_beside(
-    kernel: &Kernel,
-    verified: Option<&Kernel>,
-    allowed: Constructs,
-) -> Result<(), Diagnostics> {
+fn verify_beside(kernel: &Kernel, verified: Option<&Kernel>, allowed: Constructs) -> Result<(), Diagnostics> {
     if verified != Some(kernel) {
         verify_gpu(kernel)?;
     }

@@ -40,6 +40,7 @@ use atlas_dsl::DType;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::LoopKind;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Steps of a group, and the number of instructions above which a product becomes a loop over groups.
 const STEPS_AT_ONCE: u32 = 4;
@@ -79,7 +80,7 @@ struct SynchronousProduct {
     atom: MmaAtom,
     shape: (u32, u32, u32),
     dtype: DType,
-    layout: Fragment,
+    layout: Arc<Fragment>,
     loc: Loc,
 }
 
@@ -90,7 +91,7 @@ impl SynchronousProduct {
         };
         let (dtype, layout) = k.values[k.results[inst][0]].ty.tile()?;
         let synchronous = atom.is_tensor_core() && !atom.row().asynchronous;
-        let layout = layout.clone();
+        let layout = Arc::new(layout.clone());
         synchronous.then_some(SynchronousProduct { a, b, acc, atom, shape, dtype, layout, loc: k.locs[inst] })
     }
 

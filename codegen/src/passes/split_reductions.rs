@@ -86,7 +86,7 @@ pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     if let Op::Loop { lo, hi, inits: own, .. } = &mut k.insts[inst] {
         (*lo, *hi, *own) = (first, end, inits);
     }
-    let partial = k.results[inst].clone();
+    let partial = k.results[inst].to_vec();
     let types = partial.iter().map(|&v| k.values[v].ty.clone()).collect();
     let sum = k.new_inst(Op::SumSplits(partial.clone()), types, loc);
     let sums: BTreeMap<Value, Value> = partial.into_iter().zip(k.results[sum].clone()).collect();

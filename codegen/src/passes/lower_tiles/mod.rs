@@ -159,7 +159,7 @@ impl Lower<'_> {
 
     fn push(&mut self, op: GpuOp, results: Vec<Type>) -> Vec<gpu::Value> {
         let inst = self.k.push_inst(self.at, op, results, self.loc);
-        self.k.results[inst].clone()
+        self.k.results[inst].to_vec()
     }
 
     fn push_effect(&mut self, op: GpuOp) {
