@@ -216,7 +216,7 @@ fn accumulators_of_cases_hold_every_element_once() {
             }
             assert!(times.iter().all(|&t| t == 1), "{name}: {layout}");
             let (grid, warps) = (warp_grid_of(layout), layout.thread_count() / 32);
-            made += u32::from(*layout == MmaAtom::M16N8K16Bf16.accumulator(m, n, grid, warps));
+            made += u32::from(**layout == MmaAtom::M16N8K16Bf16.accumulator(m, n, grid, warps));
         }
     }
     assert!(made >= 6);

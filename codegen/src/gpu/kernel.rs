@@ -9,7 +9,9 @@ use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
 use atlas_dsl::text::head::Head;
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Who executes something, or takes part in a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,21 +35,31 @@ pub enum Type {
     Fragment {
         /// Element type.
         dtype: DType,
-        /// Which thread holds what.
-        layout: Fragment,
+        /// Which thread holds what. Values of one layout share it, for kernels are copied and compared between passes.
+        layout: Arc<Fragment>,
     },
     /// The accumulator of an `mma` that may still be running.
     InFlight {
         /// Element type.
         dtype: DType,
         /// Which thread will hold what.
-        layout: Fragment,
+        layout: Arc<Fragment>,
     },
     /// The right to fill (`acquire`) or read (`wait`) a stage of a ring.
     Token(Ring),
 }
 
 impl Type {
+    /// The type of a tile in registers.
+    pub fn fragment(dtype: DType, layout: impl Into<Arc<Fragment>>) -> Type {
+        Type::Fragment { dtype, layout: layout.into() }
+    }
+
+    /// The type of an accumulator in flight.
+    pub fn in_flight(dtype: DType, layout: impl Into<Arc<Fragment>>) -> Type {
+        Type::InFlight { dtype, layout: layout.into() }
+    }
+
     /// Element type and layout, of a fragment or of one in flight.
     pub fn tile(&self) -> Option<(DType, &Fragment)> {
         match self {
@@ -76,6 +88,9 @@ pub struct ValueData {
     /// Definition.
     pub def: ValueDef,
 }
+
+/// The results of an instruction. Most have one, and it is kept in place.
+pub type Results = SmallVec<[Value; 2]>;
 
 /// A block: its parameters and its instructions in order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -268,7 +283,7 @@ pub struct Kernel {
     /// Instructions.
     pub insts: PrimaryMap<Inst, Op>,
     /// Results of each instruction.
-    pub results: SecondaryMap<Inst, Vec<Value>>,
+    pub results: SecondaryMap<Inst, Results>,
     /// Forms of loads and stores, once they are selected.
     pub access_kinds: SecondaryMap<Inst, Option<AccessKind>>,
     /// Blocks.
@@ -321,7 +336,7 @@ impl Kernel {
 
     /// The type of a scalar of this kernel.
     pub fn scalar_type(&self, dtype: DType) -> Type {
-        Type::Fragment { dtype, layout: Fragment::scalar(self.threads, 0) }
+        Type::fragment(dtype, Fragment::scalar(self.threads, 0))
     }
 
     /// Element type and layout of a value that is a tile.

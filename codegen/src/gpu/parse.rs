@@ -300,7 +300,7 @@ impl<'s> Parser<'s> {
         } else {
             Fragment::scalar(self.kernel.threads, 0)
         };
-        Ok(if in_flight { Type::InFlight { dtype, layout } } else { Type::Fragment { dtype, layout } })
+        Ok(if in_flight { Type::in_flight(dtype, layout) } else { Type::fragment(dtype, layout) })
     }
 
     /// A new name, with a type or else that of a scalar i32.

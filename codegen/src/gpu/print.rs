@@ -28,7 +28,7 @@
 //! still prints.
 
 use super::{Block, Buffer, Domain, Inst, Kernel, Mover, Op, Owner, Ring, RoleData, Scope, TensorMap, Type, Value};
-use crate::layout::Fragment;
+use crate::layout::{Fragment, Mode};
 use atlas_dsl::DType;
 use atlas_dsl::text::bodies::{Bodies, BodyPrinter, Numbering};
 use atlas_dsl::text::head::Head;
@@ -85,7 +85,7 @@ fn layouts<'k>(kernel: &'k Kernel, order: &[Value]) -> Vec<&'k Fragment> {
 
 /// True for the layout of the kernel's scalars, which types leave out.
 fn is_scalar(kernel: &Kernel, layout: &Fragment) -> bool {
-    *layout == Fragment::scalar(kernel.threads, 0)
+    layout.shape.is_empty() && layout.regs.is_empty() && layout.threads == [Mode::replicated(kernel.threads)]
 }
 
 /// The names of the buffers, made words and made unique.
@@ -125,6 +125,13 @@ pub(super) struct Printer<'k> {
     buffers: Vec<String>,
     /// Blocks that have been opened, so that a malformed kernel does not recurse for ever.
     open: BTreeSet<Block>,
+}
+
+impl Kernel {
+    /// The text of the kernel. In development builds this crate is optimised, and its callers are not.
+    pub fn text(&self) -> String {
+        self.to_string()
+    }
 }
 
 impl Display for Kernel {
@@ -296,7 +303,9 @@ impl<'k> BodyPrinter<'k> for Printer<'k> {
 
     /// `%3`, with its type unless that is a scalar i32.
     fn index(&self, v: Value) -> String {
-        let plain = self.kernel.values.get(v).is_some_and(|data| data.ty == self.kernel.scalar_type(DType::I32));
+        let plain = self.kernel.values.get(v).is_some_and(
+            |data| matches!(&data.ty, Type::Fragment { dtype: DType::I32, layout } if is_scalar(self.kernel, layout)),
+        );
         if plain { self.value(v) } else { self.typed(v) }
     }
 }

@@ -62,7 +62,7 @@ impl Phase for Lowered {
         .with(Constructs::ACCESS_KINDS);
 }
 
-/// A verified kernel of a phase. Made by [`VerifiedKernel::verify`] alone.
+/// A verified kernel of a phase. Only [`VerifiedKernel::verify`] makes one, and what the pipeline does in its place.
 #[derive(Clone, Debug)]
 pub struct VerifiedKernel<P> {
     kernel: Kernel,
@@ -75,7 +75,12 @@ impl<P: Phase> VerifiedKernel<P> {
     /// # Errors
     /// Every rule that is broken.
     pub fn verify(kernel: Kernel) -> Result<VerifiedKernel<P>, Diagnostics> {
-        verify(&kernel, P::CONSTRUCTS)?;
+        VerifiedKernel::verify_beside(kernel, None)
+    }
+
+    /// [`VerifiedKernel::verify`], where a kernel is at hand that keeps every rule: one that equals it is not verified again.
+    pub(crate) fn verify_beside(kernel: Kernel, verified: Option<&Kernel>) -> Result<VerifiedKernel<P>, Diagnostics> {
+        verify_beside(&kernel, verified, P::CONSTRUCTS)?;
         Ok(VerifiedKernel { kernel, phase: PhantomData })
     }
 
@@ -87,7 +92,14 @@ impl<P: Phase> VerifiedKernel<P> {
 
 /// Both verifiers.
 pub(crate) fn verify(kernel: &Kernel, allowed: Constructs) -> Result<(), Diagnostics> {
-    verify_gpu(kernel)?;
+    verify_beside(kernel, None, allowed)
+}
+
+/// Both verifiers. A kernel that equals one that keeps every rule is asked for its constructs alone.
+fn verify_beside(kernel: &Kernel, verified: Option<&Kernel>, allowed: Constructs) -> Result<(), Diagnostics> {
+    if verified != Some(kernel) {
+        verify_gpu(kernel)?;
+    }
     verify_constructs(kernel, allowed)
 }
 

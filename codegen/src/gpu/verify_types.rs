@@ -20,6 +20,13 @@ fn same_layout(a: &Fragment, b: &Fragment) -> bool {
     (a.shape.is_empty() && b.shape.is_empty()) || a.same_map(b)
 }
 
+/// The first value operand of this kind.
+fn first_operand(op: &Op, is_wanted: impl Fn(Value) -> bool) -> Option<Value> {
+    let mut first = None;
+    op.visit_operands(|v| first = first.or_else(|| is_wanted(v).then_some(v)));
+    first
+}
+
 /// An `mma` without its operands.
 struct MmaText<'k> {
     atom: MmaAtom,
@@ -92,21 +99,22 @@ impl<'k> Verifier<'k> {
             false => Some(format!("the operation gives a scalar {wanted}, but {} is written", self.ty(result))),
         };
         // In flight values have rules of their own.
-        let mut operands = Vec::new();
-        if !matches!(op, Op::WaitMma(..)) {
-            op.visit_operands(|v| operands.push(v));
-            if let Some(&v) = operands.iter().find(|&&v| self.fragment(v).is_none() && !self.is_token(v)) {
-                return Some(format!("the operation takes fragments, found {}", self.ty(v)));
-            }
+        if !matches!(op, Op::WaitMma(..))
+            && let Some(v) = first_operand(op, |v| self.fragment(v).is_none() && !self.is_token(v))
+        {
+            return Some(format!("the operation takes fragments, found {}", self.ty(v)));
         }
         let unlike = |wanted: DType, from: &Fragment| match dtype == wanted && same_layout(layout, from) {
             true => None,
             false => Some(format!("the operation gives {wanted}{from}, but {} is written", self.ty(result))),
         };
         let alike = |values: &[Value]| {
-            let tiles: Option<Vec<_>> = values.iter().map(|&v| self.fragment(v)).collect();
-            let tiles = tiles.filter(|t| t.windows(2).all(|w| w[0].0 == w[1].0 && same_layout(w[0].1, w[1].1)));
-            tiles.and_then(|t| t.first().copied()).ok_or_else(|| {
+            let tile = |&v: &Value| self.fragment(v);
+            let first = values.first().and_then(tile);
+            let like = |(d, l): (DType, &Fragment)| {
+                values[1..].iter().all(|v| tile(v).is_some_and(|(e, m)| d == e && same_layout(l, m)))
+            };
+            first.filter(|&first| like(first)).ok_or_else(|| {
                 let found: Vec<String> = values.iter().map(|&v| self.ty(v)).collect();
                 format!("the operation takes operands of one type, found {}", found.join(" and "))
             })
@@ -131,8 +139,8 @@ impl<'k> Verifier<'k> {
             Op::Coordinate(_, GridExtent::Tiles { dim, size: 0 }) => {
                 Some(format!("tiles of 0 elements of `{}`", k.dims[*dim].name))
             }
-            Op::Unsigned(..) | Op::Coordinate(..) => match operands.iter().find(|&&v| !self.is_int(v)) {
-                Some(&v) => Some(format!("the operation takes scalars i32, found {}", self.ty(v))),
+            Op::Unsigned(..) | Op::Coordinate(..) => match first_operand(op, |v| !self.is_int(v)) {
+                Some(v) => Some(format!("the operation takes scalars i32, found {}", self.ty(v))),
                 None => is_scalar(DType::I32),
             },
             Op::ScalarParam(p) => match &k.params[*p].kind {
@@ -428,7 +436,7 @@ impl<'k> Verifier<'k> {
         }
         let result = k.results[inst][0];
         let tile = match &k.values[result].ty {
-            Type::InFlight { dtype, layout } => Some((*dtype, layout)),
+            Type::InFlight { dtype, layout } => Some((*dtype, &**layout)),
             _ => None,
         };
         let text = MmaText { atom: *atom, shape: *shape, result: tile };

@@ -63,17 +63,30 @@ impl fmt::Display for Fragment {
 }
 
 /// Merges neighbouring digits that continue each other and drops digits of one value.
-fn coalesce(modes: &[Mode]) -> Vec<Mode> {
-    let mut out: Vec<Mode> = Vec::new();
-    for &m in modes.iter().filter(|m| m.extent != 1) {
-        match out.last_mut() {
-            Some(last) if last.axis == m.axis && (m.axis.is_none() || m.stride == last.stride * last.extent) => {
-                last.extent *= m.extent;
-            }
-            _ => out.push(m),
+fn coalesced(modes: &[Mode]) -> impl Iterator<Item = Mode> {
+    let mut rest = modes.iter().copied().filter(|m| m.extent != 1).peekable();
+    std::iter::from_fn(move || {
+        let mut digit = rest.next()?;
+        let continues = |digit: &Mode, m: &Mode| {
+            m.axis == digit.axis && (m.axis.is_none() || m.stride == digit.stride * digit.extent)
+        };
+        while let Some(m) = rest.next_if(|m| continues(&digit, m)) {
+            digit.extent *= m.extent;
         }
+        Some(digit)
+    })
+}
+
+/// What digits add to the coordinate along one axis.
+fn along(modes: &[Mode], mut index: u32, axis: u8) -> u32 {
+    let mut coord = 0;
+    for m in modes {
+        if m.axis == Some(axis) {
+            coord += index % m.extent * m.stride;
+        }
+        index /= m.extent;
     }
-    out
+    coord
 }
 
 impl Fragment {
@@ -111,9 +124,10 @@ impl Fragment {
     pub fn warpgroups_have_rows(&self, block: u32) -> bool {
         let (&[rows, _], threads) = (&self.shape[..], self.thread_count()) else { return false };
         let warpgroups = threads / WARPGROUP_THREADS;
-        let of_regs: BTreeSet<u32> = (0..self.reg_count()).map(|reg| self.reg_coord(reg)[0]).collect();
+        let of_regs: BTreeSet<u32> = (0..self.reg_count()).map(|reg| along(&self.regs, reg, 0)).collect();
+        let of_regs = Vec::from_iter(of_regs);
         let is_own = |thread: u32| {
-            let first = self.thread_coord(thread)[0];
+            let first = along(&self.threads, thread, 0);
             of_regs.iter().all(|row| (first + row) / block % warpgroups == thread / WARPGROUP_THREADS)
         };
         threads.is_multiple_of(WARPGROUP_THREADS) && rows.is_multiple_of(block) && (0..threads).all(is_own)
@@ -172,13 +186,19 @@ impl Fragment {
     /// The same map in canonical form: equal maps written with other digits become equal values.
     #[must_use]
     pub fn canonical(&self) -> Fragment {
-        Fragment { shape: self.shape.clone(), threads: coalesce(&self.threads), regs: coalesce(&self.regs) }
+        let (threads, regs) = (coalesced(&self.threads).collect(), coalesced(&self.regs).collect());
+        Fragment { shape: self.shape.clone(), threads, regs }
     }
 
     /// True if both give every (thread, register) the same element.
     pub fn same_map(&self, other: &Fragment) -> bool {
-        // Most layouts that are compared are the same one.
-        self == other || self.canonical() == other.canonical()
+        // Most layouts that are compared are the same one, and values of one layout share it.
+        let same_digits = |a: &[Mode], b: &[Mode]| coalesced(a).eq(coalesced(b));
+        std::ptr::eq(self, other)
+            || self == other
+            || (self.shape == other.shape
+                && same_digits(&self.threads, &other.threads)
+                && same_digits(&self.regs, &other.regs))
     }
 
     /// The layout of this tile after reducing `axes`, which stay with extent 1. Registers along the

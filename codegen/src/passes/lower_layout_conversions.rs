@@ -54,7 +54,7 @@ pub fn lower_layout_conversions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), C
                 let is_of_bits = k.results[converted].first().is_some_and(|&v| k.tile(v).0 == DType::Bool);
                 if is_of_bits {
                     let (moved, layout) = (k.results[inst][0], k.tile(k.results[inst][0]).1.clone());
-                    let zero = k.new_inst(Op::Const(0.0), vec![Type::Fragment { dtype: DType::I32, layout }], loc);
+                    let zero = k.new_inst(Op::Const(0.0), vec![Type::fragment(DType::I32, layout)], loc);
                     k.insts[converted] = Op::Compare(Predicate::Ne, moved, k.results[zero][0]);
                     out.extend([zero, converted]);
                 }
@@ -86,7 +86,7 @@ fn as_numbers(k: &mut Kernel, value: Value, convert: Inst, out: &mut Vec<Inst>) 
     let to = k.results[convert].first().map(|&v| k.tile(v).1.clone());
     let (DType::Bool, Some(to)) = (dtype, to) else { return (value, convert) };
     let (from, loc) = (layout.clone(), k.locs[convert]);
-    let number = |layout| vec![Type::Fragment { dtype: DType::I32, layout }];
+    let number = |layout| vec![Type::fragment(DType::I32, layout)];
     let cast = k.new_inst(Op::Cast(value), number(from), loc);
     out.push(cast);
     (k.results[cast][0], k.new_inst(Op::ConvertLayout(value), number(to), loc))

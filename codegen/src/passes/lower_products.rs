@@ -40,6 +40,7 @@ use atlas_dsl::DType;
 use atlas_dsl::ir::Loc;
 use atlas_dsl::op::LoopKind;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Steps of a group, and the number of instructions above which a product becomes a loop over groups.
 const STEPS_AT_ONCE: u32 = 4;
@@ -79,7 +80,7 @@ struct SynchronousProduct {
     atom: MmaAtom,
     shape: (u32, u32, u32),
     dtype: DType,
-    layout: Fragment,
+    layout: Arc<Fragment>,
     loc: Loc,
 }
 
@@ -90,7 +91,7 @@ impl SynchronousProduct {
         };
         let (dtype, layout) = k.values[k.results[inst][0]].ty.tile()?;
         let synchronous = atom.is_tensor_core() && !atom.row().asynchronous;
-        let layout = layout.clone();
+        let layout = Arc::new(layout.clone());
         synchronous.then_some(SynchronousProduct { a, b, acc, atom, shape, dtype, layout, loc: k.locs[inst] })
     }
 
@@ -173,13 +174,13 @@ impl SynchronousProduct {
                 let (dtype, whole) = k.tile(v);
                 let layout = slice_layout(whole, 1, at, step)
                     .ok_or_else(|| CompileError::bug("a left operand of which threads hold different parts"))?;
-                self.push(k, Op::ExtractSlice { value: v, axis: 1, offset: at }, Type::Fragment { dtype, layout }, out)
+                self.push(k, Op::ExtractSlice { value: v, axis: 1, offset: at }, Type::fragment(dtype, layout), out)
             }
         };
         let b = self.load(k, Side::Right, self.b.further(at, 0), [step, n], further, out);
         let (a, b) = (Operand::Fragment(a), Operand::Fragment(b));
         let op = Op::Mma { a, b, acc, atom: self.atom, shape: (m, n, step), accumulate: None };
-        let flying = Type::InFlight { dtype: self.dtype, layout: self.layout.clone() };
+        let flying = Type::in_flight(self.dtype, self.layout.clone());
         let flying = self.push(k, op, flying, out);
         Ok(self.push(k, Op::WaitMma(flying, 0), self.sum(), out))
     }
@@ -195,11 +196,11 @@ impl SynchronousProduct {
     ) -> Value {
         let layout = self.atom.operand(side, shape, &self.layout);
         let dtype = self.atom.row().operand;
-        self.push(k, Op::LoadMatrix { side, from, further }, Type::Fragment { dtype, layout }, out)
+        self.push(k, Op::LoadMatrix { side, from, further }, Type::fragment(dtype, layout), out)
     }
 
     fn sum(&self) -> Type {
-        Type::Fragment { dtype: self.dtype, layout: self.layout.clone() }
+        Type::fragment(self.dtype, self.layout.clone())
     }
 
     fn push(&self, k: &mut Kernel, op: Op, ty: Type, out: &mut Vec<Inst>) -> Value {

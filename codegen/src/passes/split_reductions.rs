@@ -86,7 +86,7 @@ pub fn split_reductions(k: &mut Kernel, cx: &mut Cx<'_>) -> Result<(), CompileEr
     if let Op::Loop { lo, hi, inits: own, .. } = &mut k.insts[inst] {
         (*lo, *hi, *own) = (first, end, inits);
     }
-    let partial = k.results[inst].clone();
+    let partial = k.results[inst].to_vec();
     let types = partial.iter().map(|&v| k.values[v].ty.clone()).collect();
     let sum = k.new_inst(Op::SumSplits(partial.clone()), types, loc);
     let sums: BTreeMap<Value, Value> = partial.into_iter().zip(k.results[sum].clone()).collect();
@@ -219,7 +219,7 @@ fn of_first(k: &mut Kernel, at: LoopAt, value: Value, (number, none): (Value, Va
     }
     let ty = k.values[value].ty.clone();
     let Some((_, layout)) = ty.tile() else { return value };
-    let of_all = Type::Fragment { dtype: DType::Bool, layout: layout.clone() };
+    let of_all = Type::fragment(DType::Bool, layout.clone());
     let bool = k.scalar_type(DType::Bool);
     let is_first = push(k, Op::Compare(Predicate::Eq, number, none), bool, at.inst, out);
     // What changes no number that it is added to, not even the sign of a zero.

@@ -209,8 +209,8 @@ impl Generator {
         };
         match self.below(4) {
             0 => Type::Token(self.ring()),
-            1 => Type::InFlight { dtype, layout },
-            _ => Type::Fragment { dtype, layout },
+            1 => Type::in_flight(dtype, layout),
+            _ => Type::fragment(dtype, layout),
         }
     }
 

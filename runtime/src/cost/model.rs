@@ -356,6 +356,7 @@ mod tests {
             shared_bytes: 16,
             registers: 88,
             splits: 1,
+            cluster: 1,
             persistent: false,
             total,
             samples: vec![Sample { total, prefetched: Vec::new() }],

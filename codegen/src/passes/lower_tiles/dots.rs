@@ -39,7 +39,7 @@ impl Lower<'_> {
         let (m, k) = (self.tile.ty(a).shape[0], self.tile.ty(a).shape[1]);
         let n = layout.shape[1];
         let op = GpuOp::Mma { a: left, b: right, acc, atom, shape: (m, n, k), accumulate: None };
-        let flying = self.push(op, vec![Type::InFlight { dtype, layout: layout.clone() }])[0];
+        let flying = self.push(op, vec![Type::in_flight(dtype, layout.clone())])[0];
         let sum = self.push_tile(GpuOp::WaitMma(flying, 0), dtype, &layout);
         Ok(self.convert(sum, &asked))
     }

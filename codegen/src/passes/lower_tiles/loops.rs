@@ -61,7 +61,7 @@ impl Lower<'_> {
         self.fragments.insert(params[0], index);
         for (k, init, layout) in &carried_fragments {
             let dtype = self.k.tile(*init).0;
-            let p = self.k.push_block_param(inside, Type::Fragment { dtype, layout: layout.clone() });
+            let p = self.k.push_block_param(inside, Type::fragment(dtype, layout.clone()));
             self.fragments.insert(params[k + 1], p);
         }
         let mut tokens = Vec::new();

@@ -162,7 +162,7 @@ impl Lower<'_> {
 
     fn push(&mut self, op: GpuOp, results: Vec<Type>) -> Vec<gpu::Value> {
         let inst = self.k.push_inst(self.at, op, results, self.loc);
-        self.k.results[inst].clone()
+        self.k.results[inst].to_vec()
     }
 
     fn push_effect(&mut self, op: GpuOp) {
@@ -170,7 +170,7 @@ impl Lower<'_> {
     }
 
     fn push_tile(&mut self, op: GpuOp, dtype: DType, layout: &Fragment) -> gpu::Value {
-        self.push(op, vec![Type::Fragment { dtype, layout: layout.clone() }])[0]
+        self.push(op, vec![Type::fragment(dtype, layout.clone())])[0]
     }
 
     fn scalar_layout(&self) -> Fragment {

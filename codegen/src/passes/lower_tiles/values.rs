@@ -225,7 +225,7 @@ impl Lower<'_> {
         let (dtype, layout) = self.k.tile(fragment);
         let layout = layout.clone();
         let valid = self.valid(v, axes)?;
-        Ok(self.push(GpuOp::MaskInvalid { value: fragment, neutral, valid }, vec![Type::Fragment { dtype, layout }])[0])
+        Ok(self.push(GpuOp::MaskInvalid { value: fragment, neutral, valid }, vec![Type::fragment(dtype, layout)])[0])
     }
 
     /// Which elements of `v` are real along some axes.

@@ -145,7 +145,7 @@ impl PanelSplit<'_> {
             let part = if len == cols {
                 value
             } else {
-                let ty = Type::Fragment { dtype, layout: slice_layout(&layout, 1, col, len)? };
+                let ty = Type::fragment(dtype, slice_layout(&layout, 1, col, len)?);
                 self.push(Op::ExtractSlice { value, axis: 1, offset: col }, ty, like)
             };
             let token = self.panel(at / self.width, like)?;

@@ -161,8 +161,8 @@ impl<'k> Ranges<'k> {
             op => op.replace_operands(|a| self.made_of(a)),
         }
         let ty = match self.k.values[v].ty {
-            Type::InFlight { .. } => Type::InFlight { dtype, layout },
-            _ => Type::Fragment { dtype, layout },
+            Type::InFlight { .. } => Type::in_flight(dtype, layout),
+            _ => Type::fragment(dtype, layout),
         };
         let made = self.push(op, ty, inst);
         self.made.insert(v, made);
@@ -174,7 +174,7 @@ impl<'k> Ranges<'k> {
             && let Some(from) = self.shared(v)
         {
             let from = from.further(0, self.first);
-            return self.push(Op::LoadShared(from), Type::Fragment { dtype, layout: layout.clone() }, inst);
+            return self.push(Op::LoadShared(from), Type::fragment(dtype, layout.clone()), inst);
         }
         let made = self.made_of(v);
         self.in_layout(made, layout)
@@ -190,7 +190,7 @@ impl<'k> Ranges<'k> {
         if let Op::ConvertLayout(before) = self.k.insts[inst] {
             return self.in_layout(before, layout);
         }
-        self.push(Op::ConvertLayout(v), Type::Fragment { dtype, layout: layout.clone() }, inst)
+        self.push(Op::ConvertLayout(v), Type::fragment(dtype, layout.clone()), inst)
     }
 
     fn push(&mut self, op: Op, ty: Type, like: Inst) -> Value {
