@@ -31,7 +31,7 @@ HEADER = "# The launches that the bundle of a wheel has kernels for. Written by 
 TYPES = ("float32", "float16")
 MEMORIES = ("linear", "mlp", "gated", "normed")
 # The shorter sides of matrices, which the kernel that divides by the norm holds whole. No other kernel does.
-SIDES = (64, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048, 2560, 3072, 4096)
+SIDES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 # What only a GPU launches in the place of a kernel of a memory `mlp`.
 SPLIT = {
     "omega_mlp_states": ("omega_mlp_split_states", "omega_mlp_split_state_errors", "omega_mlp_split_next_state"),
@@ -180,18 +180,18 @@ def memories(of: Sizes) -> None:
     rule_of("float32", "mlp", of.notebook, False)
 
 
-def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], trains_by_muon: bool) -> None:
-    """Whole sequences with gradients, and pieces. With seven chunks, the last segment of a backward pass has fewer than the others. An
-    odd number of heads promises nothing about strides. Kernels of a training by Muon hold no keys whole, so one size of these is enough."""
+def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
+    """Whole sequences with gradients, and pieces. With five chunks, the last segment of a backward pass has fewer than the others. An
+    odd number of heads promises nothing about strides."""
     import atlas_gpu as atlas
     from atlas_gpu import _omega
     from atlas_gpu._arrays import NumPy
 
     window, chunk, d, m = sizes
-    for step in _omega.STEPS:
+    for step in _omega.STEPS if with_muon else ("descent",):
         # A step of Muon for each token takes long, and its kernels depend on no number of chunks.
         is_long = step == "muon_by_token"
-        b, n, h = (1, chunk - 1, 1) if is_long else (1, 7 * chunk - 1, 3)
+        b, n, h = (1, chunk - 1, 1) if is_long else (3, 5 * chunk - 1, 3)
         x, gate, gamma = empty(dtype, b, n, h, d), empty("float32", b, n, h), empty("float32", b, n, h, window)
         shapes = {"linear": [(d, d)], "gated": [(d, m), (m, d), (m, d)]}.get(memory, [(d, m), (m, d)])
         state = [empty("float32", b, h, *shape) for shape in shapes]
@@ -203,7 +203,7 @@ def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], trains_by
             for piece in (slice(0, n // 2), slice(n // 2, n // 2 + 1)):
                 part = [t[:, piece] for t in (x, x, x, gate, gate, gate, gamma)]
                 stream.push(*part, residual_q=x[:, piece], residual_k=x[:, piece])
-        if step == "descent" or (trains_by_muon and not is_long):
+        if not is_long:
             tokens = [x, x, x, x, x, gate, gate, gate, gamma]
             rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
             y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, 0)
@@ -274,13 +274,16 @@ def as_bfloat16(row: Row) -> Row:
 
 
 class Signatures:
-    """The tensors of kernels, and their dims, from the signatures of the library."""
+    """The tensors of kernels, and their dims, from the signatures of the library; and the dims that kernels hold whole, of which the program
+    `atlas` knows."""
 
-    def __init__(self) -> None:
+    def __init__(self, atlas: str | None) -> None:
         import atlas_gpu
 
         self.names = set(atlas_gpu.kernels())
         self._signature = atlas_gpu.signature
+        listed = subprocess.run([atlas, "list", "--json"], check=True, capture_output=True).stdout if atlas else "[]"
+        self.whole = {kernel["name"]: {dim["name"] for dim in kernel["dims"] if dim["whole"]} for kernel in json.loads(listed)}
 
     def tensors(self, kernel: str) -> dict[str, list[str]]:
         found = re.findall(r"(\w+): &(?:mut )?Tensor<\w+, \[([^]]*)\]>", self._signature(kernel))
@@ -308,8 +311,22 @@ def renamed(row: Row, kernel: str, known: Signatures) -> Row:
     """The launch of another kernel on the tensors that a launch has by name."""
     sizes, tensors = row.sizes(), known.tensors(kernel)
     dims = " ".join(f"{dim}={sizes[dim]}" for dim in known.dims(kernel))
-    views = " ".join(f"{name}={view}" for name, view in row.views().items() if name in tensors)
+    views = " ".join(f"{name}={view_in(kernel, name, view, known)}" for name, view in row.views().items() if name in tensors)
     return Row(kernel, row.types if known.types(kernel) else "", dims, views)
+
+
+def divisor(size: int) -> int:
+    return min(size & -size, 128)
+
+
+def view_in(kernel: str, tensor: str, view: str, known: Signatures) -> str:
+    """A view as another kernel has it: strides are numbers where that kernel holds all dims behind them whole."""
+    (alignment, strides), dims = view.split(":"), known.tensors(kernel)[tensor]
+    texts = strides.split(",")
+    for i, text in enumerate(texts[:-1]):
+        if not text.startswith("*") and not set(dims[i + 1 :]) <= known.whole.get(kernel, set()):
+            texts[i] = f"*{divisor(int(text))}"
+    return f"{alignment}:{','.join(texts)}"
 
 
 def split(row: Row, mixing: dict[str, str], known: Signatures) -> Iterator[Row]:
@@ -318,7 +335,7 @@ def split(row: Row, mixing: dict[str, str], known: Signatures) -> Iterator[Row]:
     for kernel in SPLIT[row.kernel]:
         found = renamed(row, kernel, known)
         if row.tensors:
-            views = {name: mixing[name] for name in known.tensors(kernel) if name in mixing}
+            views = {name: view_in(kernel, name, mixing[name], known) for name in known.tensors(kernel) if name in mixing}
             found = found._replace(tensors=" ".join(f"{name}={view}" for name, view in views.items()))
         yield found
 
@@ -330,15 +347,17 @@ def longer(row: Row, side: int) -> Row:
     return row._replace(dims=" ".join(f"{dim}={size}" for dim, size in sizes.items()))
 
 
-def all_rows(is_small: bool) -> set[Row]:
-    known, found = Signatures(), {row for part in PARTS for row in recorded(part, is_small)}
+def all_rows(is_small: bool, known: Signatures) -> set[Row]:
+    found = {row for part in PARTS for row in recorded(part, is_small)}
     for row in list(found):
         found.update(wide(row, known))
         if row.kernel in SPLIT:
             found.update(split(row, mixing(row, found), known))
         if row.kernel == "ns_normalise" and row.sizes()["M"] == 80 and row.sizes()["N"] == 144:
             found.update(longer(row, side) for side in SIDES)
-    return found | {as_bfloat16(row) for row in found}
+    found |= {as_bfloat16(row) for row in found}
+    # The kernels of memories are by far the most, and few models are trained in float16.
+    return {row for row in found if not (row.kernel.startswith(("omega", "memory_recall")) and "=f16" in row.types)}
 
 
 def mixing(row: Row, rows: set[Row]) -> dict[str, str]:
@@ -351,19 +370,16 @@ def mixing(row: Row, rows: set[Row]) -> dict[str, str]:
     return views
 
 
-def fewest(rows: set[Row], whole: dict[str, set[str]], known: Signatures) -> set[Row]:
+def fewest(rows: set[Row], known: Signatures) -> set[Row]:
     """The launches whose kernels serve all of them. Two that differ by what divides a dim take one kernel if the dim is the last axis of no
     tensor: then it does not decide how rows are aligned, and the kernel that promises less is as fast."""
-
-    def divisor(size: int) -> int:
-        return min(size & -size, 128)
 
     kept: dict[Any, tuple[list[int], Row]] = {}
     for row in sorted(rows):
         last = {dims[-1] for dims in known.tensors(row.kernel).values()}
         fixed, free = [], []
         for dim, size in row.sizes().items():
-            if dim in whole[row.kernel]:
+            if dim in known.whole[row.kernel]:
                 fixed.append(size)
             elif dim in last:
                 fixed.append(divisor(size))
@@ -396,13 +412,12 @@ def main() -> None:
     if args.part:
         PARTS[args.part](SMALL if args.small else OF_MODELS)
         return
-    rows = all_rows(args.check)
+    if not args.check and not args.atlas:
+        parser.error("--atlas is needed to write the file")
+    known = Signatures(args.atlas)
+    rows = all_rows(args.check, known)
     if not args.check:
-        if not args.atlas:
-            parser.error("--atlas is needed to write the file")
-        listed = json.loads(subprocess.run([args.atlas, "list", "--json"], check=True, capture_output=True).stdout)
-        whole = {kernel["name"]: {dim["name"] for dim in kernel["dims"] if dim["whole"]} for kernel in listed}
-        rows = fewest(rows, whole, Signatures())
+        rows = fewest(rows, known)
         write(rows, SIZES)
         print(f"{len(rows)} launches of {len({row.kernel for row in rows})} kernels are in {SIZES}")
         return
