@@ -45,12 +45,18 @@ impl BundleParts<'_> {
         let listed: serde_json::Value =
             serde_json::from_str(&listed).context("`atlas bundle --show` prints no JSON")?;
         let found = compiled(&listed);
-        let wanted = kernels(&text)?.into_iter().filter(|k| self.kernels.is_empty() || self.kernels.contains(&&**k));
-        for target in self.archs.split(',').map(|arch| arch.split(':').next().unwrap_or(arch)) {
-            let lacking: Vec<String> =
-                wanted.clone().filter(|k| !found.contains(&(k.clone(), target.to_owned()))).collect();
-            if !lacking.is_empty() {
-                bail!("{} has no kernel for {target} of {}", out.display(), lacking.join(", "));
+        let mut wanted = kernels(&text)?;
+        wanted.retain(|k| self.kernels.is_empty() || self.kernels.contains(&k.as_str()));
+        let has = |kernel: &String, target: &str| found.contains(&(kernel.clone(), target.to_owned()));
+        let targets: Vec<&str> = self.archs.split(',').map(|arch| arch.split(':').next().unwrap_or(arch)).collect();
+        let missing: Vec<&String> = wanted.iter().filter(|k| !targets.iter().any(|t| has(k, t))).collect();
+        if !missing.is_empty() {
+            bail!("{} has nothing of {missing:?}, which functions of the package launch", out.display());
+        }
+        for target in targets {
+            let refused: Vec<&String> = wanted.iter().filter(|k| !has(k, target)).collect();
+            if !refused.is_empty() {
+                println!("{target} has no room for {refused:?}, and takes other kernels in their place");
             }
         }
         Ok(())

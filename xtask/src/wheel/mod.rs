@@ -93,7 +93,7 @@ pub(crate) fn test(root: &Path) -> Result<Option<String>> {
     command::run(Command::new(&python).arg(bindings.join("c/tests/python.py")).arg(&library))?;
     let atlas = target.join("debug/atlas");
     let compiles = command::succeeds(Command::new(&atlas).args(["compile", "softmax", "--arch", "sm_80"]));
-    let bundle = compiles.then(|| BundleParts { atlas, archs: "sm_80", kernels: &["log_sum_exp"] });
+    let bundle = compiles.then_some(BundleParts { atlas, archs: "sm_80", kernels: &["log_sum_exp"] });
     let wheel = build(root, &target, &python, &library, bundle.as_ref(), &target.join("wheel"))?;
     command::run(pip(&python, "install").args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
     // Away from the sources, which are no package without the library.
