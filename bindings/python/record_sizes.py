@@ -80,7 +80,7 @@ class Sizes:
     windows: tuple[int, ...]
     tokens: int
     chunk: int
-    # The window, chunk, key and hidden elements of the memory in the notebook.
+    # The window, chunk, key and hidden elements of the memory in the notebook: a small one, for which a rule may take other kernels.
     notebook: tuple[int, int, int, int]
 
 
@@ -177,7 +177,8 @@ def memories(of: Sizes) -> None:
         for d in of.heads:
             for heads in of.counts:
                 documents(of, dtype, heads, d)
-    rule_of("float32", "mlp", of.notebook, False)
+    for memory in MEMORIES:
+        rule_of("float32", memory, of.notebook, False)
 
 
 def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
