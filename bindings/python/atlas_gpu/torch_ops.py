@@ -85,7 +85,8 @@ def _log_sum_exp_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 def _log_sum_exp_backward(ctx: Any, dy: Tensor) -> Tensor:
     (x,) = ctx.saved_tensors
-    return dy.unsqueeze(-1) * ops.softmax(x)
+    dx: Tensor = dy.unsqueeze(-1) * ops.softmax(x)
+    return dx
 
 
 _gradient("log_sum_exp", _log_sum_exp_backward, _log_sum_exp_setup)
