@@ -307,6 +307,14 @@ AtlasStatus atlas_device_add_bundle(const AtlasDevice *device,
                                     const uint8_t *bytes,
                                     size_t len);
 
+// Names a bundle for all GPUs that the process opens from now on, such as one that stands beside the library. They search it after
+// all other bundles, those too that `atlas_device_add_bundle` adds later. The file is read when the first of them is opened, and
+// never for the CPU. If it cannot be read then, launches that find no kernel say so.
+//
+// # Safety
+// `path` is a string that ends with a zero byte.
+AtlasStatus atlas_bundle_for_gpus(const char *path);
+
 // Waits until everything queued on the device has run. Reports a fault of an earlier launch.
 //
 // # Safety

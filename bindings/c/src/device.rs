@@ -3,7 +3,7 @@
 use crate::status::{AtlasStatus, Failure, Result, give, handle, status, text};
 use atlas::Device;
 use atlas::device::Stream;
-use atlas::shipping::Bundle;
+use atlas::shipping::{Bundle, Bundles};
 use std::ffi::{c_char, c_void};
 
 /// A device. Threads may share one.
@@ -70,6 +70,25 @@ pub unsafe extern "C" fn atlas_device_add_bundle(
         device.0.add_bundle(
             Bundle::read("given to atlas_device_add_bundle", bytes.to_vec()).map_err(atlas::RuntimeError::from)?,
         );
+        Ok(())
+    })
+}
+
+/// Names a bundle for all GPUs that the process opens from now on, such as one that stands beside the library. They search it after
+/// all other bundles, those too that `atlas_device_add_bundle` adds later. The file is read when the first of them is opened, and
+/// never for the CPU. If it cannot be read then, launches that find no kernel say so.
+///
+/// # Safety
+/// `path` is a string that ends with a zero byte.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atlas_bundle_for_gpus(path: *const c_char) -> AtlasStatus {
+    status(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { text("path of the bundle", path) }?;
+        if path.is_empty() {
+            return Err(Failure::misuse("the path of the bundle is empty; name a file of `atlas bundle`"));
+        }
+        Bundles::name_for_gpus(path);
         Ok(())
     })
 }

@@ -61,8 +61,8 @@ pub mod tvm_ffi;
 pub use calls::{ATLAS_ARG_FLOAT, ATLAS_ARG_INT, ATLAS_ARG_TENSOR, AtlasArg, AtlasValue};
 pub use chains::{atlas_chain_count, atlas_chain_name, atlas_chain_signature};
 pub use device::{
-    AtlasDevice, AtlasStream, atlas_device_add_bundle, atlas_device_close, atlas_device_open, atlas_device_synchronize,
-    atlas_stream_close, atlas_stream_open,
+    AtlasDevice, AtlasStream, atlas_bundle_for_gpus, atlas_device_add_bundle, atlas_device_close, atlas_device_open,
+    atlas_device_synchronize, atlas_stream_close, atlas_stream_open,
 };
 pub use dlpack::{DLDataType, DLDevice, DLTensor};
 pub use kernels::{atlas_kernel_count, atlas_kernel_name, atlas_kernel_signature};

@@ -6,7 +6,9 @@ and PyTorch are not needed both. A mistake raises TypeError, ValueError or Runti
 what to do.
 """
 
-from ._library import add_bundle, chains, kernels, library_path, load, signature
+from typing import TYPE_CHECKING
+
+from ._library import add_bundle, bundle_path, chains, kernels, library_path, load, signature
 from ._ops import (
     attention_decode,
     log_sum_exp,
@@ -22,11 +24,15 @@ from ._ops import (
 from ._room import empty_cache
 from ._rules import OmegaStream, omega, omega_packed
 
+if TYPE_CHECKING:
+    from .muon import Muon
+
 __all__ = [
     "Muon",
     "OmegaStream",
     "add_bundle",
     "attention_decode",
+    "bundle_path",
     "chains",
     "empty_cache",
     "kernels",

@@ -12,6 +12,7 @@ from typing import Any, Callable
 import tvm_ffi
 
 _VARIABLE = "ATLAS_GPU_LIBRARY"
+_BUNDLE = "kernels.atlas"
 _lock = threading.Lock()
 _path: Path | None = None
 _module: Any = None
@@ -26,6 +27,13 @@ def library_path() -> Path:
         return _path
     named = os.environ.get(_VARIABLE)
     return Path(named) if named else Path(__file__).with_name("libatlas_c.so")
+
+
+def bundle_path() -> Path | None:
+    """The bundle beside the library, if there is one: compiled kernels, which a GPU of this process searches after the bundles of
+    `add_bundle`. It is read when a GPU is first used, and never on the CPU."""
+    beside = library_path().with_name(_BUNDLE)
+    return beside if beside.is_file() else None
 
 
 def load(path: str | os.PathLike[str] | None = None) -> None:
@@ -46,7 +54,12 @@ def load(path: str | os.PathLike[str] | None = None) -> None:
         c.atlas_kernel_name.restype = c.atlas_chain_name.restype = ctypes.c_char_p
         c.atlas_kernel_name.argtypes = c.atlas_chain_name.argtypes = [ctypes.c_size_t]
         c.atlas_kernel_count.restype = c.atlas_chain_count.restype = ctypes.c_size_t
-        _path, _c, _module = file, c, module
+        _path, _c = file, c
+        bundle = bundle_path()
+        if bundle is not None:
+            # Before any GPU is opened, which has the bundles that are named by then.
+            check(c.atlas_bundle_for_gpus(os.fsencode(bundle)))
+        _module = module
 
 
 def function(name: str) -> Callable[..., Any]:
@@ -74,7 +87,7 @@ def check(status: int) -> None:
 
 
 def add_bundle(path: str | os.PathLike[str], device: str = "cuda:0") -> None:
-    """Adds a bundle of compiled kernels, as `atlas bundle` writes it, to all later calls on a device."""
+    """Adds a bundle of compiled kernels, as `atlas bundle` writes it, to all later calls on a device, before that of `bundle_path`."""
     c, opened, data = c_library(), ctypes.c_void_p(), Path(path).read_bytes()
     check(c.atlas_device_open(device.encode(), ctypes.byref(opened)))
     try:

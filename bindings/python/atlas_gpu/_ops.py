@@ -111,7 +111,8 @@ def windowed_attention(
         first = kind.full(q, q.shape[:2], 0, "int32")
     scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else real("windowed_attention", "scale", scale)
     if kind is PyTorch:
-        return _torch().windowed_attention(q, k, v, pk, pv, first, window, scale)
+        read, sums = _torch().windowed_attention(q, k, v, pk, pv, first, window, scale)
+        return read, sums
     return _launch.windowed_attention(kind, q, k, v, pk, pv, first, window, scale)
 
 
@@ -126,7 +127,8 @@ def attention_decode(
     scale = 1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else real("attention_decode", "scale", scale)
     parts = whole("attention_decode", "parts", parts, 1)
     if kind is PyTorch:
-        return _torch().attention_decode(q, k, v, tokens, scale, parts)
+        read, sums = _torch().attention_decode(q, k, v, tokens, scale, parts)
+        return read, sums
     return _launch.attention_decode(kind, q, k, v, tokens, scale, parts)
 
 

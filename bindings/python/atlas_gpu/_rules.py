@@ -90,12 +90,15 @@ def omega(
     _omega.check_axes("omega", q, v, gamma, weights)
     rule = _no_longer_than(rule, kind, q)
     tokens = _with_residuals(kind, (q, k, v, alpha, theta, eta, gamma), residual_q, residual_k)
+    given: list[Any] = [*tokens, weights, momenta, norm, *rule.values()]
     if kind is not PyTorch:
-        return _omega.omega(kind, *tokens, weights, momenta, norm, *rule.values())
+        return _omega.omega(kind, *given)
     has_gradients = step == "descent" or (step == "muon_by_chunk" and rule.before)
     if has_gradients and _torch().learns(*tokens, *weights, *momenta, norm):
-        return _torch().ops.omega_training(*tokens, weights, momenta, norm, *rule.values(), segment)[:3]
-    return _torch().ops.omega(*tokens, weights, momenta, norm, *rule.values())
+        y, new_weights, new_momenta, _ = _torch().ops.omega_training(*given, segment)
+    else:
+        y, new_weights, new_momenta = _torch().ops.omega(*given)
+    return y, new_weights, new_momenta
 
 
 @_room.says_when_out
@@ -137,7 +140,9 @@ def omega_packed(
     _omega.check_axes("omega_packed", q, v, gamma, weights)
     tokens = _with_residuals(kind, (q, k, v, alpha, theta, eta, gamma), residual_q, residual_k)
     if kind is PyTorch:
-        return _torch().ops.omega_packed(*tokens, starts, weights, momenta, norm, *rule.values(), longest)
+        found = _torch().ops.omega_packed(*tokens, starts, weights, momenta, norm, *rule.values(), longest)
+        y, new_weights, new_momenta = found
+        return y, new_weights, new_momenta
     return _omega.omega_packed(kind, tokens, starts, weights, momenta, norm, rule, longest)
 
 

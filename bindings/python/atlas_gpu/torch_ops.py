@@ -81,7 +81,8 @@ def _softmax_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 def _softmax_backward(ctx: Any, dy: Tensor) -> Tensor:
     (y,) = ctx.saved_tensors
-    return torch._softmax_backward_data(dy, y, -1, y.dtype)
+    dx: Tensor = torch._softmax_backward_data(dy, y, -1, y.dtype)
+    return dx
 
 
 _gradient("softmax", _softmax_backward, _softmax_setup)
@@ -99,7 +100,8 @@ def _log_sum_exp_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
 
 def _log_sum_exp_backward(ctx: Any, dy: Tensor) -> Tensor:
     (x,) = ctx.saved_tensors
-    return dy.unsqueeze(-1) * ops.softmax(x)
+    dx: Tensor = dy.unsqueeze(-1) * ops.softmax(x)
+    return dx
 
 
 _gradient("log_sum_exp", _log_sum_exp_backward, _log_sum_exp_setup)
@@ -206,7 +208,8 @@ def _taylor2_features_backward(ctx: Any, dy: Tensor) -> Tensor:
     d, long, dy = x.shape[-1], x.float(), dy.float()
     pairs = dy[..., 1 + d :].unflatten(-1, (d, d))
     both = (pairs + pairs.transpose(-1, -2)) @ long.unsqueeze(-1)
-    return (dy[..., 1 : 1 + d] + both.squeeze(-1) * 0.5**0.5).to(x.dtype)
+    dx: Tensor = dy[..., 1 : 1 + d] + both.squeeze(-1) * 0.5**0.5
+    return dx.to(x.dtype)
 
 
 _gradient("taylor2_features", _taylor2_features_backward, _taylor2_features_setup)

@@ -1,5 +1,5 @@
 """Calls every function of the package on arrays of NumPy and compares with plain loops in f64: `python check_numpy.py`, with the wheel
-and numpy installed, and without PyTorch."""
+and numpy installed, and without PyTorch; `--bundle` if the wheel has a bundle."""
 
 import copy
 import math
@@ -362,6 +362,11 @@ def package():
     assert atlas.signature("ATTENTION_DECODE").startswith("attention_decode<") and atlas.signature("ATTENTION_DECODE").endswith("; X)")
     assert atlas.library_path().exists()
     assert Path(atlas.__file__).with_name("py.typed").exists()
+    beside = atlas.library_path().with_name("kernels.atlas")
+    assert atlas.bundle_path() == (beside if "--bundle" in sys.argv else None)
+    if "--bundle" in sys.argv:
+        # It can be read, and is a bundle. Nothing here has read it so far.
+        atlas.add_bundle(beside, "cpu")
 
 
 for part in (rows, rotary, attention, memory, newton_schulz, omega, omega_in_parts, mistakes, threads, package):

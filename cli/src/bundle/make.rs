@@ -5,7 +5,7 @@ use super::super::show::Progress;
 use super::super::stages;
 use super::evidence;
 use super::variant::{Assembler, Compiled};
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use atlas_codegen::Platform;
 use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Config, KernelDef, Specialization};
@@ -23,6 +23,7 @@ pub(super) struct BundleOptions {
     pub(super) platforms: Vec<(Platform, Records)>,
     pub(super) variants: usize,
     pub(super) for_all_sizes: bool,
+    pub(super) skips_refused: bool,
     pub(super) assembler: Assembler,
     pub(super) evidence: bool,
 }
@@ -31,6 +32,12 @@ pub(super) struct BundleOptions {
 struct SpecializationClass {
     spec: Specialization,
     sizes: Vec<Vec<u64>>,
+}
+
+/// `softmax T=bf16 N=*8 D=64`.
+fn class_name(def: &KernelDef, class: &ClassEntry) -> String {
+    let parts = [def.name, &class.types, &class.dims, &class.tensors];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// A warning if a problem's record has another config than the bundle chooses, with the reason.
@@ -73,19 +80,33 @@ impl BundleOptions {
             for class in classes {
                 let mut of_class = ClassEntry::new(def, &class.spec);
                 for (platform, records) in &self.platforms {
-                    progress.step(&format!("{} {} {} on {platform}", def.name, of_class.types, of_class.dims));
-                    let (choices, compiled) = self.compile(def, class, *platform, records)?;
+                    progress.step(&format!("{} on {platform}", class_name(def, &of_class)));
+                    let (choices, compiled) = match self.compile(def, class, *platform, records)? {
+                        Ok(made) => made,
+                        Err(why) if self.skips_refused => {
+                            warn(&format!("{} is left out: {why}", class_name(def, &of_class)));
+                            continue;
+                        }
+                        Err(why) => bail!("{why}"),
+                    };
                     let asked = jobs.iter().filter(|j| j.def.name == def.name && j.spec == class.spec);
                     for what in asked.filter_map(|job| dropped(job, *platform, records, &choices)) {
                         warn(&what);
                     }
                     self.assembler.add(&mut of_class, &mut writer, *platform, choices.table, compiled);
                 }
-                entry.classes.push(of_class);
+                if !of_class.tables.is_empty() {
+                    entry.classes.push(of_class);
+                }
             }
-            entries.push((*def, entry));
+            if !entry.classes.is_empty() {
+                entries.push((*def, entry));
+            }
         }
         drop(progress);
+        if entries.is_empty() {
+            bail!("every kernel is left out, and a bundle of nothing serves no launch");
+        }
         let used = entries.iter().map(|(def, _)| def.name);
         for name in used {
             for record in self.platforms.iter().filter_map(|(_, records)| records.of_kernel(name)) {
@@ -129,19 +150,23 @@ impl BundleOptions {
         classes
     }
 
-    /// The compiled configs of a class. Configs that do not compile, or spill, are replaced by others.
+    /// The compiled configs of a class. Configs that do not compile, or spill, are replaced by others. Within it, why the machine can
+    /// run none.
     fn compile(
         &self,
         def: &'static KernelDef,
         class: &SpecializationClass,
         on: Platform,
         records: &Records,
-    ) -> Result<(Choices, Vec<Compiled>)> {
+    ) -> Result<Result<(Choices, Vec<Compiled>), String>> {
         let mut refused: Vec<Config> = Vec::new();
         for round in 0..ROUNDS {
             let (spec, sizes) = (&class.spec, &class.sizes);
             let chosen = regions(def, spec, sizes, on.machine, records, self.variants, &refused);
-            let choices = chosen.map_err(|why| anyhow!("`{}`: {why}", def.name))?;
+            let choices = match chosen {
+                Ok(choices) => choices,
+                Err(why) => return Ok(Err(format!("`{}`: {why}", def.name))),
+            };
             let done: Vec<Result<Option<Compiled>>> = choices
                 .configs
                 .par_iter()
@@ -149,11 +174,11 @@ impl BundleOptions {
                 .collect();
             let done: Vec<Option<Compiled>> = done.into_iter().collect::<Result<_>>()?;
             if done.iter().all(Option::is_some) {
-                return Ok((choices, done.into_iter().flatten().collect()));
+                return Ok(Ok((choices, done.into_iter().flatten().collect())));
             }
             let without = choices.configs.iter().zip(&done).filter(|(_, c)| c.is_none());
             refused.extend(without.map(|(config, _)| config.clone()));
         }
-        bail!("`{}` for {on}: every config that was tried is refused by the compiler", def.name)
+        Ok(Err(format!("`{}` for {on}: every config that was tried is refused by the compiler", def.name)))
     }
 }

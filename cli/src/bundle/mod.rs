@@ -45,6 +45,9 @@ pub(super) struct BundleArgs {
     /// Only the classes of the sizes given: no class for all other sizes.
     #[arg(long)]
     only_these: bool,
+    /// Leave out what a machine has no room for, with a warning, instead of making no bundle.
+    #[arg(long)]
+    skip_refused: bool,
     /// Machine code beside the PTX, for exactly these archs; needs NVIDIA's assembler.
     #[arg(long)]
     cubin: bool,
@@ -53,7 +56,7 @@ pub(super) struct BundleArgs {
     no_evidence: bool,
     /// Print the content of a bundle, and make none.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernels", "dims", "dtype", "set", "sizes", "arch", "out", "records",
-        "variants", "only_these", "cubin", "no_evidence"])]
+        "variants", "only_these", "skip_refused", "cubin", "no_evidence"])]
     show: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -80,6 +83,7 @@ pub(super) fn run(args: &BundleArgs, warn: &mut dyn FnMut(&str)) -> Result<bool>
         platforms: platforms.collect::<Result<_>>()?,
         variants: args.variants,
         for_all_sizes: !args.only_these,
+        skips_refused: args.skip_refused,
         assembler: Assembler { ptxas: ptxas::find(), cubin: args.cubin },
         evidence: !args.no_evidence,
     };

@@ -36,7 +36,7 @@ use atlas_codegen::KernelImage;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -219,12 +219,24 @@ impl fmt::Debug for Bundle {
 #[derive(Clone, Debug, Default)]
 pub struct Bundles {
     all: Vec<Arc<Bundle>>,
+    /// Those that are searched after all others, whenever these are added.
+    last: Vec<Arc<Bundle>>,
     problems: Vec<BundleError>,
 }
 
+/// A file that was named for all GPUs, and its bundle once one was opened.
+struct NamedFile {
+    path: PathBuf,
+    read: Option<Result<Arc<Bundle>, BundleError>>,
+}
+
+/// The files of [`Bundles::name_for_gpus`].
+static NAMED: Mutex<Vec<NamedFile>> = Mutex::new(Vec::new());
+
 impl Bundles {
-    /// The files that `ATLAS_BUNDLES` names, followed by the bundles that are part of the program. They are read once
-    /// per process. Bundles that cannot be read are left out and listed in [`Bundles::problems`].
+    /// The files that `ATLAS_BUNDLES` names, followed by the bundles that are part of the program and those of
+    /// [`Bundles::name_for_gpus`]. They are read once per process. Bundles that cannot be read are left out and listed in
+    /// [`Bundles::problems`].
     pub fn of_program() -> Bundles {
         static BUNDLES: LazyLock<Bundles> = LazyLock::new(|| {
             let files = std::env::var_os(BUNDLES_VARIABLE);
@@ -240,17 +252,39 @@ impl Bundles {
             }
             bundles
         });
-        BUNDLES.clone()
+        let mut bundles = BUNDLES.clone();
+        for file in NAMED.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            match file.read.get_or_insert_with(|| Bundle::open(&file.path).map(Arc::new)) {
+                Ok(bundle) => bundles.last.push(bundle.clone()),
+                Err(e) => bundles.problems.push(e.clone()),
+            }
+        }
+        bundles
     }
 
-    /// Adds a bundle, to be searched after the others.
+    /// Names a file for the GPUs that are opened from now on. They search its bundle after all others, those too that are added
+    /// later. The file is read when the first of them is opened, and not before: a program that stays on the CPU does not read
+    /// it, and a forked one reads it itself.
+    pub fn name_for_gpus(path: impl Into<PathBuf>) {
+        let path = path.into();
+        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        if named.iter().all(|file| file.path != path) {
+            named.push(NamedFile { path, read: None });
+        }
+    }
+
+    /// Adds a bundle, to be searched after the others except those of [`Bundles::name_for_gpus`].
     pub fn add(&mut self, bundle: Bundle) {
         self.all.push(Arc::new(bundle));
     }
 
-    /// All of them.
+    /// All of them, in the order in which they are searched.
     pub fn iter(&self) -> impl Iterator<Item = &Bundle> {
-        self.all.iter().map(|b| &**b)
+        self.shared().map(|b| &**b)
+    }
+
+    fn shared(&self) -> impl Iterator<Item = &Arc<Bundle>> {
+        self.all.iter().chain(&self.last)
     }
 
     /// The errors of the bundles that could not be read.
@@ -260,6 +294,6 @@ impl Bundles {
 
     /// True if there are no bundles, and none that could not be read.
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty() && self.problems.is_empty()
+        self.shared().next().is_none() && self.problems.is_empty()
     }
 }

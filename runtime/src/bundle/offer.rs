@@ -104,7 +104,7 @@ impl Bundles {
     pub(crate) fn offers<'a>(&'a self, asked: &'a Asked<'a>) -> Result<impl Iterator<Item = Offer> + 'a, Lack> {
         let mut lack: Lack = self.problems.iter().map(ToString::to_string).collect();
         let mut serving = Vec::new();
-        for bundle in &self.all {
+        for bundle in self.shared() {
             match bundle.serving(asked) {
                 Ok(classes) => serving.extend(classes),
                 Err(why) => lack.push(format!("the bundle {} {why}", bundle.origin())),

@@ -137,7 +137,7 @@ impl Device {
         self.plans().forget_choices();
     }
 
-    /// Adds a bundle, to be searched after the existing ones, and forgets earlier choices.
+    /// Adds a bundle, to be searched after the existing ones except those of [`Bundles::name_for_gpus`], and forgets earlier choices.
     pub fn add_bundle(&self, bundle: Bundle) {
         let mut bundles = self.inner.bundles.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut bundles).add(bundle);

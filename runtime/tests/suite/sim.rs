@@ -4,6 +4,7 @@ use crate::kernels::{ROW_OF, SCALE};
 use crate::ptx::{PTX, counted, image, with_kernel, with_kernels};
 use atlas_codegen::KernelImage;
 use atlas_dsl::DType;
+use atlas_runtime::bundle::{Bundle, BundleWriter, Bundles};
 use atlas_runtime::records::{MODEL, Record, Records, Timed, TunedSize, class_text, ir_hash, tune_hash};
 use atlas_runtime::simulator::fault::FaultKind;
 use atlas_runtime::{
@@ -79,6 +80,44 @@ fn a_simulator_has_the_bundles_and_records_that_a_gpu_would() {
         .env("ATLAS_BUNDLES", folder.path().join("none.atlas"))
         .status();
     assert!(status.unwrap().success());
+}
+
+/// All devices of a process have what is named, so a process of its own runs this test again.
+#[test]
+fn a_bundle_that_is_named_for_gpus_is_read_when_one_is_opened_and_searched_last() {
+    const ITSELF: &str = "ATLAS_TEST_OF_A_NAMED_BUNDLE";
+    if std::env::var_os(ITSELF).is_none() {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "sim::a_bundle_that_is_named_for_gpus_is_read_when_one_is_opened_and_searched_last"])
+            .env(ITSELF, "1")
+            .env_remove("ATLAS_BUNDLES")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let (named, missing) = (folder.path().join("named.atlas"), folder.path().join("none.atlas"));
+    let opened = || Device::open(DeviceId::Sim(SM_90.into()), CacheDir::Off).unwrap();
+    let origins = |device: &Device| device.bundles().iter().map(|b| b.origin().to_owned()).collect::<Vec<_>>();
+    let before = opened();
+    for path in [&named, &missing, &named] {
+        Bundles::name_for_gpus(path);
+    }
+    // The file is not there yet. Whatever reads it now has a problem with it for good.
+    let cpu = Device::open(DeviceId::Cpu, CacheDir::Off).unwrap();
+    assert!(origins(&cpu).is_empty() && cpu.bundles().problems().is_empty());
+    std::fs::write(&named, BundleWriter::new().finish()).unwrap();
+    let device = opened();
+    let path = named.display().to_string();
+    assert_eq!(origins(&device), [path.as_str()]);
+    let problems = device.bundles().problems().iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(problems.len() == 1 && problems[0].contains("error[ATL650]") && problems[0].contains("none.atlas"));
+    device.add_bundle(Bundle::read("of the program", BundleWriter::new().finish()).unwrap());
+    assert_eq!(origins(&device), ["of the program", path.as_str()]);
+    // It is read once, and GPUs that were open before do without.
+    std::fs::remove_file(&named).unwrap();
+    assert_eq!(origins(&opened()), [path.as_str()]);
+    assert!(origins(&before).is_empty());
 }
 
 #[test]

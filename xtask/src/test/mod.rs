@@ -78,10 +78,6 @@ const STEPS: [(&str, StepFn); 17] = [
         run.test(&[&WHOLE[..], &TESTS].concat(), &[])?;
         command::run(command::cargo(run.root).args(["test", "--quiet", "--no-fail-fast", "--doc"]).args(WHOLE))
     }),
-    ("python", |run| {
-        run.skipped = wheel::test(run.root)?;
-        Ok(())
-    }),
     ("candle", candle),
     ("test-llvm", |run| {
         let skipped = WITHOUT_LLVM.iter().map(|(tests, _)| *tests).chain([MUTATIONS]);
@@ -89,6 +85,11 @@ const STEPS: [(&str, StepFn); 17] = [
         run.test(&[&WITH_LLVM[..], &TESTS].concat(), &skip)
     }),
     ("mutations", |run| run.test(&[&WITH_LLVM[..], &["--test", "main"]].concat(), &[MUTATIONS])),
+    // The steps before have built the program that makes its bundle.
+    ("python", |run| {
+        run.skipped = wheel::test(run.root)?;
+        Ok(())
+    }),
     ("examples", examples),
     ("shipping", shipping),
     ("doc", |run| {

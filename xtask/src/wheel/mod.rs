@@ -1,5 +1,8 @@
 //! `cargo xtask wheel`: builds the Python package with the C library inside, and the step `python`, which tests it.
 
+mod bundle;
+
+use self::bundle::BundleParts;
 use crate::command;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -14,6 +17,13 @@ pub(crate) struct WheelArgs {
     /// Build the library with LLVM linked in, so that it compiles kernels on their first launch.
     #[arg(long, conflicts_with = "library")]
     compiler: bool,
+    /// Compile the kernels of the package for these targets into a bundle inside, such as "sm_80,sm_90a:NVIDIA H200": the records of the
+    /// GPU with this name choose configurations.
+    #[arg(long, value_name = "ARCH[:GPU],..")]
+    bundle: Option<String>,
+    /// The program `atlas` that compiles them. Without it, one is built for release, which takes LLVM.
+    #[arg(long, value_name = "FILE", requires = "bundle")]
+    atlas: Option<PathBuf>,
     /// The folder for the wheel. `target/wheel` without it.
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
@@ -46,12 +56,30 @@ pub(crate) fn run(root: &Path, args: &WheelArgs) -> Result<()> {
     let Some(python) = environment(&target)? else {
         bail!("python3 with the module venv, and {}, are needed and cannot be had", PACKAGES.join(", "));
     };
-    let wheel = build(root, &target, &python, &library, args.out.as_deref())?;
-    println!("the wheel is {}", wheel.display());
+    let bundle = match &args.bundle {
+        Some(archs) => {
+            Some(BundleParts { atlas: compiler(root, &target, args.atlas.as_deref())?, archs, kernels: &[] })
+        }
+        None => None,
+    };
+    let out = args.out.clone().unwrap_or_else(|| target.join("wheel"));
+    let wheel = build(root, &target, &python, &library, bundle.as_ref(), &out)?;
+    let bytes = std::fs::metadata(&wheel).map_or(0, |m| m.len());
+    println!("the wheel is {}, {:.1} MB", wheel.display(), bytes as f64 / 1e6);
     Ok(())
 }
 
-/// Tests the C library that the step `test` built from Python, alone and in the wheel. Returns why it was skipped, if so.
+/// The program that makes bundles.
+fn compiler(root: &Path, target: &Path, given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(atlas) = given {
+        return Ok(atlas.to_owned());
+    }
+    command::run(command::cargo(root).args(["build", "--release", "-p", "atlas-gpu-cli", "--features", "jit"]))?;
+    Ok(target.join("release/atlas"))
+}
+
+/// Tests the C library that the step `test` built from Python, alone and in the wheel. The wheel has a bundle of one kernel where a step with
+/// LLVM has built the program that makes it. Returns why the test was skipped, in whole or in part.
 pub(crate) fn test(root: &Path) -> Result<Option<String>> {
     let target = command::target_dir(root)?;
     let library = target.join("debug/deps").join(LIBRARY);
@@ -63,11 +91,20 @@ pub(crate) fn test(root: &Path) -> Result<Option<String>> {
     };
     let bindings = root.join("bindings");
     command::run(Command::new(&python).arg(bindings.join("c/tests/python.py")).arg(&library))?;
-    let wheel = build(root, &target, &python, &library, None)?;
+    let atlas = target.join("debug/atlas");
+    let compiles = command::succeeds(Command::new(&atlas).args(["compile", "softmax", "--arch", "sm_80"]));
+    let bundle = compiles.then_some(BundleParts { atlas, archs: "sm_80", kernels: &["log_sum_exp"] });
+    let wheel = build(root, &target, &python, &library, bundle.as_ref(), &target.join("wheel"))?;
     command::run(pip(&python, "install").args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
     // Away from the sources, which are no package without the library.
-    command::run(Command::new(&python).current_dir(&target).arg(bindings.join("python/tests/check_numpy.py")))?;
-    Ok(None)
+    let script = |name: &str| {
+        let mut script = Command::new(&python);
+        script.current_dir(&target).arg(bindings.join("python").join(name));
+        script
+    };
+    command::run(script("tests/check_numpy.py").args(compiles.then_some("--bundle")))?;
+    command::run(script("record_sizes.py").arg("--check").arg("--library").arg(&library))?;
+    Ok((!compiles).then(|| "without a bundle in the wheel: no step has built `atlas` with LLVM".to_owned()))
 }
 
 /// Python of an environment with the packages. `None` if it cannot be made.
@@ -87,7 +124,14 @@ fn pip(python: &Path, verb: &str) -> Command {
 }
 
 /// Puts the package and a library together in a folder, and makes a wheel of that.
-fn build(root: &Path, target: &Path, python: &Path, library: &Path, out: Option<&Path>) -> Result<PathBuf> {
+fn build(
+    root: &Path,
+    target: &Path,
+    python: &Path,
+    library: &Path,
+    bundle: Option<&BundleParts<'_>>,
+    out: &Path,
+) -> Result<PathBuf> {
     let (sources, stage) = (root.join("bindings/python"), target.join("wheel/stage"));
     check_version(&sources.join("pyproject.toml"))?;
     let fails = |what: &Path| format!("cannot write {}", what.display());
@@ -109,12 +153,14 @@ fn build(root: &Path, target: &Path, python: &Path, library: &Path, out: Option<
     std::fs::copy(library, &inside).with_context(|| format!("cannot copy {}", library.display()))?;
     // Debug information is most of a library of a debug build, and nothing that a package is for.
     command::run(Command::new("strip").arg("--strip-debug").arg(&inside))?;
+    if let Some(bundle) = bundle {
+        bundle.make(root, &package.join(bundle::NAME))?;
+    }
     let needed = command::output(Command::new("readelf").arg("--version-info").arg("--wide").arg(&inside))?;
     let tag = format!("manylinux_2_{}_{}", glibc(&needed), std::env::consts::ARCH);
-    let out = out.map_or_else(|| target.join("wheel"), Path::to_path_buf);
     let option = format!("--config-settings=--build-option=--plat-name={tag}");
     let mut wheel = pip(python, "wheel");
-    wheel.args(["--no-build-isolation", "--no-deps", &option, "--wheel-dir"]).arg(&out).arg(&stage);
+    wheel.args(["--no-build-isolation", "--no-deps", &option, "--wheel-dir"]).arg(out).arg(&stage);
     command::run(&mut wheel)?;
     let name = format!("atlas_gpu-{}-py3-none-{tag}.whl", env!("CARGO_PKG_VERSION"));
     let made = out.join(&name);

@@ -1,0 +1,434 @@
+"""Writes `sizes.toml`: the launches of the package's functions at the sizes of models, for which the bundle of a wheel has kernels.
+
+    python record_sizes.py --library target/release/libatlas_c.so --atlas target/release/atlas    # writes it anew
+    python record_sizes.py --library target/debug/libatlas_c.so --check    # whether it lacks a kernel that a function launches
+
+It runs the functions and their backward passes with NumPy, on the CPU. Some things are not seen there, and are added: bfloat16, which
+NumPy does not have; kernels that walk over wide memories, which a GPU takes where it has no room for the others; and the passes over a
+chunk as launches of their own, which only a GPU takes. The latter two take tensors and sizes by name, as the kernels in whose place they
+are, so their launches follow from those. Large matrices are added too, which take long on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+SIZES = HERE / "sizes.toml"
+HEADER = "# The launches that the bundle of a wheel has kernels for. Written by record_sizes.py.\n"
+TYPES = ("float32", "float16")
+MEMORIES = ("linear", "mlp", "gated", "normed")
+# The shorter sides of matrices, which the kernel that divides by the norm holds whole. No other kernel does.
+SIDES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+# What only a GPU launches in the place of a kernel of a memory `mlp`.
+SPLIT = {
+    "omega_mlp_states": ("omega_mlp_split_states", "omega_mlp_split_state_errors", "omega_mlp_split_next_state"),
+    "omega_mlp_train_backward": (
+        "omega_mlp_split_back_start",
+        "omega_mlp_split_back_errors",
+        "omega_mlp_split_back",
+        "omega_mlp_split_ends",
+        "omega_mlp_split_keys",
+    ),
+}
+
+
+class Row(NamedTuple):
+    """A launch, as `atlas bundle --sizes` reads it."""
+
+    kernel: str
+    types: str
+    dims: str
+    tensors: str
+
+    def sizes(self) -> dict[str, int]:
+        return {name: int(size) for name, _, size in (pair.partition("=") for pair in self.dims.split())}
+
+    def views(self) -> dict[str, str]:
+        return dict(view.split("=", 1) for view in self.tensors.split())
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What functions are called with. Kernels hold the elements of rows and heads whole, and the tokens of a chunk with their keys, so they
+    are compiled for each. Of all other dims only divisors matter."""
+
+    rows: tuple[int, ...]
+    heads: tuple[int, ...]
+    # Heads with a memory, which has four times as many hidden elements.
+    keys: tuple[int, ...]
+    features: tuple[int, ...]
+    # Both sides of small matrices, which one program holds, and of others.
+    small_matrices: tuple[int, ...]
+    matrices: tuple[int, ...]
+    # Heads that share a key.
+    groups: tuple[int, ...]
+    # Heads of packed documents, and of sequences without residuals.
+    counts: tuple[int, ...]
+    windows: tuple[int, ...]
+    tokens: int
+    chunk: int
+    # The window, chunk, key and hidden elements of the memory in the notebook: a small one, for which a rule may take other kernels.
+    notebook: tuple[int, int, int, int]
+
+
+# Numbers of tokens are odd: kernels that promise nothing about them serve all numbers.
+OF_MODELS = Sizes(
+    rows=(64, 128, 256, 512, 768, 1024, 2048, 4096, 8192),
+    heads=(32, 64, 128),
+    keys=(64, 128),
+    features=(16, 32, 64),
+    small_matrices=(16, 32, 64),
+    matrices=(80, 144, 257),
+    groups=(1, 4, 8),
+    counts=(1, 2, 4, 8, 12, 16, 32),
+    windows=(16,),
+    tokens=257,
+    chunk=64,
+    notebook=(2, 32, 32, 64),
+)
+# These take no time.
+SMALL = Sizes(
+    rows=(8,), heads=(8,), keys=(8,), features=(4,), small_matrices=(4,), matrices=(80, 144), groups=(2,), counts=(2,), windows=(2,), tokens=12, chunk=4,
+    notebook=(2, 4, 8, 16),
+)  # fmt: skip
+
+
+def empty(dtype: str, *shape: int) -> Any:
+    return np.zeros(shape, dtype)
+
+
+def rows(of: Sizes) -> None:
+    import atlas_gpu as atlas
+    from atlas_gpu import _launch
+    from atlas_gpu._arrays import NumPy
+
+    for dtype in TYPES:
+        for d in of.rows:
+            x, w = empty(dtype, of.tokens, d), empty(dtype, d)
+            atlas.softmax(x), atlas.log_sum_exp(x), atlas.rms_norm(x, w)
+            _launch.rms_norm_backward(NumPy, x, x, w, 1e-6)
+            for count in range(1, 5):
+                atlas.poly_features(x, [1.0] * count)
+        atlas.log_sum_exp(empty(dtype, of.tokens, 257))
+        for d in of.features:
+            atlas.taylor2_features(empty(dtype, of.tokens, d))
+        for d in of.heads:
+            x, angles = empty(dtype, of.tokens, 3, d), empty(dtype, of.tokens, d // 2)
+            for interleaved in (False, True):
+                atlas.rotary(x, angles, angles, interleaved=interleaved)
+
+
+def attention(of: Sizes) -> None:
+    import atlas_gpu as atlas
+    from atlas_gpu import _launch
+    from atlas_gpu._arrays import NumPy
+
+    n = of.tokens
+    for dtype in TYPES:
+        for d in of.heads:
+            q, k = empty(dtype, 3, n, 6, d), empty(dtype, 3, n, 3, d)
+            first, lse = empty("int32", 3, n), empty("float32", 3, 6, n)
+            for s in (0, 17):
+                prefix = empty(dtype, 3, s, d)
+                atlas.windowed_attention(q, k, k, 64, prefix=(prefix, prefix))
+                atlas.windowed_attention(q, k, k, 64, prefix=(prefix, prefix), first=first)
+                _launch.windowed_attention_backward(NumPy, q, q, k, k, prefix, prefix, first, q, lse, 64, 1.0)
+            for group in of.groups:
+                atlas.attention_decode(empty(dtype, 3, 3, group, d), k, k, empty("int32", 3))
+
+
+def matrices(of: Sizes) -> None:
+    import atlas_gpu as atlas
+    from atlas_gpu import _launch
+    from atlas_gpu._arrays import NumPy
+
+    for dtype in TYPES:
+        for d in of.heads:
+            for hidden in (4 * d, 4 * d + 1):
+                x, w2, w1 = empty(dtype, 3, of.tokens, d), empty(dtype, 3, hidden, d), empty(dtype, 3, d, hidden)
+                atlas.memory_read(x, w2, w1, x)
+                _launch.memory_read_backward(NumPy, x, x, w2, w1)
+        for sides in (of.small_matrices, of.matrices):
+            for m, n in itertools.product(sides, sides):
+                for given in {dtype, "float32"}:
+                    for restart in (0, 2):
+                        atlas.newton_schulz(empty(given, 3, m, n), dtype=dtype, restart=restart)
+
+
+def memories(of: Sizes) -> None:
+    for dtype in TYPES:
+        for d in of.keys:
+            for window in of.windows:
+                for memory in MEMORIES:
+                    rule_of(dtype, memory, (window, of.chunk, d, 4 * d), d == of.keys[0])
+        for d in of.heads:
+            for heads in of.counts:
+                documents(of, dtype, heads, d)
+    for memory in MEMORIES:
+        rule_of("float32", memory, of.notebook, False)
+
+
+def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
+    """Whole sequences with gradients, and pieces. With five chunks, the last segment of a backward pass has fewer than the others. An
+    odd number of heads promises nothing about strides."""
+    import atlas_gpu as atlas
+    from atlas_gpu import _omega
+    from atlas_gpu._arrays import NumPy
+
+    window, chunk, d, m = sizes
+    for step in _omega.STEPS if with_muon else ("descent",):
+        # A step of Muon for each token takes long, and its kernels depend on no number of chunks.
+        is_long = step == "muon_by_token"
+        b, n, h = (1, chunk - 1, 1) if is_long else (3, 5 * chunk - 1, 3)
+        x, gate, gamma = empty(dtype, b, n, h, d), empty("float32", b, n, h), empty("float32", b, n, h, window)
+        shapes = {"linear": [(d, d)], "gated": [(d, m), (m, d), (m, d)]}.get(memory, [(d, m), (m, d)])
+        state = [empty("float32", b, h, *shape) for shape in shapes]
+        norm = empty(dtype, h, d) if memory == "normed" else None
+        before = step == "muon_by_chunk"
+        given = {"memory": memory, "step": step, "chunk": chunk, "norm": norm}
+        atlas.omega(x, x, x, gate, gate, gate, gamma, state, state, residual_q=x, residual_k=x, **given)
+        with atlas.OmegaStream(state, state, piece=min(n, 2 * chunk), before=before, **given) as stream:
+            for piece in (slice(0, n // 2), slice(n // 2, n // 2 + 1)):
+                part = [t[:, piece] for t in (x, x, x, gate, gate, gate, gamma)]
+                stream.push(*part, residual_q=x[:, piece], residual_k=x[:, piece])
+        if not is_long:
+            tokens = [x, x, x, x, x, gate, gate, gate, gamma]
+            rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
+            y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, 0)
+            _omega.omega_training_backward(NumPy, y, [*last[0], *last[1]], tokens, norm, kept, rule, 0)
+    if memory == "mlp":
+        split_forward(dtype, sizes)
+
+
+def split_forward(dtype: str, sizes: tuple[int, int, int, int]) -> None:
+    """The chain whose passes over a chunk are launches: of the first segment of a sequence, and of one that looks back."""
+    from atlas_gpu import _omega
+    from atlas_gpu._arrays import NumPy
+    from atlas_gpu._library import parameters
+
+    (window, chunk, d, m), (b, h, chunks) = sizes, (1, 3, 3)
+    n = chunks * chunk - 1
+    _, keys = _omega.omega_chain("mlp", "descent", chunk, window, d, d, m, dtype)
+    params, open_dims = parameters("OMEGA_MLP_SPLIT")
+    for p in (n, n + keys - chunk):
+        token, key, gate = empty(dtype, b, n, h, d), empty(dtype, b, p, h, d), empty("float32", b, n, h)
+        w1, w2 = empty("float32", b, h, d, m), empty("float32", b, h, m, d)
+        given: dict[str, Any] = {
+            "q": token, "rq": token, "y": token, "k": key, "v": key, "rk": key, "alpha": gate, "theta": gate, "eta": gate,
+            "gamma": empty("float32", b, n, h, window), "w1": w1, "s1": w1.copy(), "w2": w2, "s2": w2.copy(), "before": 0,
+            "commit": chunks, "chunk": chunk, "scale": 2.0, "predicts": 1, "eps": 1e-6,
+        }  # fmt: skip
+        given["y"] = token.copy()
+        of_chunks = {"C": chunks, "L": chunk, "K": keys, "R": chunks}
+        NumPy.call("OMEGA_MLP_SPLIT", [*(given[name] for name in params), *(of_chunks[name] for name in open_dims)])
+
+
+def documents(of: Sizes, dtype: str, heads: int, d: int) -> None:
+    """Packed documents, and a sequence without residuals, which is copied: kernels that hold the heads of a token whole."""
+    import atlas_gpu as atlas
+
+    n, window = 4 * of.chunk - 1, of.windows[0]
+    x, gate, gamma = empty(dtype, 1, n, heads, d), empty("float32", 1, n, heads), empty("float32", 1, n, heads, window)
+    state = [empty("float32", 2, heads, d, d)]
+    starts = np.array([0, of.chunk, n], np.int32)
+    given = {"memory": "linear", "chunk": of.chunk}
+    tokens = (x, x, x, gate, gate, gate, gamma)
+    atlas.omega_packed(*tokens, starts, state, state, longest=n - of.chunk, residual_q=x, residual_k=x, **given)
+    atlas.omega_packed(*tokens, starts, state, state, longest=n - of.chunk, **given)
+    atlas.omega(*tokens, [s[:1] for s in state], [s[:1] for s in state], **given)
+
+
+PARTS = {part.__name__: part for part in (rows, attention, matrices, memories)}
+
+
+def recorded(part: str, is_small: bool) -> Iterator[Row]:
+    """The launches of a part, which runs in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sizes.toml"
+        command = [sys.executable, __file__, "--part", part, *(["--small"] if is_small else [])]
+        subprocess.run(command, check=True, env={**os.environ, "ATLAS_RECORD_SIZES": str(file)})
+        yield from read(file)
+
+
+def read(file: Path) -> Iterator[Row]:
+    """The launches in a file that a program or this one wrote."""
+    for table in file.read_text().split("[[launch]]")[1:]:
+        found = dict(re.findall(r'^(\w+) = "(.*)"$', table, re.MULTILINE))
+        yield Row(*(found.get(key, "") for key in Row._fields))
+
+
+def as_bfloat16(row: Row) -> Row:
+    return row._replace(types=row.types.replace("=f16", "=bf16"))
+
+
+class Signatures:
+    """The tensors of kernels, and their dims, from the signatures of the library; and the dims that kernels hold whole, of which the program
+    `atlas` knows."""
+
+    def __init__(self, atlas: str | None) -> None:
+        import atlas_gpu
+
+        self.names = set(atlas_gpu.kernels())
+        self._signature = atlas_gpu.signature
+        listed = subprocess.run([atlas, "list", "--json"], check=True, capture_output=True).stdout if atlas else "[]"
+        self.whole = {kernel["name"]: {dim["name"] for dim in kernel["dims"] if dim["whole"]} for kernel in json.loads(listed)}
+
+    def tensors(self, kernel: str) -> dict[str, list[str]]:
+        found = re.findall(r"(\w+): &(?:mut )?Tensor<\w+, \[([^]]*)\]>", self._signature(kernel))
+        return {name: dims.split(", ") for name, dims in found}
+
+    def dims(self, kernel: str) -> list[str]:
+        return list(dict.fromkeys(dim for dims in self.tensors(kernel).values() for dim in dims))
+
+    def types(self, kernel: str) -> bool:
+        """Whether a kernel has types to choose."""
+        return "<" in self._signature(kernel).partition("(")[0]
+
+
+def wide(row: Row, known: Signatures) -> Iterator[Row]:
+    """The launch of the kernel that walks over wide memories, in the place of one that holds whole rows."""
+    for memory in MEMORIES:
+        for stem in (f"omega_{memory}", f"memory_recall_{memory}"):
+            if row.kernel == stem or row.kernel.startswith(stem + "_"):
+                other = row.kernel.replace(stem, stem + "_wide", 1)
+                if other in known.names and set(known.dims(other)) <= set(row.sizes()):
+                    yield renamed(row, other, known)
+
+
+def renamed(row: Row, kernel: str, known: Signatures) -> Row:
+    """The launch of another kernel on the tensors that a launch has by name."""
+    sizes, tensors = row.sizes(), known.tensors(kernel)
+    dims = " ".join(f"{dim}={sizes[dim]}" for dim in known.dims(kernel))
+    views = " ".join(f"{name}={view_in(kernel, name, view, known)}" for name, view in row.views().items() if name in tensors)
+    return Row(kernel, row.types if known.types(kernel) else "", dims, views)
+
+
+def divisor(size: int) -> int:
+    return min(size & -size, 128)
+
+
+def view_in(kernel: str, tensor: str, view: str, known: Signatures) -> str:
+    """A view as another kernel has it: strides are numbers where that kernel holds all dims behind them whole."""
+    (alignment, strides), dims = view.split(":"), known.tensors(kernel)[tensor]
+    texts = strides.split(",")
+    for i, text in enumerate(texts[:-1]):
+        if not text.startswith("*") and not set(dims[i + 1 :]) <= known.whole.get(kernel, set()):
+            texts[i] = f"*{divisor(int(text))}"
+    return f"{alignment}:{','.join(texts)}"
+
+
+def split(row: Row, mixing: dict[str, str], known: Signatures) -> Iterator[Row]:
+    """The launches that a GPU has in the place of one. `mixing` has the views of all tensors of mixing weights in a segment with fewer
+    chunks than others: in such a segment, these kernels have the same views."""
+    for kernel in SPLIT[row.kernel]:
+        found = renamed(row, kernel, known)
+        if row.tensors:
+            views = {name: view_in(kernel, name, mixing[name], known) for name in known.tensors(kernel) if name in mixing}
+            found = found._replace(tensors=" ".join(f"{name}={view}" for name, view in views.items()))
+        yield found
+
+
+def longer(row: Row, side: int) -> Row:
+    """The same of a matrix with another shorter side. The other side is divided by the same numbers as before."""
+    sizes = row.sizes()
+    sizes.update(M=side, N=sizes["N"] + -(-side // 128) * 128)
+    return row._replace(dims=" ".join(f"{dim}={size}" for dim, size in sizes.items()))
+
+
+def all_rows(is_small: bool, known: Signatures) -> set[Row]:
+    found = {row for part in PARTS for row in recorded(part, is_small)}
+    for row in list(found):
+        found.update(wide(row, known))
+        if row.kernel in SPLIT:
+            found.update(split(row, mixing(row, found), known))
+        if row.kernel == "ns_normalise" and row.sizes()["M"] == 80 and row.sizes()["N"] == 144:
+            found.update(longer(row, side) for side in SIDES)
+    found |= {as_bfloat16(row) for row in found}
+    # The kernels of memories are by far the most, and few models are trained in float16.
+    return {row for row in found if not (row.kernel.startswith(("omega", "memory_recall")) and "=f16" in row.types)}
+
+
+def mixing(row: Row, rows: set[Row]) -> dict[str, str]:
+    """The views of mixing weights and their gradients in the segment of a launch, from the launches that have them."""
+    views: dict[str, str] = {}
+    keys = ("C", "L", "K", "M") if "L" in row.sizes() else ("C", "K", "M")
+    for other in rows:
+        if other.tensors and other.kernel.startswith("omega_mlp_") and all(other.sizes().get(k) == row.sizes()[k] for k in keys):
+            views.update(other.views())
+    return views
+
+
+def fewest(rows: set[Row], known: Signatures) -> set[Row]:
+    """The launches whose kernels serve all of them. Two that differ by what divides a dim take one kernel if the dim is the last axis of no
+    tensor: then it does not decide how rows are aligned, and the kernel that promises less is as fast."""
+
+    kept: dict[Any, tuple[list[int], Row]] = {}
+    for row in sorted(rows):
+        last = {dims[-1] for dims in known.tensors(row.kernel).values()}
+        fixed, free = [], []
+        for dim, size in row.sizes().items():
+            if dim in known.whole[row.kernel]:
+                fixed.append(size)
+            elif dim in last:
+                fixed.append(divisor(size))
+            else:
+                free.append(divisor(size))
+        key = row.kernel, row.types, row.tensors, tuple(fixed)
+        # One that promises least about all free dims is among them: each part is called with an odd number of everything.
+        if key not in kept or sum(free) < sum(kept[key][0]):
+            kept[key] = free, row
+    return {row for _, row in kept.values()}
+
+
+def write(rows: set[Row], file: Path) -> None:
+    def table(row: Row) -> str:
+        return "[[launch]]\n" + "".join(f'{key} = "{value}"\n' for key, value in zip(Row._fields, row) if value)
+
+    file.write_text(HEADER + "\n".join(map(table, sorted(rows))))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--library", help="the library that runs the functions; without it, that of ATLAS_GPU_LIBRARY")
+    parser.add_argument("--atlas", help="the program `atlas`, which knows the dims that kernels hold whole; not for --check")
+    parser.add_argument("--check", action="store_true", help="say which kernels the file lacks, and write none")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    parser.add_argument("--small", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.library:
+        os.environ["ATLAS_GPU_LIBRARY"] = str(Path(args.library).resolve())
+    if args.part:
+        PARTS[args.part](SMALL if args.small else OF_MODELS)
+        return
+    if not args.check and not args.atlas:
+        parser.error("--atlas is needed to write the file")
+    known = Signatures(args.atlas)
+    rows = all_rows(args.check, known)
+    if not args.check:
+        rows = fewest(rows, known)
+        write(rows, SIZES)
+        print(f"{len(rows)} launches of {len({row.kernel for row in rows})} kernels are in {SIZES}")
+        return
+    kept = {(row.kernel, row.types) for row in read(SIZES)}
+    lacking = sorted({(row.kernel, row.types) for row in rows} - kept)
+    if lacking:
+        named = ", ".join(" ".join(filter(None, pair)) for pair in lacking)
+        sys.exit(f"{SIZES} lacks launches that functions of the package make: {named}; run record_sizes.py without --check")
+    print(f"{SIZES} has the {len({row.kernel for row in rows})} kernels that functions launch")
+
+
+if __name__ == "__main__":
+    main()
