@@ -23,7 +23,6 @@
 #[doc(hidden)]
 pub mod __macro;
 pub mod builder;
-pub mod cluster;
 pub mod config;
 pub mod def;
 pub mod diag;

@@ -50,20 +50,10 @@ const TEXT_CASES: &[TextCase] = &[
         "%u = loop %i in %zero..%n carry (%c = %t) { %s = cluster_sum %c yield %s } store %y[%n : 16, ..], %t",
         IN_CLUSTERS,
     ),
-    (
-        234,
-        "other elements that are not valid",
-        "%s = cluster_sum %l store %y[%n : 16, ..], %t",
-        IN_CLUSTERS,
-    ),
+    (234, "other elements that are not valid", "%s = cluster_sum %l store %y[%n : 16, ..], %t", IN_CLUSTERS),
     // A store may leave the cluster's coordinate out where all programs store the same: not what they loaded, nor in a loop that some
     // run less often, nor beside a store that has the coordinate.
-    (
-        213,
-        "does not use the grid coordinate of `tiles(N, 16)`",
-        "store %y[%zero : 16, ..], %t",
-        IN_CLUSTERS,
-    ),
+    (213, "does not use the grid coordinate of `tiles(N, 16)`", "store %y[%zero : 16, ..], %t", IN_CLUSTERS),
     (
         213,
         "does not use the grid coordinate of `tiles(N, 16)`",

@@ -151,12 +151,7 @@ impl Order {
 
 impl<'a> Cta<'a> {
     /// A CTA before it runs, once for each of its programs.
-    pub(crate) fn new(
-        k: &'a Kernel,
-        launch: &'a Launch,
-        manner: Manner,
-        share: Share,
-    ) -> Cta<'a> {
+    pub(crate) fn new(k: &'a Kernel, launch: &'a Launch, manner: Manner, share: Share) -> Cta<'a> {
         let role = |(role, data): (Role, &RoleData)| Running {
             role,
             frames: vec![Frame { block: data.body, at: 0, kind: Kind::Once }],

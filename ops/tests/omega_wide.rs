@@ -5,8 +5,8 @@ use atlas_dsl::DType;
 use atlas_ops::Comparison;
 use atlas_ops::omega::check::{Case, CaseInputs};
 use atlas_ops::omega::{
-    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_CLUSTER, OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE,
-    OMEGA_NORMED_WIDE, OmegaPacked, OmegaRule, OmegaStream, Read, StreamSizes, Tokens,
+    Chunking, Loss, MemoryForm, OMEGA_GATED_WIDE, OMEGA_LINEAR_WIDE, OMEGA_MLP_CLUSTER, OMEGA_MLP_SPLIT,
+    OMEGA_MLP_WIDE, OMEGA_NORMED_WIDE, OmegaPacked, OmegaRule, OmegaStream, Read, StreamSizes, Tokens,
 };
 use atlas_runtime::{Chain, Tensor};
 

@@ -4,7 +4,7 @@
 
 use crate::error::InterpError;
 use crate::eval::{LaunchState, Program};
-use crate::stored::PendingStore;
+use crate::memory::PendingStore;
 use crate::tile::{Data, Tile, common, mismatch};
 use atlas_dsl::{Block, Inst, Kernel, Op, Value};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Runs one program: its environment of tiles, and the match on operations.
 
 use crate::error::InterpError;
-use crate::stored::PendingStore;
+use crate::memory::PendingStore;
 use crate::tile::Tile;
 use crate::{Arg, Mode};
 use atlas_dsl::validity::Validity;

@@ -3,8 +3,8 @@
 use crate::Arg;
 use crate::error::InterpError;
 use crate::eval::Program;
+use crate::memory::PendingStore;
 use crate::memory::Region;
-use crate::stored::PendingStore;
 use crate::tile::{Data, Tile, mismatch};
 use crate::walk::Walk;
 use atlas_dsl::ir::ParamKind;

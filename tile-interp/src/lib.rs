@@ -50,7 +50,6 @@ mod pool;
 mod ring;
 mod rounding;
 mod storage;
-mod stored;
 mod tile;
 mod walk;
 

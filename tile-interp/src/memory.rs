@@ -3,10 +3,11 @@
 use crate::error::InterpError;
 use crate::overlap::Span;
 use crate::storage::MemoryElement;
-use crate::tile::Data;
+use crate::tile::{Data, Tile};
 use crate::walk::{Row, Walk, dense_strides};
 use atlas_dsl::DType;
 use half::{bf16, f16};
+use std::sync::Arc;
 
 /// The layout of a tensor: a first element, and a size and a stride per dim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,4 +274,21 @@ fn write_rows<S: MemoryElement<T>, T: Copy>(bytes: &mut [u8], walk: &Walk, from:
             }
         }
     });
+}
+
+/// A tile on its way to a tensor.
+pub(crate) struct PendingStore {
+    /// Index of the parameter.
+    pub(crate) param: usize,
+    /// The target of the tile. The part outside of the tensor is dropped.
+    pub(crate) region: Region,
+    /// What is stored.
+    pub(crate) tile: Arc<Tile>,
+}
+
+impl PendingStore {
+    /// The memory that the tile takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tile.ty.elements() * 8
+    }
 }

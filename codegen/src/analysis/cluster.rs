@@ -27,7 +27,9 @@ pub fn cluster_size(kernel: &Kernel, schedule: &Schedule, target: Target) -> Res
     let dim = &kernel.dims[axis.extent.dim()];
     let DimSize::Const(extent) = dim.size else { return Err(CompileError::bug("a cluster along a dim of any size")) };
     let programs = extent.div_ceil(u64::from(axis.extent.tile().unwrap_or(1)));
-    let refused = |why: String| Err(CompileError::refusal(format!("a cluster of {programs} programs along `{}`: {why}", dim.name)));
+    let refused = |why: String| {
+        Err(CompileError::refusal(format!("a cluster of {programs} programs along `{}`: {why}", dim.name)))
+    };
     if programs == 1 {
         return Ok(1);
     }

@@ -193,7 +193,9 @@ fn unencodable(k: &Kernel, op: &Op, result: Option<DType>) -> Option<String> {
         Op::Unary(f, ..) if result == Some(DType::F64) && !is_function_of_f64(*f) => {
             Some(format!("`{}` of f64", f.name()))
         }
-        gpu_ops!(sources elementwise views fragments global shared clusters rings orders control) | Op::WaitMma(..) => None,
+        gpu_ops!(sources elementwise views fragments global shared clusters rings orders control) | Op::WaitMma(..) => {
+            None
+        }
     }
 }
 

@@ -150,7 +150,12 @@ impl<'k> Verifier<'k> {
             Op::InitRing(ring) => self.ring_step(*ring, None, loc),
             Op::Once(body) => self.once(*body, loc),
             // An empty commit; tokens and threads that are as they should be; what has no rule but its types.
-            Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::ZeroShared(_) | Op::SumCluster(..) | Op::WaitMma(..) => {}
+            Op::Commit(..)
+            | Op::Release(_)
+            | Op::Drain(_)
+            | Op::ZeroShared(_)
+            | Op::SumCluster(..)
+            | Op::WaitMma(..) => {}
             Op::Programs(_) | Op::Yield(_) | gpu_ops!(sources elementwise views fragments orders) => {}
         }
     }

@@ -270,7 +270,11 @@ impl<'k> Verifier<'k> {
                     return Some(format!("`sum.cluster` takes f32 or f64, found {}", self.ty(*v)));
                 }
                 if u64::from(room.bytes()) < wanted || room.stages != 1 {
-                    return Some(format!("the threads pass on {wanted} bytes, and `{}` has {}", room.name, room.bytes()));
+                    return Some(format!(
+                        "the threads pass on {wanted} bytes, and `{}` has {}",
+                        room.name,
+                        room.bytes()
+                    ));
                 }
                 unlike(d, l)
             }),

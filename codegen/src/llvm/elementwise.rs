@@ -140,7 +140,9 @@ impl<'c> Emitter<'c, '_> {
                 })
             }
             Op::MaskInvalid { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
-            Op::Reduce { .. } | Op::ConvertLayout(_) | gpu_ops!(global shared clusters products rings orders control) => {
+            Op::Reduce { .. }
+            | Op::ConvertLayout(_)
+            | gpu_ops!(global shared clusters products rings orders control) => {
                 Err(CompileError::bug("not an element-wise operation"))
             }
         }

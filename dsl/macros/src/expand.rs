@@ -515,7 +515,8 @@ impl Writer<'_> {
                 let [c, t, f] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
                 quote!(__atlas_b.select(#loc, #c, #t, #f))
             }
-            ExprKind::Clamp(_) | ExprKind::Fma(_) | ExprKind::IsNan(_) => self.composed(e, out),
+            ExprKind::Clamp(_) | ExprKind::Fma(_) => self.composed(e, out),
+            ExprKind::IsNan(_) | ExprKind::Transpose(_) | ExprKind::ClusterSum(_) => self.composed(e, out),
             ExprKind::Cast(to, x) => {
                 let x = self.operand(x, out);
                 let to = self.dtype(*to);
@@ -525,14 +526,6 @@ impl Writer<'_> {
             ExprKind::CastLike(parts) => {
                 let [x, like] = [0, 1].map(|i| self.operand(&parts[i], out));
                 quote!(__atlas_b.cast_like(#loc, #x, #like))
-            }
-            ExprKind::Transpose(x) => {
-                let x = self.operand(x, out);
-                quote!(__atlas_b.transpose(#loc, #x))
-            }
-            ExprKind::ClusterSum(x) => {
-                let x = self.operand(x, out);
-                quote!(__atlas_b.cluster_sum(#loc, #x))
             }
             ExprKind::Dot { operands, precision } => {
                 let [a, b] = [0, 1].map(|i| self.operand(&operands[i], out));

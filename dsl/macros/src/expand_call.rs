@@ -88,7 +88,7 @@ impl Writer<'_> {
         quote!(__atlas_b.call_elsewhere(#loc, |__atlas_b: &mut #root::Builder| #path(__atlas_b #(, #args)*)))
     }
 
-    /// Functions that the builder makes of a few operations.
+    /// Functions of the builder that take tiles alone.
     pub(crate) fn composed(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
         let loc = self.loc(e.token);
         match &e.kind {
@@ -103,6 +103,14 @@ impl Writer<'_> {
             ExprKind::IsNan(x) => {
                 let x = self.operand(x, out);
                 quote!(__atlas_b.is_nan(#loc, #x))
+            }
+            ExprKind::Transpose(x) => {
+                let x = self.operand(x, out);
+                quote!(__atlas_b.transpose(#loc, #x))
+            }
+            ExprKind::ClusterSum(x) => {
+                let x = self.operand(x, out);
+                quote!(__atlas_b.cluster_sum(#loc, #x))
             }
             _ => TokenStream::new(),
         }

@@ -103,7 +103,8 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
             Some(AxisSyntax::Tiles { dim, size }) => Some(AxisSyntax::Cluster { dim, size: Some(size) }),
             Some(AxisSyntax::Points(dim)) => Some(AxisSyntax::Cluster { dim, size: None }),
             _ => {
-                let message = "`cluster` is of one axis: `for (b, n) in grid(B, cluster(tiles(DIM, SIZE)))` or `cluster(DIM)`";
+                let message =
+                    "`cluster` is of one axis: `for (b, n) in grid(B, cluster(tiles(DIM, SIZE)))` or `cluster(DIM)`";
                 errors.push(26, SourceRange::of(e), message);
                 None
             }

@@ -318,9 +318,7 @@ impl<'a> Resolver<'a> {
                 AxisSyntax::Tiles { dim, size } | AxisSyntax::Pairs { dim, size } => {
                     (self.dim(dim), Some(self.tile_size(size)))
                 }
-                AxisSyntax::Cluster { dim, size } => {
-                    (self.dim(dim), size.as_ref().map(|size| self.tile_size(size)))
-                }
+                AxisSyntax::Cluster { dim, size } => (self.dim(dim), size.as_ref().map(|size| self.tile_size(size))),
             };
             // The number of programs of a cluster is a constant.
             if let Some(dim) = dim.filter(|_| of_cluster(axis)) {

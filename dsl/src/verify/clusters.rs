@@ -10,7 +10,8 @@ impl Verifier<'_> {
     /// 229, 233 and 234, and 213 of stores that leave the cluster's coordinate out.
     pub(super) fn clusters(&mut self) {
         let k = self.kernel;
-        let sums = || k.insts.iter().filter_map(|(inst, op)| if let Op::ClusterSum(v) = op { Some((inst, *v)) } else { None });
+        let sums =
+            || k.insts.iter().filter_map(|(inst, op)| if let Op::ClusterSum(v) = op { Some((inst, *v)) } else { None });
         if !k.cluster {
             for (inst, _) in sums() {
                 let message = "`cluster_sum` adds up what the programs of a cluster have, but the grid has no cluster";
@@ -45,7 +46,8 @@ impl Verifier<'_> {
             self.error(229, Loc::default(), "a cluster is of tiles or elements, not of pairs of tiles");
         }
         if !matches!(dim.size, DimSize::Const(_)) {
-            let message = format!("a cluster goes along `{}`, which must be a constant of the specialization", dim.name);
+            let message =
+                format!("a cluster goes along `{}`, which must be a constant of the specialization", dim.name);
             self.error(229, Loc::default(), message);
         }
     }

@@ -38,12 +38,12 @@
 //! Unused values are allowed. A loop may store to one region in every iteration, because the order of iterations is defined.
 
 mod clusters;
+mod differing;
 mod edges;
 mod ids;
 mod regions;
 mod signature;
 
-use crate::cluster::Differing;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::entity::{Block, Inst, Value};
 use crate::infer::infer;
@@ -51,6 +51,7 @@ use crate::ir::{Kernel, Loc, ValueDef};
 use crate::op::Op;
 use crate::types::{DType, TileType};
 use cranelift_entity::EntitySet;
+use differing::Differing;
 use regions::TileAccess;
 use std::fmt;
 use std::ops::Deref;
@@ -103,7 +104,8 @@ pub fn verify<K: Invariants>(kernel: K) -> Result<Verified<K>, Diagnostics> {
 
 impl Invariants for Kernel {
     fn violations(&self) -> Vec<Diagnostic> {
-        let mut v = Verifier { kernel: self, differing: Differing::default(), errors: Vec::new(), accesses: Vec::new() };
+        let mut v =
+            Verifier { kernel: self, differing: Differing::default(), errors: Vec::new(), accesses: Vec::new() };
         v.ids();
         // The other rules read through ids and recurse into bodies.
         if v.errors.is_empty() {

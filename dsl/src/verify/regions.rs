@@ -18,7 +18,7 @@
 //! of the axes.
 //!
 //! Stores that all programs of a cluster make with the same value at the same place may leave the cluster's coordinate out
-//! ([`crate::cluster`]). One of the programs makes them, and none may load the tensor. If a tensor has such stores, all its stores are.
+//! ([`Differing`](super::differing::Differing)). One of the programs makes them, and none may load the tensor. If a tensor has such stores, all its stores are.
 //!
 //! From boxes of indices to memory: no two elements of a written tensor share an address, and the tensor shares no byte with
 //! another argument. Rule 224 ensures that for constant strides, and the runtime for the others (tile-interp/src/overlap.rs).
@@ -206,7 +206,8 @@ fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(
 fn of_the_cluster(k: &Kernel, load: &TileAccess<'_>) -> Diagnostic {
     let name = &k.params[load.param].name;
     let message = format!("`{name}` is stored to without the coordinate of the cluster, so it cannot be loaded");
-    Diagnostic::new(211, load.loc, message).note("use the value that is stored, or give the tensor an axis for the coordinate")
+    Diagnostic::new(211, load.loc, message)
+        .note("use the value that is stored, or give the tensor an axis for the coordinate")
 }
 
 fn is_out(k: &Kernel, p: Param) -> bool {

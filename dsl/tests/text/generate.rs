@@ -1,9 +1,9 @@
 //! Random well-typed kernels that use every operation.
 
 use atlas_dsl::infer::infer;
-use atlas_dsl::validity::Validity;
 use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
 use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
+use atlas_dsl::validity::Validity;
 use atlas_dsl::{Block, DType, Dim, Kernel, Param, Table, TileType, Value};
 
 /// A random well-typed kernel, decided by a list of numbers so that failures shrink.

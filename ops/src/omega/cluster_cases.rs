@@ -1,10 +1,10 @@
 //! What the kernel that trains on a segment by a cluster is checked with: a walk over its chunks in f64.
 
-use super::split_cases::{Given, column, dot};
+use super::chunk_inputs::{Given, column, dot};
 use crate::memory::{gelu, gelu_slope};
 
 /// The memory and its momenta, in the order of the kernel's parameters.
-struct State {
+struct Memory {
     w1: Vec<Vec<f64>>,
     w2: Vec<Vec<f64>>,
     s1: Vec<Vec<f64>>,
@@ -16,7 +16,7 @@ struct State {
 pub(super) fn train(x: &Given<'_>, [b, h, at]: [usize; 3]) -> Vec<Vec<f64>> {
     let [k, d, e, m, slots] = ["K", "D", "E", "M", "R"].map(|dim| x.dim(dim));
     let place = [b, h, at];
-    let mut now = State {
+    let mut now = Memory {
         w1: x.matrix("w1", place, [e, m]),
         w2: x.matrix("w2", place, [m, d]),
         s1: x.matrix("s1", place, [e, m]),
@@ -40,7 +40,7 @@ pub(super) fn train(x: &Given<'_>, [b, h, at]: [usize; 3]) -> Vec<Vec<f64>> {
 }
 
 /// Trains the memory on a chunk. Returns its errors, hidden rows and gradients before the gelu.
-fn step(x: &Given<'_>, place: [usize; 3], now: &mut State) -> [Vec<Vec<f64>>; 3] {
+fn step(x: &Given<'_>, place: [usize; 3], now: &mut Memory) -> [Vec<Vec<f64>>; 3] {
     let k = x.dim("K");
     let first = x.oldest(place);
     let [keys, values, residuals] = ["k", "v", "rk"].map(|name| x.alive(name, place, first));

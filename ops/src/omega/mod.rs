@@ -29,6 +29,8 @@ pub(crate) mod cases;
 mod chain_space;
 #[cfg(feature = "verify")]
 pub mod check;
+#[cfg(feature = "verify")]
+mod chunk_inputs;
 mod chunking;
 #[cfg(feature = "verify")]
 mod cluster_cases;

@@ -1,9 +1,9 @@
 //! What a memory is, what it is trained for and how it steps: the choices between the models of the papers, by name.
 
 use super::{
-    Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_CLUSTER, OMEGA_MLP_SPLIT,
-    OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR, OMEGA_MUON_LINEAR_WIDE,
-    OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
+    Chunking, OMEGA_GATED, OMEGA_GATED_WIDE, OMEGA_LINEAR, OMEGA_LINEAR_WIDE, OMEGA_MLP, OMEGA_MLP_CLUSTER,
+    OMEGA_MLP_SPLIT, OMEGA_MLP_WIDE, OMEGA_MUON, OMEGA_MUON_GATED, OMEGA_MUON_GATED_WIDE, OMEGA_MUON_LINEAR,
+    OMEGA_MUON_LINEAR_WIDE, OMEGA_MUON_NORMED, OMEGA_MUON_NORMED_WIDE, OMEGA_MUON_TOKENS, OMEGA_MUON_TOKENS_GATED,
     OMEGA_MUON_TOKENS_GATED_WIDE, OMEGA_MUON_TOKENS_LINEAR, OMEGA_MUON_TOKENS_LINEAR_WIDE, OMEGA_MUON_TOKENS_NORMED,
     OMEGA_MUON_TOKENS_NORMED_WIDE, OMEGA_MUON_TOKENS_WIDE, OMEGA_MUON_WIDE, OMEGA_NORMED, OMEGA_NORMED_WIDE,
 };
@@ -268,7 +268,13 @@ impl OmegaRule {
     /// The same, where clusters of programs train a memory with so many hidden elements: of two layers, by descent, with tokens of 16 bits
     /// and at most 64 elements. Four matrices stay in the registers of at most eight programs, with a chunk's keys beside them. The bounds are
     /// found as those of [`holds_whole_rows`](OmegaRule::holds_whole_rows), on sm_90 and sm_90a.
-    pub(super) fn cluster_chain(&self, key: usize, value: usize, hidden: usize, dtype: DType) -> Option<&'static Chain> {
+    pub(super) fn cluster_chain(
+        &self,
+        key: usize,
+        value: usize,
+        hidden: usize,
+        dtype: DType,
+    ) -> Option<&'static Chain> {
         let is_small = key.max(value) <= 64 && self.chunking.keys() <= 96 && dtype.bytes() == 2;
         let has_tiles = (65..=512).contains(&hidden);
         self.split_chain().filter(|_| is_small && has_tiles).map(|_| &OMEGA_MLP_CLUSTER)

@@ -14,6 +14,7 @@ mod registers;
 mod sample_points;
 mod sectors;
 mod work;
+mod work_sums;
 mod work_table;
 
 pub use compulsory::{Compulsory, compulsory};

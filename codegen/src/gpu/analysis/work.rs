@@ -258,13 +258,8 @@ impl WorkFormula {
     }
 }
 
-/// What a byte of a partial tile counts as bytes of tensors, and the waits for memory around an arrival: for the stores, the
-/// count, and the loads. Fitted on an H200, to products whose programs two, four and eight CTAs share.
-const PARTIAL_TRAFFIC: f64 = 2.0;
-const ARRIVAL_WAITS: f64 = 4.0;
-
 pub(super) struct WorkWalk<'a> {
-    k: &'a Kernel,
+    pub(super) k: &'a Kernel,
     pub(super) formulas: Formulas,
     pub(super) expected: Expected<'a>,
     /// The tensors that are read.
@@ -315,7 +310,7 @@ impl WorkWalk<'_> {
                     self.sum_splits(values, &mut part.fixed);
                 }
                 Op::SumCluster(..) => {
-                    part.fixed.latency_waits += 2.0 * self.latency_wait();
+                    part.fixed.latency_waits += self.latency_wait();
                     part.fixed += self.inst(inst);
                 }
                 Op::CopyWait(_) | Op::StoreWait(_) => part.fixed.latency_waits += self.latency_wait(),
@@ -325,18 +320,6 @@ impl WorkWalk<'_> {
             }
         }
         part
-    }
-
-    /// A CTA stores its partial tiles, and the last one loads those of all. The work is that of the last one, for which the launch
-    /// waits.
-    fn sum_splits(&self, values: &[Value], fixed: &mut Counts) {
-        let registers: u32 = values.iter().map(|&v| self.k.tile(v).1.reg_count()).sum();
-        let elements = f64::from(registers * self.k.threads);
-        let tiles = 1.0 + f64::from(self.k.index_map.splits);
-        fixed.element_wise += tiles * elements;
-        fixed.global += PARTIAL_TRAFFIC * tiles * 4.0 * elements;
-        fixed.barriers += 2.0;
-        fixed.latency_waits += ARRIVAL_WAITS;
     }
 
     fn repeat(&mut self, lo: Value, hi: Value, body: Block, part: &mut Part) {
@@ -461,15 +444,7 @@ impl WorkWalk<'_> {
                     c.shared = threads / 32.0 * held * depth * f64::from(dtype.bytes());
                 }
             }
-            // Each element is stored, loaded by the CTA that adds it up, stored to all, and loaded.
-            Op::SumCluster(value, _) => {
-                let (dtype, layout) = self.k.tile(*value);
-                let held = threads * f64::from(layout.reg_count());
-                let (x, y) = self.k.cluster;
-                c.element_wise += held * 2.0;
-                c.shared = 2.0 * held * f64::from(dtype.bytes()) * (1.0 + f64::from(x * y) / 2.0);
-                c.barriers += 2.0;
-            }
+            Op::SumCluster(value, _) => self.sum_cluster(*value, &mut c),
             Op::ZeroShared(buffer) => c.shared = f64::from(self.k.buffers[*buffer].bytes()),
             Op::Mma { a, b, atom, shape, .. } => {
                 let Some((_, layout)) = tile else { return c };

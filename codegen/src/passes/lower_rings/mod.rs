@@ -88,7 +88,8 @@ impl SlotLowering<'_> {
                 Op::If(_, body, _) | Op::Once(body) | Op::Programs(body) => self.block(body),
                 Op::Acquire(_, At::Slot(_) | At::Cursor { .. }) | Op::Wait(_, At::Slot(_) | At::Cursor { .. }) => {}
                 Op::Commit(..) | Op::Release(_) | Op::Drain(_) | Op::InitRing(_) => {}
-                Op::Yield(_) | gpu_ops!(sources elementwise views fragments global shared clusters products orders) => {}
+                Op::Yield(_) | gpu_ops!(sources elementwise views fragments global shared clusters products orders) => {
+                }
             }
             out.push(inst);
         }

@@ -9,8 +9,8 @@
 //! Each tile is computed as a whole, at its place in Tile IR. Values that only a store uses, and that can be computed in any
 //! layout, are computed at the store. A store by the copy engine acquires a stage, which threads write and the engine reads.
 
-mod clusters;
 mod carried;
+mod clusters;
 mod decisions;
 mod dots;
 mod engine_copies;

@@ -12,7 +12,7 @@
 //! grow, so the walk reaches a fixed point.
 //!
 //! # Breaks it
-//! - A store in a loop whose bound differs, a carried value that starts the same and becomes different: dsl/tests/clusters.rs.
+//! - A store in a loop whose bound differs, a carried value that starts the same and becomes different: dsl/tests/verify.rs.
 
 use crate::entity::{Block, Inst, Value};
 use crate::ir::Kernel;
@@ -21,7 +21,7 @@ use cranelift_entity::EntitySet;
 
 /// The values that may differ between the programs of a cluster, and the instructions that not all of them run equally often.
 #[derive(Debug, Default)]
-pub struct Differing {
+pub(super) struct Differing {
     values: EntitySet<Value>,
     apart: EntitySet<Inst>,
     grown: bool,
@@ -29,7 +29,7 @@ pub struct Differing {
 
 impl Differing {
     /// Walks a kernel. Nothing differs in one without clusters.
-    pub fn of(kernel: &Kernel) -> Differing {
+    pub(super) fn of(kernel: &Kernel) -> Differing {
         let mut found = Differing::default();
         if let (true, Some(axis)) = (kernel.cluster, kernel.grid.last()) {
             found.values.insert(axis.coord);
@@ -42,12 +42,12 @@ impl Differing {
     }
 
     /// True if the programs of a cluster may have different values here.
-    pub fn value(&self, v: Value) -> bool {
+    pub(super) fn value(&self, v: Value) -> bool {
         self.values.contains(v)
     }
 
     /// True if the programs of a cluster may run this instruction a different number of times.
-    pub fn is_apart(&self, inst: Inst) -> bool {
+    pub(super) fn is_apart(&self, inst: Inst) -> bool {
         self.apart.contains(inst)
     }
 
