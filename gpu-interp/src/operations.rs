@@ -12,7 +12,7 @@ use atlas_codegen::gpu::{
 use atlas_codegen::gpu_ops;
 use atlas_dsl::ir::ParamKind;
 use atlas_dsl::op::BinaryOp;
-use atlas_dsl::{DType, Dim, Param};
+use atlas_dsl::{Dim, Param};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -45,14 +45,8 @@ impl Cta<'_> {
         }
         let mut parts = std::mem::take(&mut self.share.partials);
         parts.sort_by_key(|&(number, _)| number);
-        let mut parts = parts.into_iter().map(|(_, tiles)| tiles);
-        let mut sums = parts.next().unwrap_or_default();
-        for part in parts {
-            let add = self.launch.arithmetic.binary(BinaryOp::Add, DType::F32)?;
-            let both = |(a, b): (Rc<Tile>, Rc<Tile>)| a.zip(&b, DType::F32, &add).map(Rc::new);
-            sums = sums.into_iter().zip(part).map(both).collect::<Result<_, _>>()?;
-        }
-        Ok(Next::On(sums.into_iter().map(Held::Tile).collect()))
+        let of_value = |at: usize| self.sum_of(parts.iter().map(|(_, tiles)| Rc::clone(&tiles[at])).collect());
+        Ok(Next::On((0..values.len()).map(|at| of_value(at).map(Held::Tile)).collect::<Result<_, _>>()?))
     }
 
     /// The sum of tiles, added one after the other.

@@ -9,7 +9,7 @@
 //! It computes what [`OMEGA_MLP`] does, with two launches for each chunk and three for each `R` chunks: on a GPU it is faster
 //! where sequences times heads are at most half of the multiprocessors, and [`OmegaStream`] and [`OmegaPacked`] take it there for chunks of 32
 //! tokens at least. [`OMEGA_MLP_CLUSTER`] takes its place on GPUs with clusters of programs (compute capability 9.0 and later), for tokens of
-//! 16 bits and at most 64 elements, at most 96 keys of a chunk, and 65 to 512 hidden elements: it has four launches for each `R` chunks.
+//! 16 bits whose width is a multiple of 8 and at most 64, at most 80 keys of a chunk, and 65 to 512 hidden elements: it has four launches for each `R` chunks.
 //! With Muon, wide chains need `D`, `E`, `T` and, unless the memory is linear, `M` besides. `K` is [`Chunking::keys`] of the chunk and
 //! window that a launch is given. `chunk` of [`OMEGA_MUON_TOKENS`] and its kin is a number, so a launch cannot compare it with `K`: a
 //! workspace of fewer keys gives other numbers, and no error. [`OmegaStream`] and [`OmegaPacked`] allocate what they need.

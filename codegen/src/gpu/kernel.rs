@@ -104,6 +104,9 @@ pub struct BlockData {
 /// The most CTAs of a cluster that every GPU with clusters runs.
 pub const MOST_CTAS_OF_CLUSTER: u32 = 8;
 
+/// Bytes that a thread passes on at once in a sum over a cluster.
+pub const SUM_VECTOR_BYTES: u32 = 16;
+
 /// Which CTA of a cluster holds a buffer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {

@@ -55,7 +55,7 @@ pub use fields::{
 pub use ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 pub use kernel::{
     BlockData, BufferData, Domain, IndexMap, Kernel, MBARRIER_BYTES, MOST_CTAS_OF_CLUSTER, Mover, Owner, Results,
-    RingData, RoleData, Scope, Type, ValueData, ValueDef,
+    RingData, RoleData, SUM_VECTOR_BYTES, Scope, Type, ValueData, ValueDef,
 };
 pub use op::Op;
 pub use parse::parse_gpu;

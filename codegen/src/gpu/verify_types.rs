@@ -5,7 +5,7 @@ use super::extract_slice::slice_layout;
 use super::vectors::access_elements;
 use super::verify::Verifier;
 use super::warp_grid_of;
-use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SharedRef, Side, Slice, Type, Value};
+use super::{Accuracy, CopyAtom, Inst, Op, Operand, Owner, SUM_VECTOR_BYTES, SharedRef, Side, Slice, Type, Value};
 use crate::arch::{Capability, Target};
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
@@ -262,7 +262,9 @@ impl<'k> Verifier<'k> {
             Op::SumCluster(v, buffer) => with(&[*v], &|d, l| {
                 let (x, y) = k.cluster;
                 let room = &k.buffers[*buffer];
-                let wanted = u64::from(l.reg_count()) * u64::from(k.threads) * u64::from(d.bytes());
+                // A thread passes on whole vectors.
+                let vectors = (u64::from(l.reg_count()) * u64::from(d.bytes())).div_ceil(SUM_VECTOR_BYTES.into());
+                let wanted = vectors * u64::from(SUM_VECTOR_BYTES) * u64::from(k.threads);
                 if x * y < 2 {
                     return Some("`sum.cluster` in a kernel without clusters".to_owned());
                 }

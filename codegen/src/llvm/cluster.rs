@@ -3,13 +3,10 @@
 use super::engine::CLUSTER;
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::{Buffer, Inst, Value};
+use crate::gpu::{Buffer, Inst, SUM_VECTOR_BYTES, Value};
 use inkwell::types::{BasicTypeEnum, VectorType};
 use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue, VectorValue};
 use inkwell::{AddressSpace, IntPredicate};
-
-/// Bytes that a thread stores or loads at once.
-const VECTOR: u32 = 16;
 
 impl<'c> Emitter<'c, '_> {
     /// Adds a fragment over the CTAs of the cluster, in the order of their ranks.
@@ -23,7 +20,7 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn sum_cluster(&mut self, inst: Inst, value: Value, buffer: Buffer) -> R<()> {
         let own = self.regs(value)?.clone();
         let (dtype, _) = self.k.tile(value);
-        let in_vector = VECTOR / dtype.bytes();
+        let in_vector = SUM_VECTOR_BYTES / dtype.bytes();
         let offset = self.k.buffers[buffer].offset.ok_or_else(|| CompileError::bug("a buffer without an offset"))?;
         let first = self.own_vectors(offset)?;
         let Some(element) = own.first().map(|r| r.get_type()) else { return Ok(()) };
@@ -111,26 +108,26 @@ impl<'c> Emitter<'c, '_> {
 
     /// The offset of this thread's first vector in its CTA's shared memory.
     fn own_vectors(&self, offset: u32) -> R<IntValue<'c>> {
-        let own = self.b.build_int_mul(self.coords.tid, self.i32(i64::from(VECTOR)), "")?;
+        let own = self.b.build_int_mul(self.coords.tid, self.i32(i64::from(SUM_VECTOR_BYTES)), "")?;
         Ok(self.b.build_int_add(own, self.i32(i64::from(offset)), "")?)
     }
 
     /// The address of this thread's vector in a row.
     fn row_of(&mut self, first: IntValue<'c>, row: IntValue<'c>) -> R<PointerValue<'c>> {
-        let before = self.b.build_int_mul(row, self.i32(i64::from(VECTOR * self.k.threads)), "")?;
+        let before = self.b.build_int_mul(row, self.i32(i64::from(SUM_VECTOR_BYTES * self.k.threads)), "")?;
         let at = self.b.build_int_add(first, before, "")?;
         self.shared_address(at)
     }
 
     fn store_vector(&self, at: PointerValue<'c>, vector: VectorValue<'c>) -> R<()> {
         let store = self.b.build_store(at, vector)?;
-        store.set_alignment(VECTOR).map_err(|e| CompileError::bug(e.to_string()))
+        store.set_alignment(SUM_VECTOR_BYTES).map_err(|e| CompileError::bug(e.to_string()))
     }
 
     fn load_vector(&self, at: PointerValue<'c>, vector: VectorType<'c>) -> R<VectorValue<'c>> {
         let load: BasicValueEnum<'c> = self.b.build_load(vector, at, "")?;
         if let Some(load) = load.as_instruction_value() {
-            load.set_alignment(VECTOR).map_err(|e| CompileError::bug(e.to_string()))?;
+            load.set_alignment(SUM_VECTOR_BYTES).map_err(|e| CompileError::bug(e.to_string()))?;
         }
         Ok(load.into_vector_value())
     }

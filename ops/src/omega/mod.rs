@@ -113,6 +113,10 @@ macro_rules! workspace {
 }
 const MIXED: &[&str] = workspace!(mixed);
 
+/// The order of the parameters of [`OMEGA_MLP`], for chains that take its place.
+const AS_MLP: &[&str] =
+    &["alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y"];
+
 /// The rule on a memory of two layers, with a dense band of gates.
 pub static OMEGA_MLP: Chain = Chain::new("omega_mlp", &[&omega_mix, &omega_mlp], MIXED);
 
@@ -149,9 +153,7 @@ pub static OMEGA_MLP_SPLIT: Chain = Chain::new(
 )
 .repeated(3..5, "C", "at")
 .after_each("R")
-.ordered(&[
-    "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
-]);
+.ordered(AS_MLP);
 
 /// The same, where a cluster of programs for each sequence and head trains the memory on all chunks of a segment in one launch. A GPU needs
 /// clusters for it (compute capability 9.0), and the hidden layer has at most 512 elements.
@@ -170,9 +172,7 @@ pub static OMEGA_MLP_CLUSTER: Chain = Chain::new(
     ),
 )
 .in_segments(2, "C", "at", "R")
-.ordered(&[
-    "alpha", "theta", "eta", "gamma", "before", "commit", "q", "k", "v", "rq", "rk", "w1", "w2", "s1", "s2", "y",
-]);
+.ordered(AS_MLP);
 
 /// The rule on a linear memory with keys of any width.
 pub static OMEGA_LINEAR_WIDE: Chain = Chain::new("omega_linear_wide", &[&omega_mix, &omega_linear_wide], MIXED);

@@ -154,3 +154,37 @@ pub(super) fn has_config(
     let spec = kernel.specialization(dtype, &dims);
     choose_for(kernel, &spec, &dims, Some(machine)).chosen().is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{OmegaRule, has_config};
+    use crate::omega::{Chunking, OMEGA_MLP_CLUSTER, omega_mlp_cluster_train};
+    use atlas_dsl::DType;
+    use atlas_runtime::Machine;
+
+    /// Whether the kernel of clusters has a configuration for these keys of a chunk, width of rows and hidden elements.
+    fn fits(arch: &str, [keys, width, hidden]: [usize; 3]) -> bool {
+        let machine: Machine = arch.parse().unwrap();
+        has_config(&omega_mlp_cluster_train, machine, DType::Bf16, |dim| match dim {
+            "D" | "E" => Some(width),
+            "K" => Some(keys),
+            "M" => Some(hidden),
+            _ => Some(16),
+        })
+    }
+
+    #[test]
+    fn clusters_have_room_for_all_that_takes_them() {
+        let corners = [[49, 64, 512], [48, 64, 65], [49, 40, 511], [1, 64, 256], [49, 8, 512], [17, 56, 192]];
+        for [window, width, hidden] in corners {
+            let rule = OmegaRule::omega_net(Chunking::new(32, window));
+            let keys = rule.chunking.keys();
+            let chain = rule.cluster_chain(width, width, hidden, DType::Bf16).unwrap();
+            assert!(std::ptr::eq(chain, &raw const OMEGA_MLP_CLUSTER));
+            let archs = ["sm_90", "sm_90a"];
+            assert!(archs.iter().all(|arch| fits(arch, [keys, width, hidden])), "{keys} {width} {hidden}");
+        }
+        // Older GPUs have no clusters, and no GPU runs more than eight programs together.
+        assert!(!fits("sm_80", [80, 64, 256]) && !fits("sm_90", [80, 64, 1024]));
+    }
+}

@@ -266,8 +266,8 @@ impl OmegaRule {
     }
 
     /// The same, where clusters of programs train a memory with so many hidden elements: of two layers, by descent, with tokens of 16 bits
-    /// and at most 64 elements. Four matrices stay in the registers of at most eight programs, with a chunk's keys beside them. The bounds are
-    /// found as those of [`holds_whole_rows`](OmegaRule::holds_whole_rows), on sm_90 and sm_90a.
+    /// and at most 64 elements, in whole vectors of 16 bytes. Four matrices stay in the registers of at most eight programs, with a chunk's
+    /// keys beside them: of 192 registers a thread, tiles of 64 hidden elements take about 176 with 80 keys.
     pub(super) fn cluster_chain(
         &self,
         key: usize,
@@ -275,7 +275,8 @@ impl OmegaRule {
         hidden: usize,
         dtype: DType,
     ) -> Option<&'static Chain> {
-        let is_small = key.max(value) <= 64 && self.chunking.keys() <= 96 && dtype.bytes() == 2;
+        let is_whole = key.is_multiple_of(8) && value.is_multiple_of(8);
+        let is_small = key.max(value) <= 64 && self.chunking.keys() <= 80 && dtype.bytes() == 2 && is_whole;
         let has_tiles = (65..=512).contains(&hidden);
         self.split_chain().filter(|_| is_small && has_tiles).map(|_| &OMEGA_MLP_CLUSTER)
     }

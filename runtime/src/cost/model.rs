@@ -163,8 +163,8 @@ pub(crate) struct Terms {
     before: f64,
 }
 
-/// The multiprocessors that clusters of so many CTAs fill. A cluster lies within one of the groups (GPCs) of 16 to 18 that a GPU has, and
-/// fills no part of the next one. On an H200, with 132 multiprocessors, 16 clusters of eight CTAs, one on each, ran one after the other in
+/// How many multiprocessors run CTAs if these come in clusters of this size. A cluster runs within one GPC, which has 16 to 18
+/// multiprocessors, and its last ones stay idle where no whole cluster fits. On an H200, with 132 multiprocessors, 16 clusters of eight CTAs, one on each, ran one after the other in
 /// part.
 fn sms_for_clusters(sms: u64, cluster: u64) -> u64 {
     match cluster {

@@ -3,13 +3,10 @@
 use super::Lower;
 use crate::analysis::is_of_one_cta;
 use crate::error::CompileError;
-use crate::gpu::{self, BufferData, Op as GpuOp, Owner, Type};
+use crate::gpu::{self, BufferData, Op as GpuOp, Owner, SUM_VECTOR_BYTES, Type};
 use crate::layout::{Fragment, SharedLayout, Swizzle};
 use atlas_dsl::op::Predicate;
 use atlas_dsl::{DType, Inst, Op};
-
-/// Bytes that a thread stores or loads at once.
-const VECTOR: u32 = 16;
 
 impl Lower<'_> {
     /// The sum of what the programs of a cluster have.
@@ -35,7 +32,7 @@ impl Lower<'_> {
 
     /// A buffer with room for a fragment: a row for each vector of a thread, in which the threads' vectors stand one after the other.
     fn exchange_buffer(&mut self, dtype: DType, layout: &Fragment) -> gpu::Buffer {
-        let in_vector = VECTOR / dtype.bytes();
+        let in_vector = SUM_VECTOR_BYTES / dtype.bytes();
         let cols = self.k.threads * in_vector;
         let rows = layout.reg_count().div_ceil(in_vector);
         let pitch = cols * dtype.bytes();
