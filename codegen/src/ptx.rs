@@ -2,7 +2,7 @@
 
 use crate::arch::Target;
 use crate::error::CompileError;
-use crate::llvm::start;
+use crate::llvm::{rematerialize, start};
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -65,7 +65,8 @@ pub(crate) fn optimise(module: &Module<'_>, machine: &TargetMachine) -> Result<(
     module.verify().map_err(|e| CompileError::bug(format!("LLVM rejects the module: {e}")))?;
     // At the end, declarations that nothing uses go.
     let passes = format!("function({}),globaldce", PASSES.join(","));
-    module.run_passes(&passes, machine, PassBuilderOptions::create()).map_err(|e| CompileError::bug(e.to_string()))
+    module.run_passes(&passes, machine, PassBuilderOptions::create()).map_err(|e| CompileError::bug(e.to_string()))?;
+    rematerialize(module)
 }
 
 /// Prints an optimised module as PTX.

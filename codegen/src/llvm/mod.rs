@@ -14,6 +14,7 @@ mod math;
 mod matrix_load;
 mod mma;
 mod reduce;
+mod remat;
 mod shared;
 mod splits;
 mod start;
@@ -43,6 +44,7 @@ use lines::Lines;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use remat::rematerialize;
 pub(crate) use start::start;
 
 /// The result of emission, or why it failed.
