@@ -7,6 +7,9 @@ use crate::ir::{BlockData, DimSize, Loc};
 use crate::op::{LoopKind, Op};
 use crate::types::{DType, TileType};
 
+/// What a loop's body appends for its index and for what it carries, and what it leaves for the next iteration.
+type LoopBody<'f> = dyn FnMut(&mut Builder, Operand, &[Operand]) -> Vec<Operand> + 'f;
+
 impl Builder {
     /// Number of tiles of `size` elements in a dim, as a loop bound.
     pub fn tiles(&mut self, loc: Loc, dim: Dim, size: u32) -> Operand {
@@ -28,6 +31,22 @@ impl Builder {
         tile: Option<u32>,
         carried: &[Operand],
         body: impl FnOnce(&mut Builder, Operand, &[Operand]) -> Vec<Operand>,
+    ) -> Vec<Operand> {
+        let mut body = Some(body);
+        let mut once = |b: &mut Builder, index: Operand, params: &[Operand]| {
+            body.take().map_or_else(Vec::new, |body| body(b, index, params))
+        };
+        self.loop_of(loc, (kind, lo, hi), tile, carried, &mut once)
+    }
+
+    /// The loop, compiled once for all bodies: there are as many as there are loops in kernels.
+    fn loop_of(
+        &mut self,
+        loc: Loc,
+        (kind, lo, hi): (LoopKind, Operand, Operand),
+        tile: Option<u32>,
+        carried: &[Operand],
+        body: &mut LoopBody<'_>,
     ) -> Vec<Operand> {
         let poison = vec![Operand::Poison; carried.len()];
         let (Some(lo), Some(hi)) = (self.index_scalar(loc, lo), self.index_scalar(loc, hi)) else { return poison };
