@@ -73,6 +73,13 @@ impl<'k> TypingRules<'k> {
                 TileType::new(t.dtype, [n, m])
             }
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes)?,
+            Op::Scan { op, value, axis, .. } => {
+                let (t, name) = (self.ty(*value), op.scan_name());
+                if usize::from(*axis) >= t.rank() {
+                    return self.err(101, format!("`{name}` along axis {axis} of a tile {t}"));
+                }
+                self.taken(name, Takes::Numbers, *value)?.clone()
+            }
             Op::ClusterSum(v) => {
                 let t = self.ty(*v);
                 if t.dtype != DType::F32 && t.dtype != DType::F64 {

@@ -122,6 +122,17 @@ pub enum Op {
         /// Reduced axes, ascending.
         axes: Vec<u8>,
     },
+    /// Reduces, for each element, the elements of its row along an axis up to its own (`cumsum`). Result: the operand's type.
+    Scan {
+        /// What to reduce with.
+        op: ReduceOp,
+        /// The tile.
+        value: Value,
+        /// The axis.
+        axis: u8,
+        /// From the last element down: the elements from its own on.
+        reverse: bool,
+    },
     /// The sum of the tiles that the programs of a cluster have here, in the order of their coordinates. Every one of them gets it.
     ClusterSum(Value),
     /// `a · b (+ acc)`: `[M, K] x [K, N] -> [M, N]` in the accumulator type of the operands.
@@ -189,6 +200,7 @@ impl Op {
             Op::Reshape { .. } => Kind::Reshape,
             Op::Transpose(_) => Kind::Transpose,
             Op::Reduce { .. } => Kind::Reduce,
+            Op::Scan { .. } => Kind::Scan,
             Op::ClusterSum(_) => Kind::ClusterSum,
             Op::Dot { .. } => Kind::Dot,
             Op::Load { .. } => Kind::Load,
@@ -220,7 +232,8 @@ impl Op {
             Op::Other { value, .. }
             | Op::Broadcast { value, .. }
             | Op::Reshape { value, .. }
-            | Op::Reduce { value, .. } => f(*value),
+            | Op::Reduce { value, .. }
+            | Op::Scan { value, .. } => f(*value),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => [*a, *b].into_iter().for_each(f),
             Op::Select { cond, on_true, on_false } => [*cond, *on_true, *on_false].into_iter().for_each(f),
             Op::Fma(a, b, c) => [*a, *b, *c].into_iter().for_each(f),
@@ -252,7 +265,8 @@ impl Op {
             Op::Other { value, .. }
             | Op::Broadcast { value, .. }
             | Op::Reshape { value, .. }
-            | Op::Reduce { value, .. } => on(value),
+            | Op::Reduce { value, .. }
+            | Op::Scan { value, .. } => on(value),
             Op::Binary(_, a, b) | Op::Compare(_, a, b) => {
                 on(a);
                 on(b);

@@ -89,6 +89,13 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// The name of what a reduction or a scan combines by.
+    fn reduction(&mut self) -> Parsed<ReduceOp> {
+        let token = self.text.expect(T::Ident)?;
+        let unknown = || Diagnostic::new(5, token.loc, format!("found {token}, wanted `sum`, `max` or `min`"));
+        ReduceOp::from_name(token.text).ok_or_else(unknown)
+    }
+
     fn value_after(&mut self, kind: T) -> Parsed<Value> {
         self.text.expect(kind)?;
         self.value()
@@ -325,12 +332,14 @@ impl<'s> Parser<'s> {
             }
             Some(Kind::Transpose) => Op::Transpose(self.value()?),
             Some(Kind::ClusterSum) => Op::ClusterSum(self.value()?),
+            Some(Kind::Scan) => {
+                let (op, value) = (self.reduction()?, self.value()?);
+                self.text.expect_word("axis")?;
+                let axis = self.text.int()?;
+                Op::Scan { op, value, axis, reverse: self.text.eat_word("reverse") }
+            }
             Some(Kind::Reduce) => {
-                let token = self.text.expect(T::Ident)?;
-                let Some(op) = ReduceOp::from_name(token.text) else {
-                    return Err(Diagnostic::new(5, token.loc, format!("found {token}, wanted `sum`, `max` or `min`")));
-                };
-                let value = self.value()?;
+                let (op, value) = (self.reduction()?, self.value()?);
                 self.text.expect_word("axes")?;
                 self.text.expect(T::LBracket)?;
                 let axes = self.text.list(T::RBracket, Cursor::int)?;

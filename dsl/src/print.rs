@@ -180,6 +180,9 @@ impl<'k> BodyPrinter<'k> for Printer<'k> {
             }
             Op::Transpose(x) | Op::ClusterSum(x) => write!(f, "{name} {}", v(x))?,
             Op::Reduce { op, value, axes } => write!(f, "{name} {} {} axes {axes:?}", op.name(), v(value))?,
+            Op::Scan { op, value, axis, reverse } => {
+                write!(f, "{name} {} {} axis {axis}{}", op.name(), v(value), if *reverse { " reverse" } else { "" })?;
+            }
             Op::Dot { a, b, acc, precision } => {
                 write!(f, "{name} {}, {}", v(a), v(b))?;
                 if let Some(c) = acc {

@@ -201,6 +201,7 @@ impl Validity {
             | Op::Select { .. }
             | Op::Fma(..)
             | Op::Cast(..)
+            | Op::Scan { .. }
             | Op::ClusterSum(_) => {
                 op.visit_operands(|v| union(kernel, &mut out, &self.constraints[v]));
             }

@@ -143,7 +143,7 @@ fn the_generator_makes_every_operation() {
             };
         }
     }
-    let operations = 23;
+    let operations = 24;
     let mnemonics = UnaryOp::ALL.len() + BinaryOp::ALL.len() + Predicate::ALL.len() + ReduceOp::ALL.len();
     let (dots, loops, slices) = (2 * Precision::ALL.len(), 8, 4);
     assert_eq!(seen.len(), operations + mnemonics + dots + loops + slices, "{seen:#?}");

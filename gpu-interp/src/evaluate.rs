@@ -1,7 +1,7 @@
 //! Operations that compute a tile from tiles and have no other effect.
 
 use crate::tile::{Arithmetic, Tile, count, next, steps};
-use atlas_codegen::gpu::{Kernel, Op, Type, UnsignedOp, Value};
+use atlas_codegen::gpu::{Direction, Kernel, Op, Type, UnsignedOp, Value};
 use atlas_codegen::gpu_ops;
 use atlas_codegen::layout::Fragment;
 use atlas_dsl::DType;
@@ -116,6 +116,7 @@ pub(crate) fn evaluate(k: &Kernel, launch: &Launch, op: &Op, result: &Type, tile
             let source = k.values[*value].ty.tile().map(|(_, l)| l).ok_or("a reduction of no tile")?;
             reduce(a, *op, &*tile(*value)?, axes, source, layout)?
         }
+        Op::Scan { op, direction, value, axis } => scan(a, *op, *direction, &*tile(*value)?, usize::from(*axis))?,
         // What needs more than operands, or has effects.
         Op::CtaNumber | Op::CtaCount | Op::SplitNumber | Op::SplitCount | Op::MaskInvalid { .. } => return Ok(None),
         gpu_ops!(global shared clusters products rings orders control) => return Ok(None),
@@ -173,6 +174,22 @@ fn reduce(
         next(&mut at, &x.shape);
     }
     Ok(Tile { dtype: x.dtype, shape: result.shape.clone(), data })
+}
+
+fn scan(a: Arithmetic, op: ReduceOp, direction: Direction, x: &Tile, axis: usize) -> Result<Tile, String> {
+    let combine = a.binary(op.combine(), x.dtype)?;
+    let (step, extent) = (steps(&x.shape)[axis], x.shape[axis] as usize);
+    let mut data = x.data.clone();
+    for first in (0..data.len()).filter(|i| i / step % extent == 0) {
+        let place = |n: usize| match direction {
+            Direction::Up => first + n * step,
+            Direction::Down => first + (extent - 1 - n) * step,
+        };
+        for n in 1..extent {
+            data[place(n)] = combine(data[place(n - 1)], data[place(n)]);
+        }
+    }
+    Ok(Tile { data, ..x.clone() })
 }
 
 /// The index along the trailing axis to which each element of the source is reduced; empty if there is no such axis.

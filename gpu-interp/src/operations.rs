@@ -154,7 +154,7 @@ impl Cta<'_> {
             | Op::InitRing(_)
             | Op::CopyWait(_)
             | Op::StoreWait(_) => self.protocol(r, op),
-            gpu_ops!(sources elementwise views) | Op::Reduce { .. } | Op::ConvertLayout(_) => {
+            gpu_ops!(sources elementwise views) | Op::Reduce { .. } | Op::Scan { .. } | Op::ConvertLayout(_) => {
                 let result = k.results[inst].first().map(|&v| &k.values[v].ty);
                 let tile = |v: Value| self.tile(r, v);
                 match result.map(|ty: &Type| evaluate(k, self.launch, op, ty, &tile)).transpose()?.flatten() {

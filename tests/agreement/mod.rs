@@ -40,6 +40,7 @@ mod pipelines;
 mod precisions;
 mod scalars;
 mod scales;
+mod scans;
 mod signed_zeros;
 mod split;
 mod starts;

@@ -175,6 +175,7 @@ impl<'m> Program<'m> {
             Op::Reshape { value, axes } => self.reshape(*value, axes)?,
             Op::Transpose(x) => self.transpose(*x)?,
             Op::Reduce { op, value, axes } => self.reduce(*op, *value, axes)?,
+            Op::Scan { op, value, axis, reverse } => self.scan(*op, *value, *axis, *reverse)?,
             Op::Dot { a, b, acc, precision } => self.dot(*a, *b, *acc, *precision)?,
             Op::Load { param, slices } => self.load(*param, slices)?,
         };

@@ -95,7 +95,7 @@ fn is_inexact(kernel: &Kernel, op: &Op, noise: Noise) -> bool {
         Op::Unary(UnaryOp::Sqrt, _) | Op::Binary(BinaryOp::Div, ..) if !noise.approximate => false,
         Op::Unary(op, x) => is_float(*x) && !(op.row().exact && *op != UnaryOp::Sqrt),
         Op::Binary(op, x, _) => is_float(*x) && (*op == BinaryOp::Div || op.is_function()),
-        Op::Reduce { op: ReduceOp::Sum, value, .. } => is_float(*value),
+        Op::Reduce { op: ReduceOp::Sum, value, .. } | Op::Scan { op: ReduceOp::Sum, value, .. } => is_float(*value),
         Op::Dot { .. } => true,
         _ => false,
     }
@@ -136,6 +136,12 @@ impl Program<'_> {
                 let sizes = numbers(&sizes.data);
                 self.off_by(noise, tile, |i, _| sizes[i] * OF_SUMS)
             }
+            Op::Scan { op, value, axis, reverse } => {
+                let terms = self.absolute(*value)?;
+                let sizes = self.with(vec![terms], |p| p.scan(*op, *value, *axis, *reverse))?;
+                let sizes = numbers(&sizes.data);
+                self.off_by(noise, tile, |i, _| sizes[i] * OF_SUMS)
+            }
             Op::Dot { a, b, acc, precision } => {
                 let operands = [Some(self.original(*a)), Some(self.original(*b)), *acc];
                 let any_is_off = operands[..2].iter().flatten().any(|v| is_off(self, *v));
@@ -156,7 +162,12 @@ impl Program<'_> {
         };
         let rounds = matches!(
             op,
-            Op::Unary(..) | Op::Binary(..) | Op::Fma(..) | Op::Cast(..) | Op::Reduce { op: ReduceOp::Sum, .. }
+            Op::Unary(..)
+                | Op::Binary(..)
+                | Op::Fma(..)
+                | Op::Cast(..)
+                | Op::Reduce { op: ReduceOp::Sum, .. }
+                | Op::Scan { op: ReduceOp::Sum, .. }
         );
         if rounds && tile.ty.dtype.is_half() && is_off(self, v) {
             let half_ulp = if tile.ty.dtype == DType::F16 { 1.0 / 2048.0 } else { 1.0 / 256.0 };

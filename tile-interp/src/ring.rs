@@ -79,6 +79,7 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
                 Op::Fma(x, ..) if bf16(*x) => return refuse("fma"),
                 Op::Compare(p, x, _) if float(*x) => return refuse(p.name()),
                 Op::Reduce { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.name()),
+                Op::Scan { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.scan_name()),
                 Op::Cast(dtype, x) if float(*x) != dtype.is_float() => return refuse("cast"),
                 // Its operands are split by their bits.
                 Op::Dot { precision: Precision::Bf16x3 | Precision::Tf32x3, .. } => return refuse("dot"),

@@ -322,7 +322,11 @@ impl<'r> Emitter<'r> {
             Expr::Transpose(a) => Op::Transpose(self.expr(a)?),
             Expr::Reduce(op, a, axes) => {
                 let value = self.expr(a)?;
-                return self.reduce(*op, value, axes);
+                return self.reduce(*op, value, |op, value| Op::Reduce { op, value, axes: axes.clone() });
+            }
+            &Expr::Scan { op, ref of, axis, reverse } => {
+                let value = self.expr(of)?;
+                return self.reduce(op, value, |op, value| Op::Scan { op, value, axis, reverse });
             }
             Expr::Dot { factors, acc, precision } => {
                 let (a, b) = (self.expr(&factors[0])?, self.expr(&factors[1])?);
@@ -466,8 +470,8 @@ impl<'r> Emitter<'r> {
         Ok(self.marked(y))
     }
 
-    fn reduce(&mut self, op: ReduceOp, value: Value, axes: &[u8]) -> R<Value> {
-        let reduce = |op, value| Op::Reduce { op, value, axes: axes.to_vec() };
+    /// A reduction or a scan.
+    fn reduce(&mut self, op: ReduceOp, value: Value, reduce: impl Fn(ReduceOp, Value) -> Op) -> R<Value> {
         let dtype = self.kernel.ty(value).dtype;
         if op != ReduceOp::Sum || !dtype.is_float() {
             return self.push(reduce(op, value));

@@ -35,6 +35,7 @@ impl Generator {
                 let turned = Type { dtype: ty.dtype, shape: vec![ty.shape[1], ty.shape[0]] };
                 Expr::Transpose(Box::new(self.express(scope, &turned, depth - 1)))
             }
+            95..98 if !ty.shape.is_empty() && ty.dtype != DType::Bool => self.scan(scope, ty, depth),
             _ => self.adapted(scope, ty).unwrap_or_else(|| self.arithmetic(scope, ty, depth)),
         }
     }
@@ -269,6 +270,12 @@ impl Generator {
         let tile = self.folded_tile(scope, &Type { dtype: ty.dtype, shape: wide }, depth - 1);
         let folded = Expr::Reduce(op, Box::new(tile), vec![axis as u8]);
         if ones.is_empty() { Expr::Broadcast(Box::new(folded), ty.shape.clone()) } else { folded }
+    }
+
+    /// A scan along any axis.
+    fn scan(&mut self, scope: &Scope, ty: &Type, depth: usize) -> Expr {
+        let (op, axis, reverse) = (self.fold_op(), self.rng.below(ty.shape.len()) as u8, self.rng.percent(40));
+        Expr::Scan { op, of: Box::new(self.folded_tile(scope, ty, depth - 1)), axis, reverse }
     }
 
     /// The operand of a reduction: often a ragged tile whose zeros are changed by a few operations.

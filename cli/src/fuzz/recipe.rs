@@ -134,6 +134,12 @@ pub(super) enum Expr {
     Reshape(Box<Expr>, Vec<Option<u8>>),
     Transpose(Box<Expr>),
     Reduce(ReduceOp, Box<Expr>, Vec<u8>),
+    Scan {
+        op: ReduceOp,
+        of: Box<Expr>,
+        axis: u8,
+        reverse: bool,
+    },
     /// Two factors and an optional addend.
     Dot {
         factors: Box<[Expr; 2]>,
@@ -220,7 +226,8 @@ impl Expr {
             | Expr::Broadcast(a, _)
             | Expr::Reshape(a, _)
             | Expr::Transpose(a)
-            | Expr::Reduce(_, a, _) => vec![&mut **a],
+            | Expr::Reduce(_, a, _)
+            | Expr::Scan { of: a, .. } => vec![&mut **a],
             Expr::Binary(_, pair) | Expr::Compare(_, pair) => pair.iter_mut().collect(),
             Expr::Select(three) | Expr::Fma(three) => three.iter_mut().collect(),
             Expr::Dot { factors, acc, .. } => factors.iter_mut().chain(acc.as_deref_mut()).collect(),

@@ -236,6 +236,7 @@ impl Extents {
             }
             Op::Fma(..)
             | Op::Reduce { .. }
+            | Op::Scan { .. }
             | Op::ClusterSum(_)
             | Op::Dot { .. }
             | Op::Iota { .. }

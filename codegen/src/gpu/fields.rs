@@ -251,6 +251,28 @@ impl UnsignedOp {
     }
 }
 
+/// Where a scan begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// At the first element.
+    Up,
+    /// At the last element.
+    Down,
+}
+
+impl Direction {
+    /// Both.
+    pub const ALL: [Direction; 2] = [Direction::Up, Direction::Down];
+
+    /// The word of the text form.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        }
+    }
+}
+
 /// A fence between kinds of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FenceKind {

@@ -40,7 +40,10 @@ macro_rules! gpu_ops {
     };
     // Other work on fragments.
     (fragments) => {
-        $crate::gpu::Op::MaskInvalid { .. } | $crate::gpu::Op::Reduce { .. } | $crate::gpu::Op::ConvertLayout(_)
+        $crate::gpu::Op::MaskInvalid { .. }
+            | $crate::gpu::Op::Reduce { .. }
+            | $crate::gpu::Op::Scan { .. }
+            | $crate::gpu::Op::ConvertLayout(_)
     };
     // Accesses of global memory.
     (global) => {

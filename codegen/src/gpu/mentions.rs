@@ -2,7 +2,9 @@
 
 use super::atom::{MmaAtom, Side};
 use super::declare::{Field, Mention};
-use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
+use super::fields::{
+    Accuracy, At, Cache, CopyAtom, Direction, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
+};
 use super::ids::{Block, Buffer, Ring, TensorMap, Value};
 use atlas_dsl::ir::GridExtent;
 use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
@@ -20,7 +22,9 @@ macro_rules! plain {
 }
 
 plain!(f64, u8, u32, (u32, u32, u32), Vec<u8>);
-plain!(UnsignedOp, UnaryOp, BinaryOp, Predicate, ReduceOp, LoopKind, Accuracy, Cache, FenceKind, MmaAtom, Side);
+plain!(
+    UnsignedOp, UnaryOp, BinaryOp, Predicate, ReduceOp, LoopKind, Accuracy, Cache, Direction, FenceKind, MmaAtom, Side
+);
 
 /// Fields that are one thing which operations mention.
 macro_rules! entity {

@@ -50,7 +50,7 @@ pub use declare::Mention;
 pub use effects::Effects;
 pub use extract_slice::slice_layout;
 pub use fields::{
-    Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
+    Accuracy, At, COPIED_AT_ONCE, Cache, CopyAtom, Direction, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
 };
 pub use ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 pub use kernel::{

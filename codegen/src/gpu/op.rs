@@ -3,7 +3,9 @@
 use super::atom::{MmaAtom, Side};
 use super::declare::{Field, Mention, operations, result_count};
 use super::effects::Effects;
-use super::fields::{Accuracy, At, Cache, CopyAtom, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
+use super::fields::{
+    Accuracy, At, Cache, CopyAtom, Direction, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid,
+};
 use super::ids::{Block, Buffer, Ring, Value};
 use crate::gpu_ops;
 use atlas_dsl::ir::GridExtent;
@@ -85,6 +87,18 @@ macro_rules! operation_table {
                 /// Axes.
                 axes: Vec<u8>,
             } = "reduce " [op " " value " axes " axes] gives 1, Effects::CONVERGENT;
+            /// Reduces, for each element, the elements of its row along an axis up to its own, or from its own on. All of a row is in one
+            /// warp.
+            Scan {
+                /// What to reduce with.
+                op: ReduceOp,
+                /// Which elements.
+                direction: Direction,
+                /// The tile.
+                value: Value,
+                /// The axis.
+                axis: u8,
+            } = "scan " [op " " direction " " value " axis " axis] gives 1, Effects::CONVERGENT;
             /// To the result's layout, through shared memory.
             ConvertLayout(value: Value) = "convert.layout " [value] gives 1, Effects::CONVERGENT;
             /// The elements from `offset` on along an axis, as many as the result has. Picks registers, moves nothing.

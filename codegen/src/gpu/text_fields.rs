@@ -1,7 +1,7 @@
 //! The text of each kind of field of an operation.
 
 use super::atom::{MmaAtom, Side};
-use super::fields::{Accuracy, At, Cache, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
+use super::fields::{Accuracy, At, Cache, Direction, FenceKind, Operand, SharedRef, Slice, UnsignedOp, Valid};
 use super::parse::{Parser, pair};
 use super::print::Printer;
 use super::{Block, BlockData, Buffer, Reach, Ring, Value};
@@ -132,7 +132,7 @@ macro_rules! listed {
     )+};
 }
 
-listed!(UnsignedOp: name, Accuracy: suffix, Cache: suffix, FenceKind: name, Side: name);
+listed!(Direction: name, UnsignedOp: name, Accuracy: suffix, Cache: suffix, FenceKind: name, Side: name);
 
 /// Fields whose text is a token of the lexer or a name of the kernel: how it is written, how it is read.
 macro_rules! texts {
@@ -182,6 +182,11 @@ texts! {
         let token = p.text.expect(T::Ident)?;
         let unknown = || Diagnostic::new(5, token.loc, format!("found {token}, wanted `sum`, `max` or `min`"));
         ReduceOp::from_name(token.text).ok_or_else(unknown)
+    };
+    Direction: |x, _p, f| f.write_str(x.name()), |p| {
+        let token = p.text.expect(T::Ident)?;
+        let unknown = || Diagnostic::new(5, token.loc, format!("found {token}, wanted `up` or `down`"));
+        Direction::from_word(token.text).ok_or_else(unknown)
     };
     Side: |x, _p, f| f.write_str(x.name()), |p| {
         let token = p.text.expect(T::Ident)?;

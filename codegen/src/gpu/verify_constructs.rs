@@ -161,7 +161,8 @@ fn standing(op: &Op) -> Option<(Constructs, &'static str)> {
         Op::SumCluster(..) => (Constructs::CLUSTERS, "`sum.cluster`"),
         Op::CopyWait(_) => (Constructs::BARRIERS, "a wait for copies"),
         Op::StoreWait(_) => (Constructs::BARRIERS, "a wait for stores"),
-        Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,
+        Op::MaskInvalid { .. } | Op::Reduce { .. } | Op::Scan { .. } => return None,
+        Op::Loop { .. } | Op::If(..) | Op::Yield(_) => return None,
         gpu_ops!(sources elementwise views global shared products) => return None,
     })
 }

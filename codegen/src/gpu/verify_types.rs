@@ -236,6 +236,15 @@ impl<'k> Verifier<'k> {
                     Some(format!("the reduction gives {d}{reduced:?}, but {} is written", self.ty(result)))
                 }
             }),
+            Op::Scan { value, axis, .. } => with(&[*value], &|d, l| {
+                if d == DType::Bool || l.row_digits(*axis).is_none() {
+                    return Some(format!(
+                        "a scan along axis {axis} of {}, whose rows are not each in one warp",
+                        self.ty(*value)
+                    ));
+                }
+                unlike(d, l)
+            }),
             Op::ConvertLayout(v) => with(&[*v], &|d, l| match d == dtype && l.shape == layout.shape {
                 true => None,
                 false => Some(format!(

@@ -8,10 +8,12 @@
 mod engine;
 mod fragment;
 mod narrow;
+mod scan_rows;
 mod shared;
 pub mod tensor_map;
 
 pub use engine::MatrixDescriptor;
 pub(crate) use fragment::words;
 pub use fragment::{Fragment, Mode};
+pub use scan_rows::RowDigit;
 pub use shared::{SharedLayout, Swizzle};

@@ -124,7 +124,7 @@ impl<'c> Emitter<'c, '_> {
             if matches!(op, Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::Loop { .. } | Op::If(..)) {
                 return false;
             }
-            if !matches!(op, Op::Reduce { .. }) {
+            if !matches!(op, Op::Reduce { .. } | Op::Scan { .. }) {
                 op.visit_operands(|operand| open.push(operand));
             }
         }

@@ -141,6 +141,7 @@ impl<'c> Emitter<'c, '_> {
             }
             Op::MaskInvalid { value, neutral, valid } => self.refill(*value, *neutral, valid, dtype, layout),
             Op::Reduce { .. }
+            | Op::Scan { .. }
             | Op::ConvertLayout(_)
             | gpu_ops!(global shared clusters products rings orders control) => {
                 Err(CompileError::bug("not an element-wise operation"))

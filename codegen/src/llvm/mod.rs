@@ -15,6 +15,7 @@ mod matrix_load;
 mod mma;
 mod reduce;
 mod remat;
+mod scan;
 mod shared;
 mod splits;
 mod start;
@@ -395,6 +396,7 @@ impl<'c> Emitter<'c, '_> {
                 let regs = self.reduce(*op, *value, axes, result)?;
                 self.uniform_where_products_need_it(result, regs)?
             }
+            Op::Scan { op, direction, value, axis } => self.scan(*op, *direction, *value, *axis)?,
             Op::Acquire(_, At::Slot(slot)) | Op::Wait(_, At::Slot(slot)) => vec![self.int(*slot)?.into()],
             Op::Acquire(ring, At::Cursor { slot, phase }) => self.acquire_stage(*ring, *slot, *phase)?,
             Op::Wait(ring, At::Cursor { slot, phase }) => self.wait_stage(*ring, *slot, *phase)?,

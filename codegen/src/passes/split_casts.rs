@@ -74,7 +74,7 @@ fn split(k: &mut Kernel, block: Block) {
         if simple {
             k.insts[inst].replace_operands(|v| remakes.get(&v).copied().unwrap_or(v));
         }
-        if let Op::Reduce { .. } = k.insts[inst] {
+        if let Op::Reduce { .. } | Op::Scan { .. } = k.insts[inst] {
             reductions += 1;
         } else if let Op::Cast(narrow) = k.insts[inst] {
             let v = k.results[inst][0];

@@ -2,9 +2,9 @@
 
 use atlas_codegen::gpu::atom::MmaAtom;
 use atlas_codegen::gpu::{
-    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, Domain, FenceKind, IndexMap,
-    Kernel, Mover, Op, Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice, TensorMap, Type,
-    UnsignedOp, Valid, Value, WarpGrid,
+    AccessKind, Accuracy, At, Block, BlockData, Buffer, BufferData, Cache, CopyAtom, Direction, Domain, FenceKind,
+    IndexMap, Kernel, Mover, Op, Operand, Owner, Reach, Ring, RingData, RoleData, Scope, SharedRef, Side, Slice,
+    TensorMap, Type, UnsignedOp, Valid, Value, WarpGrid,
 };
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_codegen::{MapAxis, Target, TensorMapData};
@@ -300,6 +300,12 @@ impl Generator {
                     .collect();
                 Op::MaskInvalid { value: v, neutral, valid }
             }
+            17 if self.coin() => Op::Scan {
+                op: self.pick(ReduceOp::ALL),
+                direction: self.pick(&Direction::ALL),
+                value: v,
+                axis: self.small() as u8,
+            },
             17 => {
                 let axes = (0..self.below(3)).map(|_| self.small() as u8).collect();
                 Op::Reduce { op: self.pick(ReduceOp::ALL), value: v, axes }

@@ -72,6 +72,7 @@ fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
     match &e.kind {
         ExprKind::Dot { .. } => Some("a `dot`"),
         ExprKind::Reduce { .. } => Some("a reduction"),
+        ExprKind::Scan { .. } => Some("a scan"),
         ExprKind::Transpose(_) => Some("a `.t()`"),
         ExprKind::Load { .. } => Some("a `load`"),
         ExprKind::ClusterSum(_) => Some("a `cluster_sum`"),

@@ -450,40 +450,61 @@ impl Checker<'_> {
             });
             return Ty { of_numbers: ty.of_numbers, counts: ty.counts, lacks_axes, ..Ty::tile(ty.elem, vec![]) };
         };
-        let mut shape = shape;
-        let rank = shape.len();
-        let axes = if rank == 1 {
-            "whose only axis is 0".to_owned()
-        } else {
-            format!("whose axes are 0 to {}", rank.max(1) - 1)
-        };
-        match shape.get_mut(usize::from(axis)) {
-            Some(size) => *size = Size::Number(1),
-            None if rank == 0 => {
-                return self.mistake(
-                    101,
-                    value,
-                    format!("`{name}` reduces an axis of a tile, but this is a scalar {ty}"),
-                );
-            }
-            None => {
-                let from_end = from_the_end(axis, rank);
-                let message = match from_end {
-                    Some((written, Some(axis))) => {
-                        format!(
-                            "axes count from the front, and axis {written} of a tile {ty} is `axis = {axis}`, {axes}"
-                        )
-                    }
-                    _ => {
-                        let written = from_end.map_or(i16::from(axis), |(written, _)| written);
-                        format!("`{name}` along axis {written} of a tile {ty}, {axes}")
-                    }
-                };
-                return self.mistake(101, place, message);
-            }
+        if let Err(message) = self.has_axis(name, &ty, &shape, (axis, place), value) {
+            return message;
         }
+        let mut shape = shape;
         let folded = usize::from(axis);
+        shape[folded] = Size::Number(1);
         Ty { shape: Some(shape), coordinate: None, ..ty }.with_moved_edges(|a| (a != folded).then_some(a))
+    }
+
+    pub(crate) fn scan(&mut self, op: ReduceOp, ty: Ty, axis: (u8, SourceRange), value: SourceRange) -> Ty {
+        let name = op.scan_name();
+        if ty.elem.is_bool() || ty.is_literal() {
+            let mend = if ty.elem.is_bool() { "; write `(..).cast::<i32>()` around it" } else { "" };
+            return self.mistake(104, value, format!("`{name}` takes a tile of numbers, found {ty}{mend}"));
+        }
+        if let Some(shape) = &ty.shape
+            && let Err(mistake) = self.has_axis(name, &ty, shape, axis, value)
+        {
+            return mistake;
+        }
+        Ty { coordinate: None, ..ty }
+    }
+
+    /// Refuses an axis that a tile does not have.
+    fn has_axis(
+        &mut self,
+        name: &str,
+        ty: &Ty,
+        shape: &[Size],
+        (axis, place): (u8, SourceRange),
+        value: SourceRange,
+    ) -> Result<(), Ty> {
+        let rank = shape.len();
+        if usize::from(axis) < rank {
+            return Ok(());
+        }
+        if rank == 0 {
+            let message = format!("`{name}` goes along an axis of a tile, but this is a scalar {ty}");
+            return Err(self.mistake(101, value, message));
+        }
+        let axes = match rank {
+            1 => "whose only axis is 0".to_owned(),
+            _ => format!("whose axes are 0 to {}", rank - 1),
+        };
+        let from_end = from_the_end(axis, rank);
+        let message = match from_end {
+            Some((written, Some(axis))) => {
+                format!("axes count from the front, and axis {written} of a tile {ty} is `axis = {axis}`, {axes}")
+            }
+            _ => {
+                let written = from_end.map_or(i16::from(axis), |(written, _)| written);
+                format!("`{name}` along axis {written} of a tile {ty}, {axes}")
+            }
+        };
+        Err(self.mistake(101, place, message))
     }
 }
 

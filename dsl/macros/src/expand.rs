@@ -516,7 +516,9 @@ impl Writer<'_> {
                 quote!(__atlas_b.select(#loc, #c, #t, #f))
             }
             ExprKind::Clamp(_) | ExprKind::Fma(_) => self.composed(e, out),
-            ExprKind::IsNan(_) | ExprKind::Transpose(_) | ExprKind::ClusterSum(_) => self.composed(e, out),
+            ExprKind::IsNan(_) | ExprKind::Transpose(_) | ExprKind::ClusterSum(_) | ExprKind::Scan { .. } => {
+                self.composed(e, out)
+            }
             ExprKind::Cast(to, x) => {
                 let x = self.operand(x, out);
                 let to = self.dtype(*to);

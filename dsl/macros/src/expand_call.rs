@@ -90,8 +90,12 @@ impl Writer<'_> {
 
     /// Functions of the builder that take tiles alone.
     pub(crate) fn composed(&mut self, e: &Expr, out: &mut TokenStream) -> TokenStream {
-        let loc = self.loc(e.token);
+        let (root, loc) = (self.root, self.loc(e.token));
         match &e.kind {
+            ExprKind::Scan { op, value, axis: (axis, _), reverse } => {
+                let (x, op) = (self.operand(value, out), variant(op.variant()));
+                quote!(__atlas_b.scan(#loc, #root::ReduceOp::#op, #x, #axis, #reverse))
+            }
             ExprKind::Clamp(parts) => {
                 let [x, lo, hi] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
                 quote!(__atlas_b.clamp(#loc, #x, #lo, #hi))

@@ -68,6 +68,7 @@ mod resolve_elsewhere;
 mod resolve_end;
 mod resolve_expr;
 mod resolve_fns;
+mod resolve_scan;
 mod share;
 mod signature;
 mod symbolic;

@@ -3,7 +3,7 @@
 use atlas_vocabulary::{BinaryOp, UnaryOp, distance};
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 26] = [
+const FORMS: [&str; 29] = [
     "load",
     "store",
     "dot",
@@ -14,6 +14,9 @@ const FORMS: [&str; 26] = [
     "sum",
     "max",
     "min",
+    "cumsum",
+    "cummax",
+    "cummin",
     "zeros",
     "full",
     "iota",
@@ -42,7 +45,10 @@ pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
 }
 
 /// Functions that programs wrote for themselves before they were built in. A tile fn of the name takes the place of the function.
-const GIVES_WAY: [&str; 19] = [
+const GIVES_WAY: [&str; 22] = [
+    "cumsum",
+    "cummax",
+    "cummin",
     "ceil",
     "trunc",
     "clamp",
@@ -107,7 +113,6 @@ const WRITTEN: [(&str, &str); 109] = [
     ("cot", "`1 / tan(x)`"),
     ("count_ones", "`popcount(x)`"),
     ("ctz", "`popcount((x & -x) - 1)`"),
-    ("cumsum", "`dot(x, t)` with `t = select(iota([D, D], 0) <= iota([D, D], 1), 1.0, 0.0)`"),
     ("det", NOTHING),
     ("digamma", NOTHING),
     ("elu", ELU),
@@ -162,6 +167,7 @@ const WRITTEN: [(&str, &str); 109] = [
     ("power", POWER),
     ("powf", POWER),
     ("powi", POWER),
+    ("prefix_sum", "`cumsum(x, axis = 0)`"),
     ("prod", "`exp(sum(log(x), axis = 1))`, where `x` is above 0"),
     ("program_id", PROGRAM),
     ("quick_gelu", "`x * sigmoid(1.702 * x)`"),

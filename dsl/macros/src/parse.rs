@@ -383,7 +383,14 @@ fn arguments<'a>(list: impl IntoIterator<Item = &'a syn::Expr>, errors: &mut Err
         syn::Expr::Assign(a) if ident_of(&a.left).is_some() => {
             let name = ident_of(&a.left)?;
             // `keepdims = True`, which is reported where the function is known.
-            let value = if name == "axis" { nested(&a.right, errors)? } else { bad(&a.right) };
+            let value = match &*a.right {
+                right if name == "axis" => nested(right, errors)?,
+                syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(flag), .. }) if name == "reverse" => ExprSyntax {
+                    kind: ExprSyntaxKind::Literal { value: u8::from(flag.value).into(), whole: true },
+                    ..bad(&a.right)
+                },
+                right => bad(right),
+            };
             let token = name.span();
             Some(ExprSyntax { kind: ExprSyntaxKind::Named(name, Box::new(value)), place: SourceRange::of(e), token })
         }

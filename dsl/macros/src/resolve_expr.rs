@@ -35,7 +35,7 @@ impl Resolver<'_> {
         Expr { kind, place: e.place, token: e.token }
     }
 
-    fn boxed(&mut self, e: &ExprSyntax) -> Box<Expr> {
+    pub(crate) fn boxed(&mut self, e: &ExprSyntax) -> Box<Expr> {
         Box::new(self.expr(e))
     }
 
@@ -257,6 +257,7 @@ impl Resolver<'_> {
             }
             "clamp" | "fma" | "is_nan" => return self.composed(e, name, args),
             "sum" | "max" | "min" => return self.reduce(e, name, args),
+            "cumsum" | "cummax" | "cummin" => return self.scan(e, name, args),
             "zeros" | "full" => return self.filled(e, name, generics, args),
             "iota" => {
                 self.arity(e, args, name, &["[extents]", "axis"])?;
@@ -377,7 +378,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn axis(&mut self, e: &ExprSyntax) -> Option<(u8, SourceRange)> {
+    pub(crate) fn axis(&mut self, e: &ExprSyntax) -> Option<(u8, SourceRange)> {
         match e.kind {
             ExprSyntaxKind::Literal { value, whole: true } if value < 128.0 => Some((value as u8, e.place)),
             // An axis from the end, which the check refuses: it knows the rank.

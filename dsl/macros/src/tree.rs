@@ -287,6 +287,13 @@ pub(crate) enum ExprKind {
         value: Box<Expr>,
         axis: Option<(u8, SourceRange)>,
     },
+    /// `cumsum(x, axis = 0)`
+    Scan {
+        op: ReduceOp,
+        value: Box<Expr>,
+        axis: (u8, SourceRange),
+        reverse: bool,
+    },
     Load {
         param: usize,
         index: Vec<Index>,

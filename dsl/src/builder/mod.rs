@@ -312,6 +312,11 @@ impl Builder {
         self.reshape(loc, folded, &[])
     }
 
+    /// Reduces each element and those before it along an axis, or those after it.
+    pub fn scan(&mut self, loc: Loc, op: ReduceOp, x: Operand, axis: u8, reverse: bool) -> Operand {
+        self.on_value(loc, x, op.scan_name(), |value| Op::Scan { op, value, axis, reverse })
+    }
+
     /// The sum over the programs of the cluster.
     pub fn cluster_sum(&mut self, loc: Loc, x: Operand) -> Operand {
         self.on_value(loc, x, "cluster_sum", Op::ClusterSum)

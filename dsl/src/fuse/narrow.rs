@@ -122,6 +122,11 @@ impl Cut {
             Op::Reduce { op, value, axes } if !axes.contains(&(axis as u8)) => {
                 Op::Reduce { op, value: self.value(value, axis)?, axes }
             }
+            // Each element of the axis depends on all before it.
+            Op::Scan { axis: along, .. } if usize::from(along) == axis => return Err(self.needs_all()),
+            Op::Scan { op, value, axis: along, reverse } => {
+                Op::Scan { op, value: self.value(value, axis)?, axis: along, reverse }
+            }
             Op::Dot { a, b, acc, precision } => {
                 let (a, b) = match axis {
                     0 => (self.value(a, 0)?, self.uncut(b)?),

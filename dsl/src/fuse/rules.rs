@@ -122,7 +122,7 @@ pub(super) fn made_by(kernel: &Kernel, value: Value) -> Role {
                 let op = &kernel.insts[inst];
                 match op {
                     Op::Dot { .. } => return Role::Dot,
-                    Op::Reduce { .. } => role = Role::Reduce,
+                    Op::Reduce { .. } | Op::Scan { .. } => role = Role::Reduce,
                     _ => {}
                 }
                 let mut sources = Vec::new();
@@ -153,7 +153,7 @@ pub(super) fn used_by(kernel: &Kernel, value: Value) -> Role {
             }
             match op {
                 Op::Dot { a, b, .. } if reached.contains(a) || reached.contains(b) => return Role::Dot,
-                Op::Reduce { .. } => role = Role::Reduce,
+                Op::Reduce { .. } | Op::Scan { .. } => role = Role::Reduce,
                 Op::Loop { inits, body, .. } => {
                     let carried = inits.iter().zip(kernel.blocks[*body].params.iter().skip(1));
                     let entered: Vec<Value> = carried.filter(|(i, _)| reached.contains(i)).map(|(_, &p)| p).collect();

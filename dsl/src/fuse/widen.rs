@@ -141,6 +141,7 @@ impl Wide {
             Op::Reduce { op, axes, .. } => {
                 Op::Reduce { op, value: wide[0].unwrap_or(v), axes: axes.into_iter().map(|a| a + 1).collect() }
             }
+            Op::Scan { op, axis, reverse, .. } => Op::Scan { op, value: wide[0].unwrap_or(v), axis: axis + 1, reverse },
             Op::Loop { .. } => return Err("it is made in a loop".into()),
             Op::Dot { .. } | Op::Transpose(_) => return Err("it is made of two axes".into()),
             _ => return Err("its number is computed with".into()),

@@ -204,8 +204,14 @@ impl Generator<'_> {
                 Op::Transpose(v)
             }
             17 => {
-                let Some(value) = self.find(|t| t.rank() > 0) else { return };
+                let Some(value) = self.find(|t| t.rank() > 0 && t.dtype != DType::Bool) else { return };
                 let rank = self.kernel.ty(value).rank() as u8;
+                if self.pick(3) == 0 {
+                    let axis = self.pick(usize::from(rank)) as u8;
+                    let op = Op::Scan { op: self.one_of(ReduceOp::ALL), value, axis, reverse: self.pick(2) == 0 };
+                    self.push(block, op);
+                    return;
+                }
                 let axes =
                     if self.pick(3) == 0 { (0..rank).collect() } else { vec![self.pick(usize::from(rank)) as u8] };
                 Op::Reduce { op: self.one_of(ReduceOp::ALL), value, axes }

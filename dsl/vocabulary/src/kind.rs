@@ -75,6 +75,8 @@ table! {
         Transpose = value("transpose"),
         /// Reduces axes.
         Reduce = value("reduce"),
+        /// Reduces each element and those before it along an axis.
+        Scan = value("scan"),
         /// The sum over the programs of a cluster.
         ClusterSum = value("cluster_sum"),
         /// A product of matrices.

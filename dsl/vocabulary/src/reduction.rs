@@ -9,6 +9,8 @@ pub struct Reduction {
     pub name: &'static str,
     /// What two elements become.
     pub combine: BinaryOp,
+    /// The name of the scan: what each element and those before it become.
+    pub scan: &'static str,
     /// The name of the element-wise operation of two tiles, if it has the reduction's name.
     pub elementwise: Option<BinaryOp>,
 }
@@ -17,11 +19,11 @@ table! {
     /// The operation by which a reduction combines elements.
     ReduceOp: Reduction {
         /// Sum, accumulated in [`DType::accumulator`].
-        Sum = Reduction { name: "sum", combine: BinaryOp::Add, elementwise: None },
+        Sum = Reduction { name: "sum", combine: BinaryOp::Add, scan: "cumsum", elementwise: None },
         /// Maximum. NaN propagates.
-        Max = Reduction { name: "max", combine: BinaryOp::Max, elementwise: Some(BinaryOp::Max) },
+        Max = Reduction { name: "max", combine: BinaryOp::Max, scan: "cummax", elementwise: Some(BinaryOp::Max) },
         /// Minimum. NaN propagates.
-        Min = Reduction { name: "min", combine: BinaryOp::Min, elementwise: Some(BinaryOp::Min) },
+        Min = Reduction { name: "min", combine: BinaryOp::Min, scan: "cummin", elementwise: Some(BinaryOp::Min) },
     }
 }
 
@@ -29,6 +31,16 @@ impl ReduceOp {
     /// What two elements become.
     pub const fn combine(self) -> BinaryOp {
         self.row().combine
+    }
+
+    /// The name of the scan that combines by it, such as `cumsum`.
+    pub const fn scan_name(self) -> &'static str {
+        self.row().scan
+    }
+
+    /// The operation of a scan's name.
+    pub fn of_scan(name: &str) -> Option<ReduceOp> {
+        ReduceOp::ALL.iter().copied().find(|op| op.scan_name() == name)
     }
 
     /// The neutral element of the reduction, and the result of a reduction of nothing.

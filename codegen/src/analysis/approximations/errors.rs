@@ -329,7 +329,9 @@ impl<'a> Errors<'a> {
             Op::Unary(UnaryOp::Log, v) if self.facts.is_softmax_sum(v) && most.all() <= OF_SUMS => {
                 Some(Error { scale: Scale::One, ..most.counted() })
             }
-            Op::Reduce { op: ReduceOp::Sum, .. } => self.keeps(inst, op).then(|| most.counted()),
+            Op::Reduce { op: ReduceOp::Sum, .. } | Op::Scan { op: ReduceOp::Sum, .. } => {
+                self.keeps(inst, op).then(|| most.counted())
+            }
             Op::Binary(BinaryOp::Mul, a, b) => Some(self.product(a, b)),
             Op::Binary(BinaryOp::Div, a, b) => Some(e(a).times(e(b)).times(own)),
             Op::Binary(BinaryOp::Add | BinaryOp::Sub, ..) if most.scale == Scale::One => Some(most),
@@ -357,7 +359,7 @@ impl<'a> Errors<'a> {
                 !is_small && (self.error(a).is_none() || self.error(b).is_none())
             }
             Op::Dot { acc, .. } => is_small && acc.is_none_or(|acc| self.error(acc).scale == Scale::Value),
-            Op::Reduce { op, .. } => op != ReduceOp::Sum,
+            Op::Reduce { op, .. } | Op::Scan { op, .. } => op != ReduceOp::Sum,
             Op::Binary(BinaryOp::Min | BinaryOp::Max, ..)
             | Op::Unary(UnaryOp::Neg | UnaryOp::Abs, _)
             | Op::Cast(..)
@@ -408,7 +410,9 @@ impl<'a> Errors<'a> {
             Op::Unary(op, _) => matches!(op, UnaryOp::Neg | UnaryOp::Abs),
             Op::Binary(op, a, b) => self.binary_keeps(*op, *a, *b) || absorbs(),
             Op::Select { cond, .. } => self.errors[*cond].is_none(),
-            Op::Reduce { op, value, .. } => *op != ReduceOp::Sum || self.facts.has_no_sign(*value),
+            Op::Reduce { op, value, .. } | Op::Scan { op, value, .. } => {
+                *op != ReduceOp::Sum || self.facts.has_no_sign(*value)
+            }
             Op::Dot { a, b, .. } => self.errors[*a].all() == 0 && self.errors[*b].all() == 0 && absorbs(),
             Op::Broadcast { .. }
             | Op::Reshape { .. }

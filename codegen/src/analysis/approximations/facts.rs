@@ -169,6 +169,7 @@ impl<'a> Facts<'a> {
             Op::Broadcast { value: a, .. }
             | Op::Reshape { value: a, .. }
             | Op::Transpose(a)
+            | Op::Scan { value: a, .. }
             | Op::Reduce { value: a, .. } => of(a),
             _ => false,
         }

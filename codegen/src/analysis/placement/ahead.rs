@@ -43,7 +43,10 @@ fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried:
             ValueDef::Result(inst, _) if uses.block_of(inst) != Some(body) => {}
             ValueDef::Result(inst, _) => {
                 let op = &kernel.insts[inst];
-                if matches!(op, Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Dot { .. }) {
+                if matches!(
+                    op,
+                    Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Scan { .. } | Op::Dot { .. }
+                ) {
                     return false;
                 }
                 op.visit_operands(|o| open.push(o));

@@ -261,7 +261,7 @@ impl Placement {
                 continue;
             };
             match op {
-                op if op.is_elementwise() || matches!(op, Op::Other { .. } | Op::ClusterSum(_)) => {
+                op if op.is_elementwise() || matches!(op, Op::Other { .. } | Op::Scan { .. } | Op::ClusterSum(_)) => {
                     op.visit_operands(|v| {
                         if tied(v) {
                             classes.union(v, result);

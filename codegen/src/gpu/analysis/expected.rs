@@ -255,7 +255,7 @@ impl Expected<'_> {
                 }
                 op if e.counts_turns(op) => Some(0),
                 Op::CtaNumber | Op::CtaCount | Op::Unsigned(UnsignedOp::Div, ..) | Op::TableGet(..) => None,
-                Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
+                Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::Scan { .. } | Op::ConvertLayout(_) => None,
                 Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
                 gpu_ops!(global products rings orders control) => None,
             }
@@ -390,7 +390,7 @@ impl Expected<'_> {
             }
             Op::ScalarParam(_) | Op::CtaNumber | Op::CtaCount | Op::Unsigned(..) | Op::TableGet(..) => None,
             Op::Unary(..) | Op::Fma(..) | Op::Reduce { op: ReduceOp::Sum, .. } => None,
-            Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
+            Op::ExtractSlice { .. } | Op::MaskInvalid { .. } | Op::Scan { .. } | Op::ConvertLayout(_) => None,
             Op::LoadMatrix { .. } | Op::StoreShared { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
             gpu_ops!(global products rings orders control) => None,
         }

@@ -432,6 +432,14 @@ impl WorkWalk<'_> {
                 let shuffles = f64::from(lanes_along(source, axes).max(1).ilog2());
                 c.element_wise += threads * f64::from(source.reg_count()) + elements * shuffles * 5.0;
             }
+            Op::Scan { value, axis, .. } => {
+                let source = self.k.tile(*value).1;
+                let lanes = f64::from(lanes_along(source, &[*axis]).max(1).ilog2());
+                let in_thread: u32 = source.regs.iter().filter(|m| m.axis == Some(*axis)).map(|m| m.extent).product();
+                // A shuffle, what it brings added to two values, and two choices, for each row of a thread.
+                let rows = elements / f64::from(in_thread.max(1));
+                c.element_wise += 2.0 * elements + rows * lanes * 8.0;
+            }
             Op::LoadShared(_) | Op::StoreShared { .. } => {
                 let accesses = self.accesses(inst);
                 c.shared = accesses * f64::from(self.at_once(inst).max(4));

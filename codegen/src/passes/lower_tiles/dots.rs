@@ -84,7 +84,7 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn layout_for_fold(&self, value: Value) -> Result<Fragment, CompileError> {
+    pub(super) fn layout_for_fold(&self, value: Value) -> Result<Fragment, CompileError> {
         if self.placement.layout(value).is_none() {
             // A constant tile is reduced in any layout.
             return Ok(self.placement.blocked(&self.tile.ty(value).shape, 4));

@@ -18,6 +18,7 @@ mod loops;
 mod memory;
 mod results;
 mod rows;
+mod scans;
 mod stores;
 mod values;
 
@@ -138,6 +139,7 @@ impl Lower<'_> {
             Op::Loop { .. } => self.lower_loop(inst),
             Op::Store { .. } => self.lower_store(inst),
             Op::Reduce { .. } => self.lower_reduce(inst),
+            Op::Scan { .. } => self.lower_scan(inst),
             Op::ClusterSum(_) if result.is_some_and(|v| !self.uses.get(v).is_empty()) => self.lower_cluster_sum(inst),
             Op::Load { .. } => self.lower_load(inst),
             _ => {

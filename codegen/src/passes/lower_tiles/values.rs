@@ -186,7 +186,15 @@ impl Lower<'_> {
             }
             (Op::Dot { .. }, _) => self.make_dot(inst)?,
             (Op::Load { .. }, _) => self.make_load(inst, layout)?,
-            (Op::Reduce { .. } | Op::ClusterSum(_) | Op::Loop { .. } | Op::Store { .. } | Op::Yield(_), _) => {
+            (
+                Op::Reduce { .. }
+                | Op::Scan { .. }
+                | Op::ClusterSum(_)
+                | Op::Loop { .. }
+                | Op::Store { .. }
+                | Op::Yield(_),
+                _,
+            ) => {
                 return Err(CompileError::bug(format!("{v} was not lowered before its use")));
             }
             (op, got) => return Err(CompileError::bug(format!("{op:?} of {} operands", got.len()))),

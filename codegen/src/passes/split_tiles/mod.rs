@@ -107,7 +107,7 @@ fn taken(k: &Kernel, inst: Inst) -> Option<Value> {
             let last = k.tile(*value).1.shape.len().checked_sub(1)?;
             axes.contains(&(last as u8)).then_some(*value)
         }
-        Op::MaskInvalid { .. } | Op::ConvertLayout(_) => None,
+        Op::MaskInvalid { .. } | Op::Scan { .. } | Op::ConvertLayout(_) => None,
         Op::LoadGlobal { .. } | Op::Copy { .. } => None,
         Op::LoadShared(_) | Op::LoadMatrix { .. } | Op::ZeroShared(_) | Op::SumCluster(..) => None,
         gpu_ops!(sources elementwise views products rings orders control) => None,

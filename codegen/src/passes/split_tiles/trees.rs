@@ -160,7 +160,9 @@ fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
         Op::LoadGlobal { param, .. } if k.params[*param].kind.is_read_only() => vec![],
         Op::Broadcast(v) if is_column(k, *v) => vec![],
         Op::Broadcast(v) => vec![*v],
-        Op::Reshape(_) | Op::Transpose(_) | Op::ExtractSlice { .. } | Op::Reduce { .. } => return None,
+        Op::Reshape(_) | Op::Transpose(_) | Op::ExtractSlice { .. } | Op::Reduce { .. } | Op::Scan { .. } => {
+            return None;
+        }
         Op::Mma { .. } | Op::WaitMma(..) => return None,
         gpu_ops!(sources elementwise global shared clusters rings orders control) => return None,
     })
