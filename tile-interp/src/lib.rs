@@ -41,7 +41,6 @@ mod eval_dot;
 mod eval_elementwise;
 mod eval_memory;
 mod eval_reduce;
-mod eval_scan;
 mod eval_shape;
 mod launch;
 mod memory;

@@ -34,7 +34,7 @@ struct Shift<'c> {
 }
 
 /// A use of a shift in another block than its own.
-struct Use<'c> {
+struct ShiftUse<'c> {
     shift: usize,
     user: InstructionValue<'c>,
     operand: u32,
@@ -63,7 +63,7 @@ fn shifted_arguments<'c>(function: FunctionValue<'c>) -> Vec<Shift<'c>> {
     function.get_basic_block_iter().flat_map(BasicBlock::get_instructions).filter_map(shift).collect()
 }
 
-fn uses_elsewhere<'c>(function: FunctionValue<'c>, shifts: &[Shift<'c>]) -> Vec<Use<'c>> {
+fn uses_elsewhere<'c>(function: FunctionValue<'c>, shifts: &[Shift<'c>]) -> Vec<ShiftUse<'c>> {
     let blocks = function.get_basic_blocks();
     let mut uses = Vec::new();
     for (n, block) in blocks.iter().enumerate() {
@@ -76,7 +76,7 @@ fn uses_elsewhere<'c>(function: FunctionValue<'c>, shifts: &[Shift<'c>]) -> Vec<
                 let before = from.map_or(Some(user), BasicBlock::get_terminator);
                 let (Some(block), Some(before)) = (block, before) else { continue };
                 if Some(blocks[block]) != shifts[shift].inst.get_parent() {
-                    uses.push(Use { shift, user, operand, block, before, is_phi: from.is_some() });
+                    uses.push(ShiftUse { shift, user, operand, block, before, is_phi: from.is_some() });
                 }
             }
         }
@@ -84,7 +84,7 @@ fn uses_elsewhere<'c>(function: FunctionValue<'c>, shifts: &[Shift<'c>]) -> Vec<
     uses
 }
 
-fn compute_again<'c>(module: &Module<'c>, shifts: &[Shift<'c>], uses: &[Use<'c>]) -> R<()> {
+fn compute_again<'c>(module: &Module<'c>, shifts: &[Shift<'c>], uses: &[ShiftUse<'c>]) -> R<()> {
     let b = module.get_context().create_builder();
     let mut again: BTreeMap<(usize, usize, bool), IntValue<'c>> = BTreeMap::new();
     for of in uses {

@@ -68,7 +68,6 @@ mod resolve_elsewhere;
 mod resolve_end;
 mod resolve_expr;
 mod resolve_fns;
-mod resolve_scan;
 mod share;
 mod signature;
 mod symbolic;
