@@ -52,13 +52,17 @@ fn value(inst: InstructionValue<'_>, operand: u32) -> Option<BasicValueEnum<'_>>
 fn shifted_arguments<'c>(function: FunctionValue<'c>) -> Vec<Shift<'c>> {
     let arguments = function.get_params();
     let shift = |inst: InstructionValue<'c>| {
-        let is_shift = inst.get_opcode() == InstructionOpcode::Shl;
-        let operand = |i| if is_shift { value(inst, i) } else { None };
-        let (argument, bits) = (operand(0)?, operand(1)?.into_int_value());
-        if !arguments.contains(&argument) || !bits.is_const() {
+        if inst.get_opcode() != InstructionOpcode::Shl {
             return None;
         }
-        Some(Shift { inst, result: IntValue::try_from(inst).ok()?, argument: argument.into_int_value(), bits })
+        // Vectors are shifted too, but never addresses.
+        let [Some(BasicValueEnum::IntValue(argument)), Some(BasicValueEnum::IntValue(bits))] =
+            [0, 1].map(|i| value(inst, i))
+        else {
+            return None;
+        };
+        let is_one = bits.is_const() && arguments.contains(&argument.into());
+        is_one.then_some(Shift { inst, result: IntValue::try_from(inst).ok()?, argument, bits })
     };
     function.get_basic_block_iter().flat_map(BasicBlock::get_instructions).filter_map(shift).collect()
 }
@@ -139,6 +143,16 @@ mod tests {
         assert!(
             body.contains("phi i64 [ %s0, %entry ]") && body.matches("%s").count() == 1 + body.matches("%sum").count()
         );
+    }
+
+    #[test]
+    fn a_shift_of_a_vector_stays() {
+        let cx = Context::create();
+        let text = "define <2 x i32> @f(<2 x i32> %a) {\nentry:\n  %s = shl <2 x i32> %a, splat (i32 5)\n  br label %end\n\
+                    end:\n  ret <2 x i32> %s\n}\n\0";
+        let text = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "kernel");
+        let module = cx.create_module_from_ir(text).unwrap();
+        assert!(module.get_functions().all(|f| shifted_arguments(f).is_empty()));
     }
 
     #[test]
