@@ -52,6 +52,36 @@ atlas_kernel! {
         }
     }
 
+    /// Rows whose place is a sum over the cluster, in each iteration another one.
+    kernel placed(
+        x: &Tensor<bf16, [R, D]>, w: &Tensor<bf16, [E, L]>, of: &Tensor<f32, [N]>, y: &mut Tensor<f32, [S, E, D]>,
+    )
+    tune { warps: [4, 1], stages: [1, 2], copies: [auto, threads] }
+    {
+        for n in grid(cluster(N)) {
+            let mut step = load(of[n]);
+            for s in 0..size(S) {
+                let at = cluster_sum(step).cast::<i32>();
+                let rows = load(x[span(at, 16), ..]).or(0.0);
+                store(y[s, .., ..], cluster_sum(dot(load(w[.., ..]), rows)));
+                step += 1.0;
+            }
+        }
+    }
+
+    /// The same in a pipeline.
+    kernel placed_ahead(x: &Tensor<bf16, [R, D]>, w: &Tensor<bf16, [E, L]>, y: &mut Tensor<f32, [S, E, D]>, n: &Tensor<f32, [N]>)
+    tune { warps: [4, 1], stages: [1, 2, 3], copies: [auto, threads] }
+    {
+        for i in grid(cluster(N)) {
+            for s in pipeline(0..size(S)) {
+                let at = cluster_sum((s + i).cast::<f32>()).cast::<i32>();
+                let rows = load(x[span(at, 16), ..]).or(0.0);
+                store(y[s, .., ..], cluster_sum(dot(load(w[.., ..]), rows) * load(n[i])));
+            }
+        }
+    }
+
     /// Two sums, of which one is a scalar and one is of f64, of elements and not of tiles.
     kernel of_elements(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>, total: &mut Tensor<f64, [D]>)
     tune { warps: [1, 2] }
@@ -111,5 +141,16 @@ fn sums_of_scalars_and_of_doubles() {
     for (n, d) in [(1, 9), (2, 32), (7, 20), (8, 64)] {
         let args = [random(F32, &[n, d]), output(F32, &[n, d]), output(F64, &[d])];
         agrees_on_hopper(&of_elements, &args, 1e-4);
+    }
+}
+
+#[test]
+fn loads_whose_places_are_sums() {
+    for (n, r, s) in [(1, 40, 3), (4, 30, 4)] {
+        let tensors = || [random(Bf16, &[r, 32]), random(Bf16, &[16, 16])];
+        let [x, w] = tensors();
+        agrees_on_hopper(&placed, &[x, w, random(F32, &[n]), output(F32, &[s, 16, 32])], 1e-2);
+        let [x, w] = tensors();
+        agrees_on_hopper(&placed_ahead, &[x, w, output(F32, &[s, 16, 32]), random(F32, &[n])], 1e-2);
     }
 }

@@ -121,7 +121,10 @@ impl<'c> Emitter<'c, '_> {
             }
             let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
             let op = &self.k.insts[inst];
-            if matches!(op, Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::Loop { .. } | Op::If(..)) {
+            if matches!(
+                op,
+                Op::LoadGlobal { .. } | Op::LoadShared(_) | Op::SumCluster(..) | Op::Loop { .. } | Op::If(..)
+            ) {
                 return false;
             }
             if !matches!(op, Op::Reduce { .. } | Op::Scan { .. }) {

@@ -117,8 +117,17 @@ pub(super) fn chain_with(
         return rule.chain_for_hidden(key, value, hidden, dtype);
     }
     let is_split = rule.split_chain().is_some_and(|split| std::ptr::eq(chain, split));
-    let clusters = || rule.cluster_chain(key, value, hidden, dtype).filter(|_| device.has_clusters());
+    let has_room = || device.has_clusters() && device.machine().is_some_and(has_room_for_clusters);
+    let clusters = || rule.cluster_chain(key, value, hidden, dtype).filter(|_| has_room());
     if is_split { clusters().unwrap_or(chain) } else { chain }
+}
+
+/// Shared memory of a CTA with which [`OmegaRule::cluster_chain`] has room for all that it takes. GPUs of consumers have 99 KiB, and a memory
+/// of 64 x 256 with 80 keys a chunk takes 105.
+const CLUSTER_SHARED_BYTES: u32 = 160 << 10;
+
+fn has_room_for_clusters(machine: Machine) -> bool {
+    machine.cta_shared_bytes >= CLUSTER_SHARED_BYTES
 }
 
 /// More keys than any GPU has room for.
@@ -157,7 +166,7 @@ pub(super) fn has_config(
 
 #[cfg(test)]
 mod tests {
-    use super::{OmegaRule, has_config};
+    use super::{OmegaRule, has_config, has_room_for_clusters};
     use crate::omega::{Chunking, OMEGA_MLP_CLUSTER, omega_mlp_cluster_train};
     use atlas_dsl::DType;
     use atlas_runtime::Machine;
@@ -181,9 +190,14 @@ mod tests {
             let keys = rule.chunking.keys();
             let chain = rule.cluster_chain(width, width, hidden, DType::Bf16).unwrap();
             assert!(std::ptr::eq(chain, &raw const OMEGA_MLP_CLUSTER));
-            let archs = ["sm_90", "sm_90a"];
-            assert!(archs.iter().all(|arch| fits(arch, [keys, width, hidden])), "{keys} {width} {hidden}");
+            let archs = ["sm_90", "sm_90a", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"];
+            for arch in archs.iter().filter(|arch| has_room_for_clusters(arch.parse().unwrap())) {
+                assert!(fits(arch, [keys, width, hidden]), "{keys} {width} {hidden} on {arch}");
+            }
         }
+        // A GPU of consumers has clusters, and no room for a usual memory.
+        let has_room = ["sm_90", "sm_90a", "sm_100", "sm_120"].map(|arch| has_room_for_clusters(arch.parse().unwrap()));
+        assert!(has_room == [true, true, true, false] && !fits("sm_120", [80, 64, 256]));
         // Older GPUs have no clusters, and no GPU runs more than eight programs together.
         assert!(!fits("sm_80", [80, 64, 256]) && !fits("sm_90", [80, 64, 1024]));
     }

@@ -43,10 +43,9 @@ fn is_known_before(kernel: &Kernel, uses: &Uses, v: Value, body: Block, carried:
             ValueDef::Result(inst, _) if uses.block_of(inst) != Some(body) => {}
             ValueDef::Result(inst, _) => {
                 let op = &kernel.insts[inst];
-                if matches!(
-                    op,
-                    Op::Loop { .. } | Op::Load { .. } | Op::Reduce { .. } | Op::Scan { .. } | Op::Dot { .. }
-                ) {
+                let is_of_its_turn = matches!(op, Op::Loop { .. } | Op::Load { .. } | Op::Dot { .. })
+                    || matches!(op, Op::Reduce { .. } | Op::Scan { .. } | Op::ClusterSum(_));
+                if is_of_its_turn {
                     return false;
                 }
                 op.visit_operands(|o| open.push(o));
