@@ -62,7 +62,7 @@ atlas_kernel! {
             let mut step = load(of[n]);
             for s in 0..size(S) {
                 let at = cluster_sum(step).cast::<i32>();
-                let rows = load(x[span(at, 16), ..]).or(0.0);
+                let rows = load(x[span(at, L), ..]).or(0.0);
                 store(y[s, .., ..], cluster_sum(dot(load(w[.., ..]), rows)));
                 step += 1.0;
             }
@@ -76,7 +76,7 @@ atlas_kernel! {
         for i in grid(cluster(N)) {
             for s in pipeline(0..size(S)) {
                 let at = cluster_sum((s + i).cast::<f32>()).cast::<i32>();
-                let rows = load(x[span(at, 16), ..]).or(0.0);
+                let rows = load(x[span(at, L), ..]).or(0.0);
                 store(y[s, .., ..], cluster_sum(dot(load(w[.., ..]), rows) * load(n[i])));
             }
         }
