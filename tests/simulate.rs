@@ -150,6 +150,51 @@ fn shipped_kernels_are_right_under_every_schedule() {
     settings.bind(|| insta::assert_snapshot!("bank_conflicts", conflict_table(&launches)));
 }
 
+/// Kernels whose code for Blackwell has pairs of singles (`fma.rn.f32x2`) or sums of singles with 16-bit floats
+/// (`sub.rn.f32.bf16`).
+const OF_BLACKWELL: [&str; 6] = ["softmax", "log_sum_exp", "rms_norm", "matmul", "memory_read", "delta_rule"];
+
+/// The PTX that a job runs.
+fn ptx(job: &Job, cache: &CacheDir) -> String {
+    let device = Device::sim_with(job.machine, SimOptions::default(), cache.clone());
+    let mut prepared = job.problem.prepare(&device, &job.problem.inputs()).unwrap_or_else(|e| panic!("{job}: {e}"));
+    let launch = prepared.resolve(job.config.as_ref()).unwrap_or_else(|e| panic!("{job}: {e}"));
+    launch.image().unwrap_or_else(|| panic!("{job}: nothing to run")).ptx.clone()
+}
+
+#[test]
+fn targets_of_one_capability_are_simulated_too() {
+    // The test above runs every kernel on the one with wgmma. For these two LLVM emits arithmetic that no other target has.
+    let targets: Vec<Target> = Target::specific().filter(|t| !t.has(Capability::Wgmma)).collect();
+    assert_eq!(targets.iter().map(ToString::to_string).collect::<Vec<_>>(), ["sm_100a", "sm_120a"]);
+    let mut first = BTreeMap::new();
+    for problem in cases::simulation().into_iter().filter(|p| OF_BLACKWELL.contains(&p.kernel.name)) {
+        first.entry((problem.kernel.name, problem.dtype.name())).or_insert(problem);
+    }
+    assert!(first.len() >= 2 * OF_BLACKWELL.len(), "{:?}", first.keys());
+    for target in targets {
+        let folder = folder();
+        let texts = first.par_iter().map(|((kernel, dtype), problem)| {
+            let job = Job { problem: problem.clone(), machine: target.into(), config: None };
+            let cache = CacheDir::At(folder.path().join(format!("{kernel}.{dtype}")));
+            simulate(&job, &cache).map(|_| ptx(&job, &cache))
+        });
+        let texts: Result<Vec<String>, String> = texts.collect();
+        let texts = texts.unwrap_or_else(|what| panic!("{what}"));
+        // If the code had none, this would test nothing.
+        for word in [".f32x2 ", ".f32.bf16 ", ".f32.f16 "] {
+            let count = texts.iter().filter(|text| has_arithmetic(text, word)).count();
+            assert!(count > 0, "no kernel for {target} has {word}");
+        }
+    }
+}
+
+/// True if the text adds, subtracts, multiplies or does both in types of these words.
+fn has_arithmetic(ptx: &str, words: &str) -> bool {
+    let opcodes = ["add.", "sub.", "mul.", "fma."];
+    ptx.lines().map(str::trim_start).any(|line| opcodes.iter().any(|o| line.starts_with(o)) && line.contains(words))
+}
+
 /// Solves a problem with a kernel whose PTX was edited after compilation.
 fn edited(p: &Problem, config: &str, arch: &str, edit: impl Fn(&str) -> String) -> Result<Comparison, RuntimeError> {
     let target = crate::kernels::target(arch);

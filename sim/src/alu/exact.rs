@@ -24,7 +24,8 @@ pub(super) fn lookup(opcode: &str, words: Words<'_>) -> Option<AluForm> {
         _ => return None,
     };
     let f = match form.dst {
-        Type::F32 | Type::F16x2 | Type::Bf16x2 => f,
+        Type::F32 if matches!(form.src[0], Type::F16 | Type::Bf16) => mixed(opcode)?,
+        Type::F32 | Type::F32x2 | Type::F16x2 | Type::Bf16x2 => f,
         Type::F16 | Type::Bf16 => low(opcode)?,
         _ => return None,
     };
@@ -52,10 +53,24 @@ fn low(opcode: &str) -> Option<AluFn> {
     })
 }
 
+/// The operations on singles, of which the first, or both factors, are widened.
+fn mixed(opcode: &str) -> Option<AluFn> {
+    Some(match opcode {
+        "add" => |a, b, _, _| each(widen(a), b, 0, |a, b, _| a.wrapping_add(b)),
+        "sub" => |a, b, _, _| each(widen(a), b, 0, |a, b, _| a.wrapping_sub(b)),
+        "fma" => |a, b, c, _| each(widen(a), widen(b), c, |a, b, c| a.wrapping_mul(b).wrapping_add(c)),
+        _ => return None,
+    })
+}
+
+fn widen(half: u64) -> u64 {
+    (half & 0xffff) << 16
+}
+
 fn convert(form: AluForm) -> Option<AluForm> {
     use Type::*;
     let f: AluFn = match (form.dst, form.src[0]) {
-        (F32, F16 | Bf16) => |a, _, _, _| (a & 0xffff) << 16,
+        (F32, F16 | Bf16) => |a, _, _, _| widen(a),
         (F16 | Bf16, F32) => |a, _, _, _| a >> 16 & 0xffff,
         (F16x2 | Bf16x2, F32) => |a, b, _, _| a & 0xffff_0000 | b >> 16 & 0xffff,
         (Tf32 | F32, F32) => |a, _, _, _| a & 0xffff_ffff,
@@ -65,8 +80,8 @@ fn convert(form: AluForm) -> Option<AluForm> {
     Some(AluForm { f, ..form })
 }
 
-/// An operation on both residues.
+/// An operation on all residues. Those above the width of the operands are zeros, and so are their results.
 fn each(a: u64, b: u64, c: u64, f: fn(u16, u16, u16) -> u16) -> u64 {
     let part = |shift: u32| u64::from(f((a >> shift) as u16, (b >> shift) as u16, (c >> shift) as u16)) << shift;
-    part(16) | part(0)
+    part(48) | part(32) | part(16) | part(0)
 }

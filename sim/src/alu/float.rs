@@ -131,6 +131,7 @@ macro_rules! with_type {
     ($op:ty, $ty:expr, $mode:expr) => {
         match $ty {
             Type::F32 => with_mode!(run::<$op, Single>, $mode),
+            Type::F32x2 => with_mode!(run_singles::<$op, Single>, $mode),
             Type::F64 => with_mode!(run::<$op, Double>, $mode),
             Type::F16 => with_half_mode!(run::<$op, Half>, $mode),
             Type::Bf16 => with_half_mode!(run::<$op, Brain>, $mode),
@@ -163,9 +164,14 @@ fn sum_or_product(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
     }
     let ftz = words.flag("ftz");
     let clamp = words.pick(&[("sat", Clamp::Unit), ("relu", Clamp::Relu)]).unwrap_or(Clamp::None);
-    let ty = words.last_ty()?;
+    let ty = words.ty()?;
+    let mode = (rounding.unwrap_or(Round::Nearest), ftz, clamp);
+    if !words.end() {
+        return mixed(opcode, ty, words.last_ty()?, mode);
+    }
     let legal = match ty {
         Type::F32 => true,
+        Type::F32x2 => opcode != "mad" && clamp == Clamp::None,
         Type::F64 => !ftz && clamp == Clamp::None,
         Type::F16 | Type::F16x2 => opcode != "mad" && (clamp != Clamp::Relu || opcode == "fma"),
         Type::Bf16 | Type::Bf16x2 => {
@@ -176,7 +182,6 @@ fn sum_or_product(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
     if !legal {
         return None;
     }
-    let mode = (rounding.unwrap_or(Round::Nearest), ftz, clamp);
     let f = match opcode {
         "add" => with_type!(Add, ty, mode),
         "sub" => with_type!(Sub, ty, mode),
@@ -184,6 +189,24 @@ fn sum_or_product(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
         _ => with_type!(Fma, ty, mode),
     };
     Some(AluForm::new(f, ty, &[ty; 3][..if fused { 3 } else { 2 }]))
+}
+
+/// A sum of singles, of which `a` is widened from 16 bits; in a fused one both factors are.
+fn mixed(opcode: &str, ty: Type, narrow: Type, mode: (Round, bool, Clamp)) -> Option<AluForm> {
+    if ty != Type::F32 || mode.1 {
+        return None;
+    }
+    let f = match (opcode, narrow) {
+        ("add", Type::F16) => with_mode!(run_mixed::<Add, Half>, mode),
+        ("add", Type::Bf16) => with_mode!(run_mixed::<Add, Brain>, mode),
+        ("sub", Type::F16) => with_mode!(run_mixed::<Sub, Half>, mode),
+        ("sub", Type::Bf16) => with_mode!(run_mixed::<Sub, Brain>, mode),
+        ("fma", Type::F16) => with_mode!(run_mixed_fused::<Fma, Half>, mode),
+        ("fma", Type::Bf16) => with_mode!(run_mixed_fused::<Fma, Brain>, mode),
+        _ => return None,
+    };
+    let sources = [narrow, narrow, ty];
+    Some(AluForm::new(f, ty, if opcode == "fma" { &sources } else { &sources[1..] }))
 }
 
 fn quotient(opcode: &str, mut words: Words<'_>) -> Option<AluForm> {
@@ -277,6 +300,27 @@ fn run<O: Operation, F: Float, M: Mode>(a: u64, b: u64, c: u64, _: u64) -> u64 {
 
 fn run_pair<O: Operation, F: Float, M: Mode>(a: u64, b: u64, c: u64, _: u64) -> u64 {
     pairs(a, b, c, run::<O, F, M>)
+}
+
+/// Applies it to both halves of 64 bits.
+fn run_singles<O: Operation, F: Float, M: Mode>(a: u64, b: u64, c: u64, _: u64) -> u64 {
+    let low = |x: u64| x & 0xffff_ffff;
+    run::<O, F, M>(a >> 32, b >> 32, c >> 32, 0) << 32 | run::<O, F, M>(low(a), low(b), low(c), 0)
+}
+
+/// Singles, the first of them widened.
+fn run_mixed<O: Operation, N: Float, M: Mode>(a: u64, b: u64, _: u64, _: u64) -> u64 {
+    run::<O, Single, M>(widen::<N>(a), b, 0, 0)
+}
+
+/// Singles, the first two of them widened.
+fn run_mixed_fused<O: Operation, N: Float, M: Mode>(a: u64, b: u64, c: u64, _: u64) -> u64 {
+    run::<O, Single, M>(widen::<N>(a), widen::<N>(b), c, 0)
+}
+
+/// The single of the same value.
+fn widen<N: Float>(narrow: u64) -> u64 {
+    Value::of(N::FORMAT, narrow).pack(F32, Round::Nearest)
 }
 
 /// Applies a function of 16 bits to both halves of 32.

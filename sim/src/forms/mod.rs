@@ -2,7 +2,7 @@
 //!
 //! A program has one thread for each element. It loads one value from each input, applies the instruction, and stores the
 //! result. Its parameters are the addresses of the output and of each input, and the number of elements. The entry is
-//! [`ENTRY`].
+//! [`ENTRY`]. Its target is `sm_90`: pairs of singles and mixed sums, which later ones have, are not among the forms.
 //!
 //! # Results on hardware
 //!

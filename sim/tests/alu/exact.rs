@@ -78,6 +78,7 @@ fn what_has_no_meaning_in_the_ring() {
         "cvt.rni.f32.f32",
         "cvt.rn.satfinite.e4m3x2.f32",
         "add.sat.f32",
+        "add.sat.f32.bf16",
         "fma.rn.relu.f16",
     ];
     for spelling in without {

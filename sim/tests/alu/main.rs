@@ -3,6 +3,7 @@
 mod approx;
 mod atomics;
 mod bits;
+mod blackwell;
 mod compare;
 mod convert;
 mod exact;

@@ -115,3 +115,31 @@ fn differences_of_bytes() {
         "line 5: `vabsdiff4.s32.s32.s32`: type `.s32` is not allowed"
     );
 }
+
+#[test]
+fn pairs_of_singles_and_mixed_sums_name_registers_of_their_widths() {
+    let Op::Alu { f, dst, src } = op("fma.rn.f32x2 d0, d1, d2, d3;") else { panic!() };
+    assert_eq!((dst, src[..3].to_vec()), (Reg(0), [1, 2, 3].map(|r| Src::Reg(Reg(r))).into()));
+    assert_eq!(f(0x4000_0000_3f80_0000, 0x4000_0000_4040_0000, 0x3f80_0000_0000_0000, 0), 0x40a0_0000_4040_0000);
+    let Op::Alu { f, src, .. } = op("fma.rn.f32.bf16 r0, h0, h1, 0f3F800000;") else { panic!() };
+    assert_eq!(src[..3], [Src::Reg(Reg(1)), Src::Reg(Reg(2)), Src::Imm(0x3f80_0000)]);
+    assert_eq!(f(0x4000, 0x4040, 0x3f80_0000, 0), 0x40e0_0000);
+    let refused = |instruction: &str| {
+        let head = super::HEAD.replace("sm_90a", "sm_100a");
+        super::compile_with(&head, "", instruction).map(|p| format!("{:?}", p.code)).unwrap_err().message
+    };
+    for (instruction, message) in [
+        ("add.rn.f32x2 r0, r1, r2;", "`add.rn.f32x2`: register `r0` has 32 bits, and 64 are wanted"),
+        ("add.rn.f32x2 d0, d1, r2;", "`add.rn.f32x2`: register `r2` has 32 bits, and 64 are wanted"),
+        ("add.rn.f32x2 d0, d1, 0;", "`add.rn.f32x2`: the constant does not fit .f32x2"),
+        ("add.rn.f32x2 d0, d1, 0d3FF0000000000000;", "`add.rn.f32x2`: the constant does not fit .f32x2"),
+        ("add.rn.f32.bf16 r0, r1, r2;", "`add.rn.f32.bf16`: register `r1` has 32 bits, and 16 are wanted"),
+        ("fma.rn.f32.f16 r0, h1, r2, r3;", "`fma.rn.f32.f16`: register `r2` has 32 bits, and 16 are wanted"),
+        ("add.rn.f32.f16 h0, h1, r2;", "`add.rn.f32.f16`: register `h0` has 16 bits, and 32 are wanted"),
+        ("add.rn.sat.f32x2 d0, d1, d2;", "unknown instruction `add.rn.sat.f32x2`"),
+        ("mul.rn.f32.bf16 r0, h1, r2;", "unknown instruction `mul.rn.f32.bf16`"),
+        ("fma.rn.f32x2 d0, d1, d2;", "`fma.rn.f32x2`: 4 operands are wanted, found 3"),
+    ] {
+        assert_eq!(refused(instruction), format!("line 5: {message}"));
+    }
+}

@@ -28,7 +28,7 @@ fn compile_module(variables: &str, body: &str) -> Result<Program> {
 
 /// True of what sm_90a lacks and later targets have.
 fn is_later(instruction: &str) -> bool {
-    instruction.contains(".v8.")
+    [".v8.", ".f32x2 ", ".rn.f32.bf16 "].iter().any(|word| instruction.contains(word))
 }
 
 fn compile_with(head: &str, variables: &str, body: &str) -> Result<Program> {

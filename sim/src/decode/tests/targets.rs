@@ -64,7 +64,20 @@ const TARGETS: &[(&str, &[&str], &[&str])] = &[
     ("add.rn.bf16 h0, h1, h2;", &["sm_90"], &["sm_80", "sm_89"]),
     ("fma.rn.bf16 h0, h1, h2, h3;", &["sm_80"], &["sm_75"]),
     ("griddepcontrol.wait;", &["sm_90"], &["sm_89"]),
+    ("fma.rn.f32x2 d0, d1, d2, d3;", BLACKWELL, BEFORE),
+    ("add.rn.f32x2 d0, d1, d2;", BLACKWELL, BEFORE),
+    ("sub.rz.ftz.f32x2 d0, d1, d2;", BLACKWELL, BEFORE),
+    ("mul.f32x2 d0, d1, d2;", BLACKWELL, BEFORE),
+    ("fma.rn.f32.bf16 r0, h0, h1, r1;", BLACKWELL, BEFORE),
+    ("fma.rp.sat.f32.f16 r0, h0, h1, r1;", BLACKWELL, BEFORE),
+    ("add.rn.f32.bf16 r0, h0, r1;", BLACKWELL, BEFORE),
+    ("add.f32.f16 r0, h0, r1;", BLACKWELL, BEFORE),
+    ("sub.rn.f32.bf16 r0, h0, r1;", BLACKWELL, BEFORE),
+    ("sub.sat.f32.f16 r0, h0, r1;", BLACKWELL, BEFORE),
 ];
+
+const BLACKWELL: &[&str] = &["sm_100", "sm_100a", "sm_103a", "sm_120a", "sm_121"];
+const BEFORE: &[&str] = &["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a"];
 
 #[test]
 fn targets_have_what_the_isa_says() {
@@ -89,6 +102,14 @@ fn the_error_names_instruction_line_and_target() {
         (
             ("sm_89", "8.0", FLAT.to_owned()),
             "line 5: `cp.async.bulk.global.shared::cta.bulk_group`: target sm_89 lacks it; sm_90 and later have it",
+        ),
+        (
+            ("sm_90a", "8.6", "fma.rn.f32x2 d0, d1, d2, d3;".to_owned()),
+            "line 5: `fma.rn.f32x2`: target sm_90a lacks it; sm_100 and later have it",
+        ),
+        (
+            ("sm_80", "8.6", "fma.rn.f32.bf16 r0, h0, h1, r1;".to_owned()),
+            "line 5: `fma.rn.f32.bf16`: target sm_80 lacks it; sm_100 and later have it",
         ),
         (
             ("sm_90", "7.8", "fence.proxy.async;".to_owned()),
