@@ -25,8 +25,8 @@ impl CompileFailure {
             [only] => only.reason.strip_prefix("error[ATL").and_then(|rest| rest.get(..3)?.parse().ok()),
             _ => None,
         };
-        // What cannot be fused may run one after the other, and what does not fit a GPU may fit another one.
-        let is_rule = |code: &u16| (100..300).contains(code) && ![230, 231].contains(code);
+        // A config may have other sizes of tiles, and what cannot be fused may run one after the other.
+        let is_rule = |code: &u16| (100..300).contains(code) && ![220, 221, 222, 230, 231].contains(code);
         Code(match rule.filter(is_rule) {
             Some(code) if self.compiler_present => code,
             _ if self.compiler_present => 641,
@@ -133,12 +133,19 @@ mod tests {
     #[test]
     fn each_reason_is_said_once() {
         let same = failure((0..1152).map(|_| "error[ATL302]: too large".to_owned()));
-        assert_eq!(same.to_string(), "error[ATL641]: `k`: no config; config `BN=1` and 1151 more: error[ATL302]: too large");
+        assert_eq!(
+            same.to_string(),
+            "error[ATL641]: `k`: no config; config `BN=1 stages=2 warps=4` and 1151 more: error[ATL302]: too large"
+        );
         let sizes = failure((0..1152).map(|i| format!("error[ATL302]: {i} bytes of f{}", 32 << (i % 2))));
         let said = sizes.to_string();
-        assert!(said.ends_with("config `BN=2` and 575 more: error[ATL302]: 1 bytes of f64"), "{said}");
+        assert!(said.ends_with("config `BN=2 stages=2 warps=4` and 575 more: error[ATL302]: 1 bytes of f64"), "{said}");
         // Few reasons are all said, with their numbers.
-        assert!(failure((0..3).map(|i| format!("{i} bytes"))).to_string().ends_with("; config `BN=3`: 2 bytes"));
+        assert!(
+            failure((0..3).map(|i| format!("{i} bytes")))
+                .to_string()
+                .ends_with("; config `BN=3 stages=2 warps=4`: 2 bytes")
+        );
         let names = failure((0..12).map(|i| format!("no `d{i}`"))).to_string();
         assert!(names.ends_with("`d9`; and 2 more configs, for 2 other reasons"), "{names}");
     }
@@ -146,7 +153,10 @@ mod tests {
     #[test]
     fn a_rule_that_all_configs_break_has_its_code() {
         let broken = failure((0..30).map(|i| format!("error[ATL213]: the same of `tiles(N, {i})`")));
-        assert_eq!(broken.to_string(), "error[ATL213]: `k`: no config; config `BN=1` and 29 more: the same of `tiles(N, 0)`");
+        assert_eq!(
+            broken.to_string(),
+            "error[ATL213]: `k`: no config; config `BN=1 stages=2 warps=4` and 29 more: the same of `tiles(N, 0)`"
+        );
         assert_eq!(failure(["error[ATL231]: fused".to_owned()]).code(), Code(641));
         assert_eq!(failure(["error[ATL302]: a".to_owned(), "error[ATL213]: b".to_owned()]).code(), Code(641));
         assert_eq!(failure([]).code(), Code(641));

@@ -50,13 +50,16 @@ pub(super) fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<Pas
     refused.extend(ranked);
     if !def.file.is_empty() {
         // Where rules of the language are broken, the reason has a line.
-        refused.iter_mut().for_each(|(_, reason)| *reason = reason.replace(" (line ", &format!(" ({}, line ", def.file)));
+        refused
+            .iter_mut()
+            .for_each(|(_, reason)| *reason = reason.replace(" (line ", &format!(" ({}, line ", def.file)));
     }
     // If several configs are refused for the same reason, the tune space is not the cause.
     let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
     // A rule of the language is broken, except by the size of a tile.
     let is_rule = |reason: &str| {
-        reason.starts_with("error[ATL2") && !["[ATL220]", "[ATL221]", "[ATL222]"].iter().any(|code| reason.contains(code))
+        reason.starts_with("error[ATL2")
+            && !["[ATL220]", "[ATL221]", "[ATL222]"].iter().any(|code| reason.contains(code))
     };
     let breaks_one_rule = refused.first().is_some_and(|(_, first)| {
         let kind = without_numbers(first);
