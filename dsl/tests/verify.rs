@@ -50,19 +50,41 @@ const TEXT_CASES: &[TextCase] = &[
         "%u = loop %i in %zero..%n carry (%c = %t) { %s = cluster_sum %c yield %s } store %y[%n : 16, ..], %t",
         IN_CLUSTERS,
     ),
-    (234, "other elements that are not valid", "%s = cluster_sum %l store %y[%n : 16, ..], %t", IN_CLUSTERS),
+    (
+        234,
+        "add up different elements: those of one program may lie outside of `N`",
+        "%s = cluster_sum %l store %y[%n : 16, ..], %t",
+        IN_CLUSTERS,
+    ),
     // A store may leave the cluster's coordinate out where all programs store the same: not what they loaded, nor in a loop that some
     // run less often, nor beside a store that has the coordinate.
-    (213, "does not use the grid coordinate of `tiles(N, 16)`", "store %y[%zero : 16, ..], %t", IN_CLUSTERS),
     (
         213,
-        "does not use the grid coordinate of `tiles(N, 16)`",
+        "along `tiles(N, 16)` store different values to the same elements of `y`: what they store comes from a load of `x`",
+        "store %y[%zero : 16, ..], %t",
+        IN_CLUSTERS,
+    ),
+    (
+        213,
+        "different values to the same elements of `y`: what they store is computed from the coordinate",
+        "%o = cast %n : f32 %p = broadcast %o : f32[16, 64] store %y[%zero : 16, ..], %p",
+        IN_CLUSTERS,
+    ),
+    (
+        213,
+        "to places of `y` that may overlap",
+        "%s = cluster_sum %t %m = add %n, %n store %y[%m : 16, ..], %s",
+        IN_CLUSTERS,
+    ),
+    (
+        213,
+        "not all programs of the cluster come to this store to `y` equally often",
         "%s = cluster_sum %t loop %i in %zero..%n { store %y[%zero : 16, ..], %s yield }",
         IN_CLUSTERS,
     ),
     (
         213,
-        "does not use the grid coordinate of `tiles(N, 16)`",
+        "different values to the same elements of `y`: what they store comes from a load of `x`",
         "%s = cluster_sum %t %u = loop %i in %zero..%two carry (%c = %s) { %d = add %c, %t yield %d } \
          store %y[%zero : 16, ..], %u",
         IN_CLUSTERS,

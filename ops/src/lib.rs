@@ -11,6 +11,17 @@
 //!
 //! Its module is below, its line is in `op`, and the façade re-exports its kernels in `src/ops/`.
 //!
+//! The façade groups them, so paths there differ from those here:
+//!
+//! | here | in the façade |
+//! |---|---|
+//! | `gated_delta_rule`, `l2_norm`, `ttt_linear` | `atlas::ops::delta` |
+//! | `monomials`, `poly_features`, `random_features`, `rbf_features`, `taylor_features` | `atlas::ops::features` |
+//! | `fused_forward`, `gated_memory`, `memory_grad`, `memory_read`, `memory_recall` | `atlas::ops::memory` |
+//! | `activation_grad`, `adamw`, `clip_factor`, `column_sums`, `cross_entropy`, `embedding`, `layer_grad`, `rms_norm_grad`, `scaled_gate`, `windowed_attention_grad` | `atlas::ops::training` |
+//! | `layer`, `muon`, `omega` | the same |
+//! | other modules | `atlas::ops` itself |
+//!
 //! `omega` is a family of ops, and `layer` a layer of an ATLAS model around it.
 //!
 //! | file of all ops | holds |

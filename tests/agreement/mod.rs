@@ -7,6 +7,7 @@
 
 mod absolute;
 mod advice;
+mod advice_clusters;
 mod advice_elsewhere;
 mod advice_forms;
 mod ahead;

@@ -139,10 +139,15 @@ fn accesses(k: &Kernel, block: Block, buffer: Buffer) -> bool {
 /// A single buffer that is too large for any CTA is the config's fault. The verifier would report it as a defect of the pass.
 pub(super) fn refuse_large_buffers(k: &Kernel, machine: &Machine) -> Result<(), CompileError> {
     let limits = Limits::of(k.threads, k.occupancy, machine);
-    k.buffers.values().try_for_each(|b| {
+    k.buffers.iter().try_for_each(|(buffer, b)| {
         let panels = u64::from(b.layout.cols.div_ceil(b.layout.panel));
         let bytes = u64::from(b.layout.rows) * u64::from(b.layout.pitch) * panels * u64::from(b.stages);
-        limits.check_shared(bytes, b.stages, &format!("the tile `{}` needs", b.name))
+        let is_of_sum = k.insts.values().any(|op| matches!(op, Op::SumCluster(_, of) if *of == buffer));
+        let who = match is_of_sum {
+            true => "a tile that `cluster_sum` adds up needs".to_owned(),
+            false => format!("the tile `{}` needs", b.name),
+        };
+        limits.check_shared(bytes, b.stages, &who)
     })
 }
 

@@ -131,7 +131,7 @@ pub(crate) enum AxisSyntax {
     /// `pairs(tiles(N, BN))`, with two coordinates.
     Pairs { dim: Ident, size: ExprSyntax },
     /// `cluster(tiles(N, BN))` or `cluster(N)`: the programs along the axis are a cluster.
-    Cluster { dim: Ident, size: Option<ExprSyntax> },
+    Cluster { dim: Ident, size: Option<ExprSyntax>, place: SourceRange },
 }
 
 /// What a loop runs over.

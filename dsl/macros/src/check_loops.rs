@@ -94,7 +94,8 @@ impl<'a> Checker<'a> {
                     let (elem, wide) = (&left.elem, list(a));
                     let begin = match start {
                         Elem::Literal(Some(0.0)) => format!("zeros::<{elem}>({wide})`"),
-                        _ => format!("full::<{elem}>({wide}, ..)` with the number that it begins with"),
+                        Elem::Literal(_) => format!("full::<{elem}>({wide}, ..)` with the number that it begins with"),
+                        _ => format!("broadcast(.., {wide})` of what it begins with"),
                     };
                     format!(": begin with all of its elements, as in `let mut {name} = {begin}")
                 } else {

@@ -164,7 +164,7 @@ impl Checker<'_> {
     /// The part of a tensor that an index selects.
     fn access(&mut self, param: usize, index: &[Index], place: SourceRange) -> Region {
         let (k, p) = (self.kernel, &self.kernel.params[param]);
-        let ParamKind::Tensor { dims, .. } = &p.kind else {
+        let ParamKind::Tensor { dims, writable } = &p.kind else {
             return Region { ty: Ty::unknown(), coordinates: vec![], points: vec![] };
         };
         let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
@@ -222,9 +222,13 @@ impl Checker<'_> {
                     if at.dim != dim {
                         let (counted, wanted, name) = (&k.dims[at.dim].name, &k.dims[dim].name, &p.name);
                         let what = if at.tile.is_some() { "tiles" } else { "elements" };
-                        let meant = match at.tile {
+                        let meant = match &at.tile {
                             None => format!("; if it is meant, say so: `{} + 0`", at.name),
-                            Some(_) => String::new(),
+                            Some(_) if !writable => String::new(),
+                            Some(size) => format!(
+                                "; if {wanted} counts these tiles, let the grid count {wanted}, as `p`, and load at `span(p * {size}, {size})` where `{}` is now",
+                                at.name
+                            ),
                         };
                         let message = format!(
                             "`{}` counts {what} of {counted}, but axis {axis} of `{name}` is {wanted}{meant}",

@@ -353,7 +353,14 @@ impl Checker<'_> {
         }
         let fits = [DType::F32, DType::F64].map(Elem::Fixed).contains(&ty.elem) || ty.elem == Elem::Unknown;
         if ty.is_literal() || !fits {
-            let message = format!("`cluster_sum` adds tiles of f32, found {}{ty}; cast it before", self.named(x));
+            let mend = match ty.elem {
+                Elem::Fixed(DType::I32) => {
+                    "write `(..).cast::<f64>()` around it, which keeps each i32, or `.cast::<f32>()`, which keeps whole numbers up to 2^24"
+                }
+                Elem::Fixed(DType::I64) => "write `(..).cast::<f64>()` around it, which keeps whole numbers up to 2^53",
+                _ => "write `(..).cast::<f32>()` around it",
+            };
+            let message = format!("`cluster_sum` adds up f32 or f64, found {}{ty}; {mend}", self.named(x));
             return self.mistake(104, e.place, message);
         }
         Ty { coordinate: None, of_numbers: false, ..ty }

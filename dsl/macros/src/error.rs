@@ -47,6 +47,8 @@ pub(crate) struct Errors {
     count: usize,
     /// The call whose body is being read, for messages.
     pub(crate) inside: Option<String>,
+    /// The grid whose body is being read has a cluster, for messages.
+    pub(crate) in_cluster: bool,
 }
 
 impl Errors {

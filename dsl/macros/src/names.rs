@@ -205,7 +205,7 @@ const CAST: &str = "`x.cast::<f32>()`, or another element type";
 const DOT: &str = "`dot(a, b)`";
 const RANGE: &str = "`for i in lo..hi`, or `for i in tiles(DIM, SIZE)`";
 const SIZE: &str = "`size(N)` with the dim's name";
-const RESULTS: &str = "the part of each program to a place of its own, as in `store(part[n], ..)`, and add up the parts in a second kernel: no two programs may write one element";
+const RESULTS: &str = "a loop over all that is added in one program, `for d in tiles(D, BD)`, with `d` taken out of the grid; on Hopper also `cluster_sum(..)` in a `grid(.., cluster(tiles(D, BD)))`. No two programs may write one element. For more programs, let the grid count a dim `P` of parts: `store(part[n, p], ..)` of what is loaded at `span(p * BD, BD)`, and add up the parts in a second kernel";
 const RANDOM: &str = "`load(noise[n, ..])` of a tensor of random numbers that the host makes, or a hash of the element's number: no function makes them";
 const ROWS: &str =
     "the shape that you need at the `load`: `x.t()` makes a column of a row, and `broadcast(x, [A, B])` repeats axes";
@@ -400,10 +400,46 @@ const ELSEWHERE: [(&str, &str); 178] = [
     ("zeros_like", ZEROS),
 ];
 
+const MAXIMUM: &str = "; clusters only add. Give each program a column of its own, with the coordinate `d` of `cluster(tiles(D, BD))`: `let all = cluster_sum(select(iota([BN, 64], 1) == d, x, 0.0))` of a column `x`, for up to 64 programs. Then take `max(select(iota([BN, 64], 1) < (size(D) + BD - 1) / BD, all, f32::NEG_INFINITY), axis = 1)`";
+const MINIMUM: &str = "; clusters only add. Give each program a column of its own, with the coordinate `d` of `cluster(tiles(D, BD))`: `let all = cluster_sum(select(iota([BN, 64], 1) == d, x, 0.0))` of a column `x`, for up to 64 programs. Then take `min(select(iota([BN, 64], 1) < (size(D) + BD - 1) / BD, all, f32::INFINITY), axis = 1)`";
+const PROGRAMS: &str = "; `cluster(tiles(D, BD))` has `(size(D) + BD - 1) / BD` programs";
+const RANK: &str =
+    "; it is the coordinate of the cluster's axis: `d` in `for (n, d) in grid(tiles(N, BN), cluster(tiles(D, BD)))`";
+const WAITS: &str = "; leave it out: a `cluster_sum` waits for all programs of the cluster";
+
+/// What is called so of clusters elsewhere, and how it is said here.
+const OF_CLUSTERS: [(&str, &str); 19] = [
+    ("all_reduce", "; write `cluster_sum(x)`, of the programs of a cluster"),
+    ("allreduce", "; write `cluster_sum(x)`, of the programs of a cluster"),
+    ("cluster_add", "; write `cluster_sum(x)`"),
+    ("cluster_arrive", WAITS),
+    ("cluster_barrier", WAITS),
+    ("cluster_ctaid", RANK),
+    ("cluster_ctarank", RANK),
+    ("cluster_dim", PROGRAMS),
+    ("cluster_id", RANK),
+    ("cluster_index", RANK),
+    ("cluster_max", MAXIMUM),
+    (
+        "cluster_mean",
+        "; write `cluster_sum(sum(x, axis = 1)) / size(D).cast::<f32>()`, the mean along the dim `D` of the cluster",
+    ),
+    ("cluster_min", MINIMUM),
+    ("cluster_num_programs", PROGRAMS),
+    ("cluster_rank", RANK),
+    ("cluster_reduce", "; write `cluster_sum(x)`"),
+    ("cluster_size", PROGRAMS),
+    ("cluster_sync", WAITS),
+    ("cluster_wait", WAITS),
+];
+
 /// `; write ...` for a name of other languages.
 pub(crate) fn written_here(name: &str) -> Option<String> {
     // Intrinsics of CUDA, such as `__popc` and `__expf`, are functions of mathematics with underscores.
     let plain = name.strip_prefix("__").unwrap_or(name);
+    if let Some((_, said)) = OF_CLUSTERS.iter().find(|(other, _)| *other == plain) {
+        return Some((*said).to_owned());
+    }
     if functions().any(|f| f == plain) && plain != name {
         return Some(format!("; write `{plain}(x)`"));
     }

@@ -23,11 +23,14 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
             }
         }
     }
-    let body = statements(&f.body.stmts, errors);
     let (callee, args) = match strip(&f.expr) {
         syn::Expr::Call(c) => (plain_callee(&c.func), c.args.iter().collect::<Vec<_>>()),
         _ => (None, vec![]),
     };
+    let outer = errors.in_cluster;
+    errors.in_cluster |= args.iter().any(|a| is_call_of(a, "cluster"));
+    let body = statements(&f.body.stmts, errors);
+    errors.in_cluster = outer;
     if callee.as_ref().is_some_and(|c| c == "grid") {
         let axes: Vec<AxisSyntax> = args.iter().filter_map(|a| grid_axis(a, errors)).collect();
         return (axes.len() == args.len()).then_some(StmtSyntax::Grid { coords: names, axes, body, place });
@@ -56,6 +59,11 @@ pub(crate) fn for_loop(f: &syn::ExprForLoop, errors: &mut Errors) -> Option<Stmt
         return None;
     };
     Some(StmtSyntax::Loop { index: index.clone(), kind, range, body, place })
+}
+
+/// True for a call of a function of that name.
+fn is_call_of(e: &syn::Expr, name: &str) -> bool {
+    matches!(strip(e), syn::Expr::Call(c) if plain_callee(&c.func).is_some_and(|f| f == name))
 }
 
 /// `tiles(DIM, SIZE)` as its parts, if that is what the expression is.
@@ -99,13 +107,22 @@ fn grid_axis(e: &syn::Expr, errors: &mut Errors) -> Option<AxisSyntax> {
         && plain_callee(&c.func).is_some_and(|name| name == "cluster")
     {
         let axis = if c.args.len() == 1 { grid_axis(&c.args[0], errors) } else { None };
+        let place = SourceRange::of(e);
         return match axis {
-            Some(AxisSyntax::Tiles { dim, size }) => Some(AxisSyntax::Cluster { dim, size: Some(size) }),
-            Some(AxisSyntax::Points(dim)) => Some(AxisSyntax::Cluster { dim, size: None }),
+            Some(AxisSyntax::Tiles { dim, size }) => Some(AxisSyntax::Cluster { dim, size: Some(size), place }),
+            Some(AxisSyntax::Points(dim)) => Some(AxisSyntax::Cluster { dim, size: None, place }),
+            Some(AxisSyntax::Pairs { .. }) => {
+                errors.push(
+                    26,
+                    place,
+                    "`cluster` and `pairs` do not go together: a cluster is of one axis, and pairs are two",
+                );
+                None
+            }
             _ => {
                 let message =
                     "`cluster` is of one axis: `for (b, n) in grid(B, cluster(tiles(DIM, SIZE)))` or `cluster(DIM)`";
-                errors.push(26, SourceRange::of(e), message);
+                errors.push(26, place, message);
                 None
             }
         };

@@ -24,7 +24,7 @@ pub(crate) fn unsupported<T>(e: &syn::Expr, errors: &mut Errors) -> Option<T> {
         return None;
     }
     let (place, message) = match e {
-        syn::Expr::If(i) => (i.if_token.span.into(), no_if(i)),
+        syn::Expr::If(i) => (i.if_token.span.into(), no_if(i, errors.in_cluster)),
         syn::Expr::Match(m) => {
             (m.match_token.span.into(), "`match` cannot branch on tiles; choose with `select(cond, a, b)`")
         }
@@ -97,7 +97,7 @@ pub(crate) fn no_macro(m: &syn::Macro) -> &'static str {
 }
 
 /// What to write instead of an `if`, by what stands in it.
-fn no_if(e: &syn::ExprIf) -> &'static str {
+fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
     #[derive(Default)]
     struct Content {
         stores: bool,
@@ -120,6 +120,9 @@ fn no_if(e: &syn::ExprIf) -> &'static str {
     let mut content = Content::default();
     content.visit_expr_if(e);
     match content {
+        Content { stores: true, .. } if in_cluster => {
+            "a kernel has no `if`: leave it out. A `store` without the coordinate of the cluster is of a value that all its programs have, and one of them makes it. To store under another condition, choose the value: `store(y[..], select(cond, new, old))`"
+        }
         Content { stores: true, .. } => {
             "a kernel has no `if`: every program stores, and where nothing changes it stores what is there: `store(y[..], select(cond, new, load(y[..])))`; for no iteration at all use the bounds of a loop"
         }

@@ -306,9 +306,22 @@ impl<'a> Resolver<'a> {
         } else if written.is_empty() {
             self.errors.push(26, place, "the grid needs at least one axis");
         } else if written[..written.len() - 1].iter().any(of_pairs) {
-            self.errors.push(26, place, "`pairs` are the last of a grid");
-        } else if written[..written.len() - 1].iter().any(of_cluster) {
-            self.errors.push(26, place, "`cluster` is the last axis of a grid");
+            let message = match written.iter().any(of_cluster) {
+                true => "`pairs` and `cluster` do not go together: each is the last of a grid",
+                false => "`pairs` are the last of a grid",
+            };
+            self.errors.push(26, place, message);
+        } else if let [others @ .., last] = written
+            && let Some(AxisSyntax::Cluster { place, .. }) = others.iter().find(|axis| of_cluster(axis))
+        {
+            let message = match last {
+                AxisSyntax::Pairs { .. } => "`pairs` and `cluster` do not go together: each is the last of a grid",
+                AxisSyntax::Cluster { .. } => "a grid has one `cluster`, its last axis: write this axis without it",
+                _ => {
+                    "`cluster` is the last axis of a grid: move this one to the end, as in `grid(tiles(N, BN), cluster(tiles(D, BD)))`"
+                }
+            };
+            self.errors.push(26, *place, message);
         }
         let mut axes = Vec::new();
         let mut coords = coords.iter();
@@ -318,7 +331,9 @@ impl<'a> Resolver<'a> {
                 AxisSyntax::Tiles { dim, size } | AxisSyntax::Pairs { dim, size } => {
                     (self.dim(dim), Some(self.tile_size(size)))
                 }
-                AxisSyntax::Cluster { dim, size } => (self.dim(dim), size.as_ref().map(|size| self.tile_size(size))),
+                AxisSyntax::Cluster { dim, size, .. } => {
+                    (self.dim(dim), size.as_ref().map(|size| self.tile_size(size)))
+                }
             };
             // The number of programs of a cluster is a constant.
             if let Some(dim) = dim.filter(|_| of_cluster(axis)) {

@@ -137,6 +137,12 @@ impl Resolver<'_> {
             }
             return false;
         }
+        if of == "cluster"
+            && let Some(written) = written_here(&format!("cluster_{text}"))
+        {
+            self.errors.push(5, name.span(), format!("unknown function `cluster.{text}`{written}"));
+            return true;
+        }
         if self.dims_of(of).is_some() && SIZES.contains(&text.as_str()) {
             self.no_size(e, receiver, name, args.first());
             return true;
@@ -206,6 +212,13 @@ impl Resolver<'_> {
             ("store", None) if args.len() > 2 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `store(y[n, d], value)`".to_owned(),
             ("load", None) if args.len() > 1 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `load(x[n, d])`".to_owned(),
             ("dot", _) if named.is_some() || args.len() > 2 => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),
+            ("cluster_sum", Some("axis")) => {
+                let axis = args.iter().find_map(|a| match &a.kind {
+                    ExprSyntaxKind::Named(_, axis) => number(Some(axis)),
+                    _ => None,
+                });
+                format!("`cluster_sum` adds up the tiles of the programs and reduces no axis: write `cluster_sum(sum(x, axis = {}))`", axis.unwrap_or(1.0))
+            }
             ("zeros" | "full", _) => {
                 let value = if name == "full" { ", value" } else { "" };
                 format!("the element type of `{name}` stands before its brackets, and its extents in brackets of their own: `{name}::<f32>([A, B]{value})`")

@@ -211,9 +211,7 @@ fn new_dim(ast: &KernelSyntax, name: &Ident, errors: &mut Errors) {
 /// What to write instead of an element type of another language.
 fn dtype_elsewhere(name: &str) -> Option<&'static str> {
     Some(match name {
-        "u32" | "uint32" | "uint" => {
-            "; `i32` has the same bits, and `(x >> n) & ((1 << (32 - n)) - 1)` moves them down as unsigned"
-        }
+        "u32" | "uint32" | "uint" => "; `i32` has the same bits, and `shr_logical(x, n)` moves them down as unsigned",
         "u64" | "uint64" => "; `i64` has the same bits",
         "usize" | "isize" | "int" | "int32" | "index" => "; write `i32`",
         "u8" | "u16" | "i8" | "i16" | "uint8" | "int8" | "int16" | "uint16" => {

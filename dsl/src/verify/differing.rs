@@ -14,7 +14,7 @@
 //! # Breaks it
 //! - A store in a loop whose bound differs, a carried value that starts the same and becomes different: dsl/tests/verify.rs.
 
-use crate::entity::{Block, Inst, Value};
+use crate::entity::{Block, Inst, Param, Value};
 use crate::ir::Kernel;
 use crate::op::Op;
 use cranelift_entity::EntitySet;
@@ -49,6 +49,24 @@ impl Differing {
     /// True if the programs of a cluster may run this instruction a different number of times.
     pub(super) fn is_apart(&self, inst: Inst) -> bool {
         self.apart.contains(inst)
+    }
+
+    /// The tensor from which a value that differs is loaded, each program another part. `None` if it comes from no load.
+    pub(super) fn load(&self, kernel: &Kernel, v: Value) -> Option<Param> {
+        let (mut open, mut seen) = (vec![v], EntitySet::new());
+        while let Some(v) = open.pop() {
+            if !self.value(v) || !seen.insert(v) {
+                continue;
+            }
+            let Some((_, op)) = kernel.def_op(v) else { continue };
+            match op {
+                Op::Load { param, .. } => return Some(*param),
+                Op::Loop { body, .. } => open.extend(crate::validity::yields(kernel, *body)),
+                _ => {}
+            }
+            op.visit_operands(|v| open.push(v));
+        }
+        None
     }
 
     fn add(&mut self, v: Value) {

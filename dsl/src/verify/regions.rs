@@ -36,12 +36,13 @@
 
 use super::Verifier;
 use crate::diag::Diagnostic;
-use crate::entity::{Param, Value};
+use crate::entity::{Inst, Param, Value};
 use crate::ir::{Access, GridAxis, GridExtent, Kernel, Loc, ParamKind};
 use crate::op::Slice;
 
 /// A load or a store.
 pub(super) struct TileAccess<'k> {
+    pub(super) inst: Inst,
     pub(super) param: Param,
     pub(super) slices: &'k [Slice],
     pub(super) loc: Loc,
@@ -99,6 +100,10 @@ impl<'k> Verifier<'k> {
             let of_cluster = k.grid.last().filter(|_| access.is_of_all && k.cluster).map(|axis| axis.coord);
             let missing = |axis: &&GridAxis| access.places(axis.coord).is_empty() && Some(axis.coord) != of_cluster;
             for axis in k.grid.iter().filter(missing) {
+                if k.cluster && k.grid.last().is_some_and(|last| last.coord == axis.coord) {
+                    self.store_differs(&access, axis);
+                    continue;
+                }
                 let message = format!(
                     "the store to `{}` does not use the grid coordinate of {}",
                     data.name,
@@ -222,7 +227,7 @@ fn coordinate(slice: &Slice) -> Option<Value> {
     }
 }
 
-fn axis_text(k: &Kernel, extent: GridExtent) -> String {
+pub(super) fn axis_text(k: &Kernel, extent: GridExtent) -> String {
     match extent {
         GridExtent::Points(d) => format!("`{}`", k.dims[d].name),
         GridExtent::Tiles { dim, size } => format!("`tiles({}, {size})`", k.dims[dim].name),

@@ -93,7 +93,8 @@ pub(super) fn check_memory(
     memory: &[Tensor],
 ) -> Result<()> {
     if memory.len() != shapes.len() {
-        let found = format!("a memory of {} matrices, where the rule has {}", memory.len(), shapes.len());
+        let plural = if memory.len() == 1 { "matrix" } else { "matrices" };
+        let found = format!("a memory of {} {plural}, where the rule has {}", memory.len(), shapes.len());
         let mend = "give the matrices of `MemoryForm::matrices`";
         return Err(LaunchError::Choice { op: LAYER, found, mend }.into());
     }

@@ -411,13 +411,13 @@ errors! {
             /// The lowest CUDA version whose driver accepts the PTX.
             mend: String,
         } = 618, "`{kernel}` is PTX {ptx}, but this driver (CUDA {driver}) takes PTX up to {highest}; update the driver to one for CUDA {mend} or later";
-        /// A dim that the kernel uses whole has no elements.
+        /// A dim that the kernel uses whole, or as the axis of a cluster, has no elements.
         EmptyDim {
             /// The kernel.
             kernel: &'static str,
             /// The dim.
             dim: &'static str,
-        } = 629, "dim `{dim}` of `{kernel}` is 0, but the kernel uses it whole, and a tile has at least one element; launch only where `{dim}` is 1 or more";
+        } = 629, "dim `{dim}` of `{kernel}` is 0, but the kernel uses it whole or as the axis of a cluster, and needs at least one element of it; launch only where `{dim}` is 1 or more";
         /// A choice that an op of several launches does not offer.
         Choice {
             /// The op.

@@ -42,6 +42,7 @@ mod tensor_error;
 
 pub use bundle_error::{BundleError, shown};
 pub use device_error::DeviceError;
+pub(crate) use failures::without_numbers;
 pub use failures::{CompileFailure, DriverFailure};
 pub use launch_error::LaunchError;
 #[cfg(feature = "sim")]

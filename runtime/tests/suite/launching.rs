@@ -101,7 +101,7 @@ fn an_empty_contraction_is_zero() {
 fn a_whole_dim_of_no_elements_is_named() {
     let (x, mut s, mut y) = (zeros(&[5, 0]), zeros(&[5]), zeros(&[5, 0]));
     let error = SUMS.launch(&Device::cpu(), args!(x, &mut s, &mut y)).unwrap_err().to_string();
-    let want = "error[ATL629]: dim `D` of `sums` is 0, but the kernel uses it whole, and a tile has at least one element; \
+    let want = "error[ATL629]: dim `D` of `sums` is 0, but the kernel uses it whole or as the axis of a cluster, and needs at least one element of it; \
                 launch only where `D` is 1 or more";
     assert_eq!(error, want);
 }

@@ -3,7 +3,7 @@
 use crate::bundle::Lack;
 use crate::compile::HAS_COMPILER;
 use crate::device::PassedOver;
-use crate::error::CompileFailure;
+use crate::error::{CompileFailure, without_numbers};
 use crate::launch::problem::Problem;
 use crate::select::{ConfigSource, Ranking};
 use atlas_dsl::{KernelDef, Schedule};
@@ -48,8 +48,23 @@ pub(super) fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<Pas
     let ranked = selection.refused().filter(|(config, _)| !refused.iter().any(|(c, _)| c == *config));
     let ranked: Vec<PassedOver> = ranked.map(|(config, reason)| (config.clone(), reason.to_owned())).collect();
     refused.extend(ranked);
+    if !def.file.is_empty() {
+        // Where rules of the language are broken, the reason has a line.
+        refused
+            .iter_mut()
+            .for_each(|(_, reason)| *reason = reason.replace(" (line ", &format!(" ({}, line ", def.file)));
+    }
     // If several configs are refused for the same reason, the tune space is not the cause.
     let is_alike = refused.len() > 1 && refused.iter().all(|(_, reason)| *reason == refused[0].1);
+    // A rule of the language is broken, except by the size of a tile.
+    let is_rule = |reason: &str| {
+        reason.starts_with("error[ATL2")
+            && !["[ATL220]", "[ATL221]", "[ATL222]"].iter().any(|code| reason.contains(code))
+    };
+    let breaks_one_rule = refused.first().is_some_and(|(_, first)| {
+        let kind = without_numbers(first);
+        is_rule(first) && refused.iter().all(|(_, reason)| without_numbers(reason) == kind)
+    });
     // If no instruction supports an operation, no config helps; and without tile sizes all configs give the same
     // kernel.
     let is_one_kernel = def.tune.iter().all(|knob| Schedule::KEYS.contains(&knob.name));
@@ -69,6 +84,10 @@ pub(super) fn no_config(def: &KernelDef, ranking: &Ranking, mut refused: Vec<Pas
         _ if !refused.is_empty() && refused.iter().all(|(_, reason)| reason.contains("error[ATL1")) => {
             refused.truncate(1);
             "the kernel is none for these element types and constants, whatever the config"
+        }
+        _ if breaks_one_rule => {
+            refused.truncate(1);
+            "the kernel breaks a rule of the language, whatever the config"
         }
         _ if is_alike => {
             refused.truncate(1);
