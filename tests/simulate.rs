@@ -152,7 +152,8 @@ fn shipped_kernels_are_right_under_every_schedule() {
 
 /// Kernels whose code for Blackwell has pairs of singles (`fma.rn.f32x2`) or sums of singles with 16-bit floats
 /// (`sub.rn.f32.bf16`).
-const OF_BLACKWELL: [&str; 6] = ["softmax", "log_sum_exp", "rms_norm", "matmul", "memory_read", "delta_rule"];
+const OF_BLACKWELL: [&str; 7] =
+    ["softmax", "log_sum_exp", "rms_norm", "matmul", "memory_read", "delta_rule", "fourier_features"];
 
 /// The PTX that a job runs.
 fn ptx(job: &Job, cache: &CacheDir) -> String {
