@@ -327,10 +327,7 @@ impl<'a> Checker<'a> {
                 let ty = self.expr(value);
                 self.reduce(*op, ty, *axis, value.place)
             }
-            ExprKind::Scan { op, value, axis, .. } => {
-                let ty = self.expr(value);
-                self.scan(*op, ty, *axis, value.place)
-            }
+            ExprKind::Scan { op, value, axis, .. } => self.scan(*op, value, *axis),
             ExprKind::Load { param, index } => self.load(*param, index, e.place),
             ExprKind::Or(parts) => self.or(parts),
             ExprKind::Fill { dtype, shape, value } => {

@@ -457,8 +457,8 @@ impl Checker<'_> {
             });
             return Ty { of_numbers: ty.of_numbers, counts: ty.counts, lacks_axes, ..Ty::tile(ty.elem, vec![]) };
         };
-        if let Err(message) = self.has_axis(name, &ty, &shape, (axis, place), value) {
-            return message;
+        if let Some(mistake) = self.lacks_axis(name, &ty, &shape, (axis, place), value) {
+            return mistake;
         }
         let mut shape = shape;
         let folded = usize::from(axis);
@@ -466,36 +466,36 @@ impl Checker<'_> {
         Ty { shape: Some(shape), coordinate: None, ..ty }.with_moved_edges(|a| (a != folded).then_some(a))
     }
 
-    pub(crate) fn scan(&mut self, op: ReduceOp, ty: Ty, axis: (u8, SourceRange), value: SourceRange) -> Ty {
-        let name = op.scan_name();
+    pub(crate) fn scan(&mut self, op: ReduceOp, x: &Expr, axis: (u8, SourceRange)) -> Ty {
+        let (ty, name, value) = (self.expr(x), op.scan_name(), x.place);
         if ty.elem.is_bool() || ty.is_literal() {
             let mend = if ty.elem.is_bool() { "; write `(..).cast::<i32>()` around it" } else { "" };
             return self.mistake(104, value, format!("`{name}` takes a tile of numbers, found {ty}{mend}"));
         }
         if let Some(shape) = &ty.shape
-            && let Err(mistake) = self.has_axis(name, &ty, shape, axis, value)
+            && let Some(mistake) = self.lacks_axis(name, &ty, shape, axis, value)
         {
             return mistake;
         }
         Ty { coordinate: None, ..ty }
     }
 
-    /// Refuses an axis that a tile does not have.
-    fn has_axis(
+    /// The mistake of an axis that a tile does not have.
+    fn lacks_axis(
         &mut self,
         name: &str,
         ty: &Ty,
         shape: &[Size],
         (axis, place): (u8, SourceRange),
         value: SourceRange,
-    ) -> Result<(), Ty> {
+    ) -> Option<Ty> {
         let rank = shape.len();
         if usize::from(axis) < rank {
-            return Ok(());
+            return None;
         }
         if rank == 0 {
             let message = format!("`{name}` goes along an axis of a tile, but this is a scalar {ty}");
-            return Err(self.mistake(101, value, message));
+            return Some(self.mistake(101, value, message));
         }
         let axes = match rank {
             1 => "whose only axis is 0".to_owned(),
@@ -511,7 +511,7 @@ impl Checker<'_> {
                 format!("`{name}` along axis {written} of a tile {ty}, {axes}")
             }
         };
-        Err(self.mistake(101, place, message))
+        Some(self.mistake(101, place, message))
     }
 }
 
