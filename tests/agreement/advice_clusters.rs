@@ -67,8 +67,8 @@ atlas_kernel! {
 fn all_that_is_added_has_a_number_past_the_end() {
     for (n, d) in [(6, 64), (5, 37), (3, 9)] {
         agrees_with(&added, &[random(F32, &[n, d]), output(F32, &[2, n])], 1e-5, |a| {
-            let sums = a[0].chunks(d).map(|row| row.iter().map(|x| x.exp()).sum());
-            let means = a[0].chunks(d).map(|row| row.iter().sum::<f64>() / d as f64);
+            let sums = a[0].chunks(d).map(|of_row| of_row.iter().map(|x| x.exp()).sum());
+            let means = a[0].chunks(d).map(|of_row| of_row.iter().sum::<f64>() / d as f64);
             vec![sums.chain(means).collect()]
         });
     }
@@ -81,8 +81,8 @@ fn a_cluster_has_extremes() {
         for sign in [1.0, -1.0] {
             let x = input(F32, &[n, d], |i| sign * (1.0 + (i * 29 % 61) as f64));
             agrees_with(&extremes, &[x, output(F32, &[2, n])], 0.0, |a| {
-                let greatest = a[0].chunks(d).map(|row| row.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-                let least = a[0].chunks(d).map(|row| row.iter().copied().fold(f64::INFINITY, f64::min));
+                let greatest = a[0].chunks(d).map(|of_row| of_row.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+                let least = a[0].chunks(d).map(|of_row| of_row.iter().copied().fold(f64::INFINITY, f64::min));
                 vec![greatest.chain(least).collect()]
             });
         }
@@ -93,9 +93,11 @@ fn a_cluster_has_extremes() {
 fn whole_numbers_and_parts_are_added_up() {
     let (n, d) = (5, 37);
     let x = input(I32, &[n, d], |i| (i * 7_654_321 % 20_000_003) as f64 - 9e6);
-    agrees_with(&whole, &[x, output(I32, &[n])], 0.0, |a| vec![a[0].chunks(d).map(|row| row.iter().sum()).collect()]);
+    agrees_with(&whole, &[x, output(I32, &[n])], 0.0, |a| {
+        vec![a[0].chunks(d).map(|of_row| of_row.iter().sum()).collect()]
+    });
     agrees_with(&parts, &[random(F32, &[n, d]), output(F32, &[n, 3])], 1e-6, |a| {
-        vec![a[0].chunks(d).flat_map(|row| row.chunks(16).map(|part| part.iter().sum::<f64>())).collect()]
+        vec![a[0].chunks(d).flat_map(|of_row| of_row.chunks(16).map(|few| few.iter().sum::<f64>())).collect()]
     });
 }
 
