@@ -8,7 +8,7 @@ use atlas_dsl::DType::{F32, I32};
 atlas_kernel! {
     /// ATL234: 0 stands around all that is added, of which a factor is no load. ATL005: a mean.
     kernel added(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [F, N]>)
-    tune { BN: [4, 1], BD: [16, 32], warps: [1, 4] }
+    tune { BN: [4, 1], BD: [16, 32, 64], warps: [1, 4] }
     {
         for (n, d) in grid(tiles(N, BN), cluster(tiles(D, BD))) {
             let tiles = cluster_sum((exp(load(x[n, d]))).or(0.0));
@@ -19,7 +19,7 @@ atlas_kernel! {
 
     /// ATL005: the greatest and the least number of a cluster.
     kernel extremes(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [F, N]>)
-    tune { BN: [4, 1], BD: [16, 32], warps: [1, 4] }
+    tune { BN: [4, 1], BD: [16, 32, 64], warps: [1, 4] }
     {
         for (n, d) in grid(tiles(N, BN), cluster(tiles(D, BD))) {
             let greatest = max(load(x[n, d]), axis = 1);
@@ -33,7 +33,7 @@ atlas_kernel! {
 
     /// ATL104: whole numbers are added up in f64.
     kernel whole(x: &Tensor<i32, [N, D]>, y: &mut Tensor<i32, [N]>)
-    tune { BD: [16, 32], warps: [1] }
+    tune { BD: [16, 32, 64], warps: [1] }
     {
         for (n, d) in grid(N, cluster(tiles(D, BD))) {
             store(y[n], cluster_sum((sum(load(x[n, d]))).cast::<f64>()).cast::<i32>());
@@ -51,7 +51,7 @@ atlas_kernel! {
 
     /// ATL116: a loop carries a row, which is broadcast where it begins.
     kernel row(x: &Tensor<f32, [N, D]>, w: &mut Tensor<f32, [D]>)
-    tune { BN: [4], BD: [16, 32], warps: [1] }
+    tune { BN: [4], BD: [16, 32, 64], warps: [1] }
     {
         for d in grid(tiles(D, BD)) {
             let mut ws = broadcast(load(w[d]), [1, BD]);
