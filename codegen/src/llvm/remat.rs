@@ -19,6 +19,10 @@ const MOST_HELD: usize = 16;
 pub(crate) fn rematerialize(module: &Module<'_>) -> R<()> {
     module.get_functions().try_for_each(|function| {
         let shifts = shifted_arguments(function);
+        // Most kernels have few, whose uses need no search.
+        if shifts.len() <= MOST_HELD {
+            return Ok(());
+        }
         let uses = uses_elsewhere(function, &shifts);
         let held: BTreeSet<usize> = uses.iter().map(|u| u.shift).collect();
         if held.len() > MOST_HELD { compute_again(module, &shifts, &uses) } else { Ok(()) }
