@@ -102,21 +102,6 @@ def layer(b, t, h, d, m, name, pieces=1):
         attended = banded(*(x.double() for x in (aq, ak, av, pk, pv)))
         return combine(attended, memory, wa.double(), wm.double())
 
-    def piece_by_piece(make):
-        """The same for each piece. A memory that goes on from one to the next would take a copy of its state as well."""
-
-        def made():
-            run = make()
-
-            def all_pieces():
-                for _ in range(pieces):
-                    y = run()
-                return y
-
-            return all_pieces
-
-        return made if pieces > 1 else make
-
     n = CHUNK + MEMORY_WINDOW - 1
     chunks = math.ceil(t / CHUNK)
     ways = {
@@ -131,15 +116,17 @@ def layer(b, t, h, d, m, name, pieces=1):
         1,
         lambda part: expected()[part],
         [
-            Baseline(baseline.name, piece_by_piece(baseline.make), compiles=True, gpu=True)
+            Baseline(baseline.name, lambda made=baseline.make: omega.piece_by_piece(made(), pieces), compiles=True, gpu=True)
             for name, make in ways.items()
             for baseline in both(name, make)
         ],
     )
 
 
-def layer_step(b, t, h, d, m, name, attend=windowed):
-    """A training step: the layer's output y, and the gradients of <y, dy> by all that the layer is given."""
+def layer_step(b, t, h, d, m, name, attend=windowed, pieces=1):
+    """A training step: the layer's output y, and the gradients of <y, dy> by all that the layer is given.
+
+    Of pieces of t tokens each, the same tokens in all of them, a gradient goes no further back than its piece begins."""
     memory = omega.inputs(b * h, t, d, m, CHUNK, MEMORY_WINDOW)
     heads = [normal(b, h, t, d) for _ in range(3)]
     shared = [*(normal(1, h, PREFIX, d) for _ in range(2)), *(normal(h, 1, d) for _ in range(2))]
@@ -180,14 +167,14 @@ def layer_step(b, t, h, d, m, name, attend=windowed):
         attention = attention if attention is dense else compiler(attention, None)
         return lambda: gradients(memory, heads, shared, dy, attention, **parts)
 
-    work = layer(b, t, h, d, m, name)
+    work = layer(b, t, h, d, m, name, pieces)
     return Work(
         name + "_step_plan", "layer_step", work.sizes, work.tolerance,
-        b * h * (32 * t * d + 8 * t * (3 + MEMORY_WINDOW) + 48 * d * m), 7 * work.flops // 2, b,
+        pieces * b * h * (32 * t * d + 8 * t * (3 + MEMORY_WINDOW) + 48 * d * m), 7 * work.flops // 2, b,
         lambda part: tuple(x[part] for x in expected()),
         [
-            *omega.step_both("torch eager, compiled attention", eager, compiles=True),
-            *omega.step_both("torch.compile of a chunk and of the rest", by_compiled_parts, compiles=True),
+            *omega.step_both("torch eager, compiled attention", eager, pieces, compiles=True),
+            *omega.step_both("torch.compile of a chunk and of the rest", by_compiled_parts, pieces, compiles=True),
         ],
     )
 
@@ -195,6 +182,7 @@ def layer_step(b, t, h, d, m, name, attend=windowed):
 GROUPS = {
     "layer_step": [lambda: layer_step(8, 2048, 16, 64, 256, "layer_340m")],
     "layer_long_step": [lambda: layer_step(1, 32768, 16, 64, 256, "layer_340m_long")],
+    "layer_million_step": [lambda: layer_step(1, 32768, 16, 64, 256, "layer_340m_million", pieces=32)],
     "layer": [
         lambda: layer(8, 2048, 16, 64, 256, "layer_340m"),
         lambda: layer(8, 2048, 16, 48, 192, "layer_170m"),

@@ -200,12 +200,23 @@ def noted(run):
     return run, f"{(torch.cuda.max_memory_allocated() - before) / 1e6:.0f} MB besides the inputs"
 
 
-def step_both(name, make, **kind):
+def piece_by_piece(run, pieces):
+    """The same for each piece. A memory that goes on from one to the next would take a copy of its state as well."""
+
+    def all_pieces():
+        for _ in range(pieces):
+            found = run()
+        return found
+
+    return all_pieces if pieces > 1 else run
+
+
+def step_both(name, make, pieces=1, **kind):
     """Two baselines of a training step, launched as usual and from a CUDA graph, with a note of the memory that the first takes."""
     made = functools.cache(make)
     return [
-        Baseline(name, lambda: noted(made()), **kind),
-        Baseline(f"{name}, graph", lambda: timing.graphed(made()), **kind),
+        Baseline(name, lambda: noted(piece_by_piece(made(), pieces)), **kind),
+        Baseline(f"{name}, graph", lambda: piece_by_piece(timing.graphed(made()), pieces), **kind),
     ]
 
 

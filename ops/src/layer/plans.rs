@@ -25,12 +25,19 @@ pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_340m_long_plan", &GATE, [1, 32768, 16, 64, 256]),
     Plan::new("layer_340m_context_plan", &CONTEXT, [8, 2048, 16, 64, 256, 256]),
     Plan::new("layer_340m_step_plan", &STEP, [8, 2048, 16, 64, 256]),
+    Plan::new("layer_340m_million_step_plan", &STEP, [1, 1 << 20, 16, 64, 256]),
     Plan::new("layer_340m_long_step_plan", &STEP, [1, 32768, 16, 64, 256]),
 ];
 
 /// Tokens of a piece. A longer sequence is pushed piece after piece, each with the same tokens: what they are takes no time, and
 /// a million different ones would take gigabytes.
 const LONGEST: usize = 32768;
+
+/// The tokens of a piece of a sequence of so many, and the number of pieces.
+pub(super) fn in_pieces(tokens: usize) -> (usize, usize) {
+    assert!(tokens < LONGEST || tokens.is_multiple_of(LONGEST), "{tokens} tokens");
+    (tokens.min(LONGEST), tokens.div_ceil(LONGEST))
+}
 
 /// Sizes: sequences, tokens, heads, elements of a head, hidden elements.
 static GATE: Steps = Steps {
@@ -80,8 +87,7 @@ struct Made {
 }
 
 fn layer(device: &Device, [b, t, h, d, m, _]: PlanSizes, combine: Combine) -> Result<Made> {
-    assert!(t < LONGEST || t.is_multiple_of(LONGEST), "{t} tokens");
-    let (t, pieces) = (t.min(LONGEST), t.div_ceil(LONGEST));
+    let (t, pieces) = in_pieces(t);
     let rule = LayerRule {
         combine,
         memory: OmegaRule::omega_net(Chunking::new(CHUNK, MEMORY_WINDOW)),

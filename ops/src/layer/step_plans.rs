@@ -1,7 +1,9 @@
 //! The training step of a layer as it is measured: both passes of its memory, of its attention, and of what combines them, with the
-//! gradients of all that they are given. Projections, and sums of gradients by what a layer takes twice, are left out.
+//! gradients of all that they are given. Projections, and sums of gradients by what a layer takes twice, are left out. Of a long
+//! sequence, which comes in pieces, a gradient goes no further back than its piece begins, so that memory is constant.
 
 use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, memory_flops};
+use super::plans::in_pieces;
 use super::reference::{HostLayer, memory};
 use super::{FeatureMap, LayerRule, LayerSizes, Residual, layer_combine};
 use crate::compare::Comparison;
@@ -52,9 +54,11 @@ const GRADIENTS: [(&str, &str, DType); 9] = [
     ("dwa", "wa", DType::F32),
 ];
 
-/// A layer, a sequence of tokens, and room for all gradients.
+/// A layer, a piece of its tokens, and room for all gradients.
 struct Layer {
+    /// With the tokens of a piece.
     sizes: PlanSizes,
+    pieces: usize,
     scale: f32,
     /// What the step reads, by name.
     given: BTreeMap<&'static str, Tensor>,
@@ -76,7 +80,9 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(device: &Device, sizes: PlanSizes) -> Result<Layer> {
+    fn new(device: &Device, mut sizes: PlanSizes) -> Result<Layer> {
+        let (piece, pieces) = in_pieces(sizes[1]);
+        sizes[1] = piece;
         let [b, t, h, d, m, _] = sizes;
         let mut given = BTreeMap::new();
         let mut add = |name: &'static str, dtype: DType, fill: (f64, f64), shape: &[usize]| -> Result<()> {
@@ -110,6 +116,7 @@ impl Layer {
         let matrix = |rows: usize, cols: usize| zeros(DType::F32, &[b, h, rows, cols]);
         Ok(Layer {
             sizes,
+            pieces,
             scale: (d as f32).sqrt().recip(),
             state: [given["w1"].clone(), given["w2"].clone(), matrix(d, m)?, matrix(m, d)?],
             first: zeros(DType::I32, &[b, t])?,
@@ -154,7 +161,7 @@ impl Layer {
 
     fn work(mut self) -> Result<Work> {
         let device = self.y.device().clone();
-        Ok(Box::new(move || self.step(&device)))
+        Ok(Box::new(move || (0..self.pieces).try_for_each(|_| self.step(&device))))
     }
 
     /// Compares all gradients with those of the references of the parts, one after the other.
