@@ -321,16 +321,27 @@ fn access(kernel: &Kernel, param: Param, slices: &[Slice], loc: Loc) -> Result<T
                 }
                 None
             }
+            Slice::Gather(v) => {
+                let places = kernel.ty(v);
+                let [extent] = places.shape[..] else { return Err(not_an_index(kernel, param, v, loc)) };
+                if places.dtype != DType::I32 {
+                    return Err(not_an_index(kernel, param, v, loc));
+                }
+                shape.push(extent);
+                None
+            }
         };
         if let Some(v) = coordinate
             && *kernel.ty(v) != TileType::scalar(DType::I32)
         {
-            return Err(Diagnostic::new(
-                113,
-                loc,
-                format!("an index of `{}` must be a scalar i32, found {}", data.name, kernel.ty(v)),
-            ));
+            return Err(not_an_index(kernel, param, v, loc));
         }
     }
     Ok(TileType::new(*dtype, shape))
+}
+
+fn not_an_index(kernel: &Kernel, param: Param, v: Value, loc: Loc) -> Diagnostic {
+    let (name, found) = (&kernel.params[param].name, kernel.ty(v));
+    let message = format!("an index of `{name}` must be a scalar i32, or a tile of them along one axis, found {found}");
+    Diagnostic::new(113, loc, message)
 }

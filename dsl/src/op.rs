@@ -28,6 +28,27 @@ pub enum Slice {
     },
     /// The whole dim, which is then a constant of the specialization: `..`.
     Whole,
+    /// The elements at the places that a tile of rank 1 holds (i32): `at %p`. A place outside of the dim reads as 0. Of loads only,
+    /// along one axis.
+    Gather(Value),
+}
+
+impl Slice {
+    /// The value that says where the elements are: a scalar, or a tile of places.
+    pub fn operand(self) -> Option<Value> {
+        match self {
+            Slice::Gather(places) => Some(places),
+            slice => slice.coordinate(),
+        }
+    }
+
+    /// The scalar that says where the slice begins.
+    pub fn coordinate(self) -> Option<Value> {
+        match self {
+            Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
+            Slice::Whole | Slice::Gather(_) => None,
+        }
+    }
 }
 
 /// One Tile IR operation with its operands and attributes.
@@ -210,6 +231,11 @@ impl Op {
         }
     }
 
+    /// True for a load whose elements lie at the places of a tile.
+    pub fn gathers(&self) -> bool {
+        matches!(self, Op::Load { slices, .. } if slices.iter().any(|s| matches!(s, Slice::Gather(_))))
+    }
+
     /// True if each element of the result comes from the elements at its place.
     pub const fn is_elementwise(&self) -> bool {
         self.kind().is_elementwise()
@@ -220,7 +246,7 @@ impl Op {
         fn on_slices(slices: &[Slice], f: &mut impl FnMut(Value)) {
             for s in slices {
                 match *s {
-                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => f(v),
+                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => f(v),
                     Slice::Whole => {}
                 }
             }
@@ -253,7 +279,7 @@ impl Op {
         fn on_slices(slices: &mut [Slice], on: &mut impl FnMut(&mut Value)) {
             for s in slices {
                 match s {
-                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => on(v),
+                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => on(v),
                     Slice::Whole => {}
                 }
             }

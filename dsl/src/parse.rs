@@ -397,8 +397,10 @@ impl<'s> Parser<'s> {
         while !self.text.eat(T::RBracket) {
             slices.push(if self.text.eat(T::DotDot) {
                 Slice::Whole
+            } else if self.text.eat_word("at") {
+                Slice::Gather(self.value()?)
             } else if !self.text.at(T::Value) {
-                return Err(self.text.expected("`..`, a `%name` or `]`"));
+                return Err(self.text.expected("`..`, `at`, a `%name` or `]`"));
             } else {
                 let v = self.value()?;
                 if self.text.eat(T::Colon) {

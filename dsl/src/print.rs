@@ -103,6 +103,7 @@ impl Printer<'_> {
             Slice::Tile { index, size } => write!(f, "{} : {size}", self.value(*index)),
             Slice::Span { start, len } => write!(f, "{} ..+ {len}", self.value(*start)),
             Slice::Whole => f.write_str(".."),
+            Slice::Gather(places) => write!(f, "at {}", self.value(*places)),
         })?;
         f.write_char(']')
     }

@@ -62,7 +62,7 @@ pub fn reach(kernel: &Kernel, slice: Slice, dim: Dim) -> Reach {
         Slice::Tile { index, size: tile } if in_range(kernel, index, dim, tile) => {
             if size.divisor().is_multiple_of(u64::from(tile)) { Reach::Inside } else { Reach::PastEnd }
         }
-        Slice::Tile { .. } => Reach::Anywhere,
+        Slice::Tile { .. } | Slice::Gather(_) => Reach::Anywhere,
         Slice::Span { start, len: 1 } if in_range(kernel, start, dim, 1) => Reach::Inside,
         Slice::Span { start, len } => match (constant(kernel, start), size) {
             (Some(first), DimSize::Const(n)) if first >= 0 && (first as u64).saturating_add(len.into()) <= n => {

@@ -8,7 +8,8 @@
 //! A fact is a set of constraints. A larger set is a weaker fact, and the join is the union.
 //!
 //! - A load may reach outside a dim along each axis that [`reach()`] does not prove to be inside. Each such axis is one
-//!   constraint. An element-wise operation has the constraints of all operands. Transposes, reshapes and broadcasts move
+//!   constraint. Along an axis that is gathered it has those of the places: what stands at a place outside of the dim is 0, and
+//!   valid, as that of a single place is. An element-wise operation has the constraints of all operands. Transposes, reshapes and broadcasts move
 //!   constraints with their axes. A repeated axis of one element is valid as a whole or not at all. A reshape names the axes
 //!   that stay, whatever their extents, so a tile of extent 1 behaves like a larger one. A dropped axis takes its constraints
 //!   along: every device writes 0 where they are not met.
@@ -52,10 +53,7 @@ pub struct Constraint {
 impl Constraint {
     /// The value that gives the start of the slice.
     pub fn coordinate(&self) -> Option<Value> {
-        match self.slice {
-            Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
-            Slice::Whole => None,
-        }
+        self.slice.coordinate()
     }
 
     /// True if both say the same.
@@ -251,6 +249,11 @@ impl Validity {
     fn load(&self, kernel: &Kernel, slices: &[Slice], dims: &[Dim], out: &mut Vec<Constraint>) {
         let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_)));
         for (axis, (&slice, &dim)) in kept.enumerate() {
+            if let Slice::Gather(places) = slice {
+                let along = |c: &Constraint| Constraint { axis: axis as u8, ..*c };
+                union(kernel, out, &self.constraints[places].iter().map(along).collect::<Vec<_>>());
+                continue;
+            }
             let full = match self.by_source {
                 true => slice == Slice::Whole || is_counted_point(kernel, slice, dim),
                 false => reach(kernel, slice, dim) == Reach::Inside,

@@ -4,7 +4,7 @@ use crate::cta::{Cta, Flight, Held, Landing, Side};
 use crate::evaluate::{evaluate, refill};
 use crate::memory::{Cut, StageRect, matrix, shape, transposed};
 use crate::rings::{Flying, Stop, Token};
-use crate::tile::{Tile, count};
+use crate::tile::{Tile, count, steps};
 use atlas_codegen::gpu::{
     AccessKind, At, Block, CopyAtom, Inst, Mover, Op, Operand, Reach, Ring, RingData, SharedRef, Side as OperandSide,
     Slice, Type, Valid, Value, writable,
@@ -102,7 +102,10 @@ impl Cta<'_> {
             }
             Op::LoadGlobal { param, slices, .. } => {
                 let cuts = self.cuts(r, *param, slices)?;
-                one(self.tensor(*param)?.load(&cuts))
+                one(match slices.iter().find_map(|s| s.gathered()) {
+                    Some(places) => self.gather(r, *param, (slices, &cuts), places)?,
+                    None => self.tensor(*param)?.load(&cuts),
+                })
             }
             Op::StoreGlobal { param, slices, value } => {
                 let (cuts, tile) = (self.cuts(r, *param, slices)?, self.tile(r, *value)?);
@@ -180,6 +183,37 @@ impl Cta<'_> {
         slices.iter().zip(dims).map(|(slice, &dim)| self.cut(r, slice, dim)).collect()
     }
 
+    /// A tile of which each element has a place of its own along one axis.
+    fn gather(
+        &mut self,
+        r: usize,
+        param: Param,
+        (slices, cuts): (&[Slice], &[Cut]),
+        places: Value,
+    ) -> Result<Tile, String> {
+        let places = self.tile(r, places)?;
+        let tensor = self.tensor(param)?;
+        let extents = shape(cuts);
+        if places.shape != extents {
+            return Err(format!("places {:?} of a tile {extents:?}", places.shape));
+        }
+        let steps = steps(&extents);
+        let element = |number: usize| {
+            let mut kept = steps.iter().zip(&extents).map(|(&step, &extent)| (number / step % extent as usize) as i64);
+            let one = slices.iter().zip(cuts).map(|(slice, cut)| {
+                let along = if cut.kept { kept.next().unwrap_or(0) } else { 0 };
+                let start = match slice.gathered() {
+                    Some(_) => places.data[number] as i64,
+                    None => cut.start + along,
+                };
+                Cut { start, len: 1, kept: cut.kept }
+            });
+            tensor.load(&one.collect::<Vec<_>>()).data[0]
+        };
+        let data = (0..count(&extents)).map(element).collect();
+        Ok(Tile { dtype: tensor.dtype, shape: extents, data })
+    }
+
     /// The part of a dim that a slice selects. Fails if the slice's claim about its reach is false.
     fn cut(&self, r: usize, slice: &Slice, dim: Dim) -> Result<Cut, String> {
         let size = self.launch.dims[dim.as_u32() as usize] as i64;
@@ -208,6 +242,8 @@ impl Cta<'_> {
             }
             Slice::Span { start, offset, len } => (self.int(r, start)? + i64::from(offset), len),
             Slice::Whole { offset, len } => (i64::from(offset), len),
+            // From the first of the places on.
+            Slice::Gather { len, .. } => (0, len),
         };
         Ok(Cut { start, len, kept: slice.len().is_some() })
     }

@@ -25,6 +25,7 @@ mod extents;
 mod fitting;
 mod functions_of_two;
 mod gallery;
+mod gathers;
 mod gradients;
 mod grids;
 mod grouped_heads;

@@ -25,6 +25,8 @@ struct Access {
     ty: TileType,
     /// The part of each axis of the tile that lies in the tensor.
     valid: Vec<Range<u32>>,
+    /// The axis that is gathered, and the tile of its places.
+    gathered: Option<(usize, Arc<Tile>)>,
 }
 
 impl Program<'_> {
@@ -36,9 +38,18 @@ impl Program<'_> {
             return Err(InterpError::kernel(format!("{param} has rank {}, but {} indices", dims.len(), slices.len())));
         }
         let mut region = Region { start: Vec::with_capacity(dims.len()), extent: Vec::with_capacity(dims.len()) };
-        let (mut shape, mut valid) = (Vec::new(), Vec::new());
-        for (slice, &dim) in slices.iter().zip(dims) {
-            let (start, extent, inside) = self.slice(*slice, dim)?;
+        let (mut shape, mut valid, mut gathered) = (Vec::new(), Vec::new(), None);
+        for (axis, (slice, &dim)) in slices.iter().zip(dims).enumerate() {
+            let (start, extent, inside) = match *slice {
+                Slice::Gather(v) => {
+                    let places = self.tile(v)?;
+                    let [extent] = places.ty.shape[..] else { return Err(mismatch("load")) };
+                    let inside = places.valid[0].clone();
+                    gathered = Some((axis, places));
+                    (0, extent, inside)
+                }
+                slice => self.slice(slice, dim)?,
+            };
             if !matches!(slice, Slice::At(_)) {
                 shape.push(extent);
                 valid.push(inside);
@@ -46,7 +57,7 @@ impl Program<'_> {
             region.start.push(start);
             region.extent.push(extent);
         }
-        Ok(Access { region, ty: TileType::new(*dtype, shape), valid })
+        Ok(Access { region, ty: TileType::new(*dtype, shape), valid, gathered })
     }
 
     /// The first element of a slice in its dim, its extent, and the part of it inside the dim.
@@ -62,6 +73,7 @@ impl Program<'_> {
             Slice::Tile { index: i, size } => (index(i)? * i64::from(size), size),
             Slice::Span { start, len } => (index(start)?, len),
             Slice::Whole => (0, size as u32),
+            Slice::Gather(_) => return Err(InterpError::kernel("a tile of places is no range of elements")),
         };
         let inside = |at: i64| at.clamp(0, i64::from(extent)) as u32;
         let first = inside(-start);
@@ -84,9 +96,33 @@ impl Program<'_> {
     }
 
     pub(crate) fn load(&self, param: Param, slices: &[Slice]) -> Result<Tile, InterpError> {
-        let Access { region, ty, valid } = self.access(param, slices)?;
+        let Access { region, ty, valid, gathered } = self.access(param, slices)?;
         let mut data = Data::filled(ty.dtype, self.launch.mode, ty.elements() as usize, 0.0);
         let index = param.as_u32() as usize;
+        if let Some((axis, places)) = gathered {
+            let Some(Arg::In(view)) = self.launch.args.get(index) else {
+                return Err(InterpError::kernel(format!("{param} is no input, and is loaded at the places of a tile")));
+            };
+            let Data::I32(places) = &places.data else { return Err(mismatch("load")) };
+            // One place after another, each put where it belongs in a tile whose axis counts them.
+            let mut extents: Vec<u64> = view.dims().to_vec();
+            extents[axis] = places.len() as u64;
+            let mut one = region;
+            one.extent[axis] = 1;
+            let elements = one.extent.iter().map(|&e| e as usize).product();
+            let mut whole = one.clone();
+            whole.extent[axis] = places.len() as u32;
+            for (number, &place) in (0..).zip(places) {
+                one.start[axis] = i64::from(place);
+                let mut read = Data::filled(ty.dtype, self.launch.mode, elements, 0.0);
+                view.read(&one, &mut read)?;
+                let at = Region { start: with(&one.start, axis, number), extent: one.extent.clone() };
+                if let Some(walk) = whole.walk_shared(&at, &extents) {
+                    overlay(&walk, &mut data, &read)?;
+                }
+            }
+            return Ok(Tile { ty, valid, data });
+        }
         match self.launch.args.get(index) {
             Some(Arg::In(view)) => view.read(&region, &mut data)?,
             Some(Arg::Out(view)) => {
@@ -106,7 +142,10 @@ impl Program<'_> {
 
     pub(crate) fn store(&mut self, param: Param, slices: &[Slice], value: Value) -> Result<(), InterpError> {
         let tile = self.tile(value)?;
-        let Access { region, ty, .. } = self.access(param, slices)?;
+        let Access { region, ty, gathered, .. } = self.access(param, slices)?;
+        if gathered.is_some() {
+            return Err(InterpError::kernel(format!("{param} is stored to at the places of a tile")));
+        }
         if tile.ty != ty {
             return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
         }
@@ -121,6 +160,12 @@ impl Program<'_> {
         self.stores.push(PendingStore { param, region, tile });
         Ok(())
     }
+}
+
+fn with(start: &[i64], axis: usize, at: i64) -> Vec<i64> {
+    let mut start = start.to_vec();
+    start[axis] = at;
+    start
 }
 
 /// Copies the walk's box of one tile onto another of its type.

@@ -226,6 +226,7 @@ impl<'r> Emitter<'r> {
         let each = |c: &Cut| {
             Ok(match c {
                 Cut::Whole => Slice::Whole,
+                Cut::Gather(e) => Slice::Gather(self.expr(e)?),
                 Cut::At(e) => Slice::At(self.coordinate(e)?),
                 Cut::Tile(e, ext) => Slice::Tile { index: self.coordinate(e)?, size: self.recipe.extents[*ext] },
                 Cut::Span(e, ext) => Slice::Span { start: self.coordinate(e)?, len: self.recipe.extents[*ext] },

@@ -421,6 +421,7 @@ impl Generator {
         if dims.is_empty() {
             return None;
         }
+        self.gather(scope, ty, &mut cuts);
         let same = |p: &ParamRecipe| match p {
             ParamRecipe::Tensor { dtype, dims: of, out: false, .. } => *dtype == ty.dtype && *of == dims,
             _ => false,
@@ -432,6 +433,29 @@ impl Generator {
             None => return None,
         };
         Some(Expr::Load(param, cuts))
+    }
+
+    /// Some loads have a tile of places on an axis.
+    fn gather(&mut self, scope: &Scope, ty: &Type, cuts: &mut [Cut]) {
+        let Some(of_places) = self.of_places.take() else { return };
+        let before = std::mem::replace(&mut self.rng, of_places);
+        if !ty.shape.is_empty() && self.rng.percent(8) {
+            let axis = self.rng.below(ty.shape.len());
+            let places = Type { dtype: DType::I32, shape: vec![ty.shape[axis]] };
+            let counted = || Expr::Iota(places.shape.clone(), 0);
+            let places = match self.rng.below(4) {
+                0 => {
+                    let number = |x: f64| Expr::Splat(x, DType::I32, places.shape.clone());
+                    let (step, by) = (self.rng.of(&[1.0, -1.0, 2.0, 5.0]), self.rng.of(&[0.0, 3.0, -2.0]));
+                    let steps = Expr::binary(BinaryOp::Mul, counted(), number(step));
+                    Some(Expr::binary(BinaryOp::Add, steps, number(by)))
+                }
+                _ => self.load(scope, &places),
+            };
+            let first = cuts.len() - ty.shape.len();
+            cuts[first + axis] = Cut::Gather(places.unwrap_or_else(counted));
+        }
+        self.of_places = Some(std::mem::replace(&mut self.rng, before));
     }
 
     /// A dim and a cut of it with extent `e`.

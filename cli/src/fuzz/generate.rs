@@ -31,8 +31,20 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
         schedule: Schedule::default(),
         seed: rng.next(),
     };
-    let mut g =
-        Generator { recipe, rng, dtype, names: 0, budget: 0, matrices, states, shown: None, sums: Vec::new(), wild };
+    let of_places = Some(Rng::new(recipe.seed ^ 0x9a7));
+    let mut g = Generator {
+        recipe,
+        rng,
+        of_places,
+        dtype,
+        names: 0,
+        budget: 0,
+        matrices,
+        states,
+        shown: None,
+        sums: Vec::new(),
+        wild,
+    };
     g.schedule();
     g.splits();
     let mut scope = g.grid();

@@ -7,6 +7,8 @@ use atlas_dsl::DType;
 pub(super) struct Generator {
     pub(super) recipe: Recipe,
     pub(super) rng: Rng,
+    /// Numbers for what is gathered, so that programs in which nothing is stay as they are; `None` while they are in use.
+    pub(super) of_places: Option<Rng>,
     /// The element type of most tensors.
     pub(super) dtype: DType,
     pub(super) names: Name,

@@ -102,6 +102,8 @@ pub(super) enum Cut {
     At(Expr),
     Tile(Expr, Ext),
     Span(Expr, Ext),
+    /// Places, one for each element of the axis.
+    Gather(Expr),
     Whole,
 }
 
@@ -240,7 +242,7 @@ impl Cut {
     /// The expression of the coordinate.
     pub(super) fn expr_mut(&mut self) -> Option<&mut Expr> {
         match self {
-            Cut::At(e) | Cut::Tile(e, _) | Cut::Span(e, _) => Some(e),
+            Cut::At(e) | Cut::Tile(e, _) | Cut::Span(e, _) | Cut::Gather(e) => Some(e),
             Cut::Whole => None,
         }
     }

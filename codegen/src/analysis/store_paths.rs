@@ -141,7 +141,7 @@ pub(super) fn begins_at_chunk(slices: &[Slice], element_bytes: u32) -> bool {
             (u64::from(size) * u64::from(element_bytes)).is_multiple_of(u64::from(ALIGNMENT))
         }
         Some(Slice::Whole) => true,
-        Some(Slice::At(_) | Slice::Span { .. }) | None => false,
+        Some(Slice::At(_) | Slice::Span { .. } | Slice::Gather(_)) | None => false,
     }
 }
 

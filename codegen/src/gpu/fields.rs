@@ -44,6 +44,13 @@ pub enum Slice {
         /// Elements accessed.
         len: u32,
     },
+    /// The elements at `len` places. A place outside of the dim reads as 0.
+    Gather {
+        /// i32 tile with the layout of the tile that is loaded: for each element its place along this axis.
+        places: Value,
+        /// Elements accessed.
+        len: u32,
+    },
 }
 
 impl Slice {
@@ -52,11 +59,30 @@ impl Slice {
     pub fn len(&self) -> Option<u32> {
         match *self {
             Slice::At { .. } => None,
-            Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => Some(len),
+            Slice::Tile { len, .. }
+            | Slice::Span { len, .. }
+            | Slice::Whole { len, .. }
+            | Slice::Gather { len, .. } => Some(len),
         }
     }
 
-    /// `len` of its elements, from the `first` on.
+    /// The scalar that says where the slice begins.
+    pub fn coordinate(self) -> Option<Value> {
+        match self {
+            Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
+            Slice::Whole { .. } | Slice::Gather { .. } => None,
+        }
+    }
+
+    /// The tile of places, if the axis is gathered.
+    pub fn gathered(self) -> Option<Value> {
+        match self {
+            Slice::Gather { places, .. } => Some(places),
+            _ => None,
+        }
+    }
+
+    /// `len` of its elements, from the `first` on. Of an axis that is gathered, the places are a tile that is cut elsewhere.
     #[must_use]
     pub fn part(self, first: u32, len: u32) -> Slice {
         match self {
@@ -66,6 +92,7 @@ impl Slice {
             }
             Slice::Span { start, offset, .. } => Slice::Span { start, offset: offset + first, len },
             Slice::Whole { offset, .. } => Slice::Whole { offset: offset + first, len },
+            Slice::Gather { places, .. } => Slice::Gather { places, len },
         }
     }
 }

@@ -104,14 +104,20 @@ lists!(Value, Slice, Valid);
 impl Field for Slice {
     fn mentions(&self, f: &mut dyn FnMut(Mention)) {
         match self {
-            Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => v.mentions(f),
+            Slice::At { coord: v, .. }
+            | Slice::Tile { index: v, .. }
+            | Slice::Span { start: v, .. }
+            | Slice::Gather { places: v, .. } => v.mentions(f),
             Slice::Whole { .. } => {}
         }
     }
 
     fn replace(&mut self, f: &mut dyn FnMut(Value) -> Value) {
         match self {
-            Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => v.replace(f),
+            Slice::At { coord: v, .. }
+            | Slice::Tile { index: v, .. }
+            | Slice::Span { start: v, .. }
+            | Slice::Gather { places: v, .. } => v.replace(f),
             Slice::Whole { .. } => {}
         }
     }

@@ -278,6 +278,7 @@ texts! {
                 write!(f, " ..+ {len}")
             }
             Slice::Whole { offset, len } => write!(f, "{offset} ..+ {len}"),
+            Slice::Gather { places, len } => write!(f, "at {} ..+ {len}", p.value(places)),
         }
     }, |p| p.slice();
     Vec<Slice>: |x, p, f| {
@@ -397,6 +398,11 @@ impl Parser<'_> {
             let offset = self.text.int()?;
             self.text.expect(T::DotDotPlus)?;
             return Ok(Slice::Whole { offset, len: self.text.int()? });
+        }
+        if self.text.eat_word("at") {
+            let places = self.value()?;
+            self.text.expect(T::DotDotPlus)?;
+            return Ok(Slice::Gather { places, len: self.text.int()? });
         }
         let v = self.value()?;
         if self.text.eat(T::Colon) {

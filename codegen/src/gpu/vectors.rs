@@ -24,7 +24,7 @@ pub(crate) fn gcd(a: u64, b: u64) -> u64 {
 /// What is known to divide the first element and the extent of a slice of a dim.
 pub(crate) fn inner_divisor(slice: Slice, dim: u64) -> u64 {
     match slice {
-        Slice::At { .. } | Slice::Span { .. } => 1,
+        Slice::At { .. } | Slice::Span { .. } | Slice::Gather { .. } => 1,
         Slice::Tile { size, offset, len, .. } => gcd(gcd(u64::from(size), u64::from(offset)), gcd(u64::from(len), dim)),
         Slice::Whole { offset, len } => gcd(gcd(u64::from(offset), u64::from(len)), dim),
     }

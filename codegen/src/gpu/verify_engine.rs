@@ -181,7 +181,7 @@ impl Verifier<'_> {
 /// What divides the first element of a slice.
 fn first_divisor(slice: &Slice) -> u64 {
     match *slice {
-        Slice::At { .. } | Slice::Span { .. } => 1,
+        Slice::At { .. } | Slice::Span { .. } | Slice::Gather { .. } => 1,
         Slice::Tile { size, offset, .. } => super::gcd(u64::from(size), u64::from(offset)),
         Slice::Whole { offset: 0, .. } => u64::from(ALIGNMENT),
         Slice::Whole { offset, .. } => u64::from(offset),

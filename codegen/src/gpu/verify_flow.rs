@@ -63,14 +63,17 @@ impl<'k> Verifier<'k> {
                 let tile = self.access(*param, slices, loc);
                 if let Some(v) = result {
                     self.tile_is(v, tile, loc);
+                    slices.iter().filter_map(|s| s.gathered()).for_each(|places| self.are_places(places, v, loc));
                 }
             }
             Op::StoreGlobal { param, slices, value } => {
+                self.not_gathered(slices, loc);
                 let tile = self.access(*param, slices, loc);
                 self.tile_is(*value, tile, loc);
                 self.is_out(*param, loc);
             }
             Op::Copy { atom, param, slices, to } => {
+                self.not_gathered(slices, loc);
                 self.copy_atom(*atom, to, loc);
                 if let Some((dtype, shape)) = self.access(*param, slices, loc) {
                     self.chunks_fit(*atom, *param, slices, loc);

@@ -302,7 +302,10 @@ impl<'k> Verifier<'k> {
                 (index, u64::from(offset) + u64::from(len) > size.into())
             }
             Slice::Span { start, .. } => (start, false),
-            Slice::Whole { .. } => return (slice.len() == Some(0)).then(|| "a slice of 0 elements".to_owned()),
+            // The places are a tile, which the load checks.
+            Slice::Whole { .. } | Slice::Gather { .. } => {
+                return (slice.len() == Some(0)).then(|| "a slice of 0 elements".to_owned());
+            }
         };
         if !self.is_int(v) {
             return Some(format!("a coordinate is a scalar i32, found {}", self.ty(v)));
@@ -352,6 +355,23 @@ impl<'k> Verifier<'k> {
         let Some((dtype, shape)) = tile else { return };
         if !self.fragment(v).is_some_and(|(d, l)| d == dtype && l.shape == shape) {
             self.error(450, loc, format!("the slices make a tile {dtype}{shape:?}, found {}", self.ty(v)));
+        }
+    }
+
+    /// 450: the places of a load are i32, one for each element and with it.
+    pub(super) fn are_places(&mut self, places: Value, of: Value, loc: Loc) {
+        let layout = self.fragment(of).map(|(_, layout)| layout.clone());
+        let fits = matches!((self.fragment(places), layout), (Some((DType::I32, p)), Some(l)) if p.shape == l.shape && p.same_map(&l));
+        if !fits {
+            let message = format!("places are an i32 tile in the layout of what is loaded, {}, found {}", self.ty(of), self.ty(places));
+            self.error(450, loc, message);
+        }
+    }
+
+    /// 450: only loads may name places.
+    pub(super) fn not_gathered(&mut self, slices: &[Slice], loc: Loc) {
+        if slices.iter().any(|s| s.gathered().is_some()) {
+            self.error(450, loc, "a copy or a store at the places of a tile".to_owned());
         }
     }
 

@@ -44,8 +44,18 @@ pub(super) struct GlobalView<'c> {
     pub(super) base: PointerValue<'c>,
     /// Address of the tile's element 0.
     pub(super) origin: PointerValue<'c>,
-    /// Stride of each tile axis.
+    /// Stride of each tile axis; 0 along one that is gathered.
     pub(super) strides: Vec<AxisStride<'c>>,
+    /// The axis that is gathered.
+    gathered: Option<Gathered<'c>>,
+}
+
+/// An axis on which each element has a place of its own.
+#[derive(Clone, Copy)]
+struct Gathered<'c> {
+    places: Value,
+    stride: AxisStride<'c>,
+    dim: Dim,
 }
 
 #[derive(Clone, Copy)]
@@ -86,19 +96,27 @@ impl<'c> Emitter<'c, '_> {
                 self.b.build_int_add(self.int(start)?, self.i32(i64::from(offset)), "")?
             }
             Slice::Whole { offset, .. } => self.i32(i64::from(offset)),
+            // Each element has a place of its own.
+            Slice::Gather { .. } => self.i32(0),
         })
     }
 
     pub(super) fn view(&mut self, param: Param, slices: &[Slice]) -> R<GlobalView<'c>> {
         let kind = self.k.params[param].kind.clone();
-        let ParamKind::Tensor { dtype, strides, .. } = &kind else {
+        let ParamKind::Tensor { dtype, strides, dims, .. } = &kind else {
             return Err(CompileError::bug("a scalar has no elements"));
         };
         let base = self.pointers[&param];
+        let mut gathered = None;
         let mut offset = self.cx.i64_type().const_zero();
         let mut tile_strides = Vec::new();
         for (axis, (slice, stride)) in slices.iter().zip(strides).enumerate() {
             let s = self.stride(param, axis, *stride)?;
+            if let Slice::Gather { places, .. } = *slice {
+                gathered = Some(Gathered { places, stride: s, dim: dims[axis] });
+                tile_strides.push(AxisStride::Const(0));
+                continue;
+            }
             let first = self.start(*slice)?;
             let term = self.scaled(first, s)?;
             offset = self.b.build_int_add(offset, term, "")?;
@@ -107,7 +125,8 @@ impl<'c> Emitter<'c, '_> {
             }
         }
         let origin = self.offset_pointer(*dtype, base, offset)?;
-        Ok(GlobalView { dtype: *dtype, read_only: kind.is_read_only(), base, origin, strides: tile_strides })
+        let read_only = kind.is_read_only();
+        Ok(GlobalView { dtype: *dtype, read_only, base, origin, strides: tile_strides, gathered })
     }
 
     pub(super) fn offset_pointer(
@@ -149,7 +168,7 @@ impl<'c> Emitter<'c, '_> {
                         Some(q) => self.b.build_and(p, q, "")?,
                     });
                 }
-                Slice::Whole { len, .. } => self.pad_bound(&mut masks, layout, axis, len)?,
+                Slice::Whole { len, .. } | Slice::Gather { len, .. } => self.pad_bound(&mut masks, layout, axis, len)?,
                 Slice::Tile { len, .. } => match self.tile_limit(slice, dim)? {
                     None => self.pad_bound(&mut masks, layout, axis, len)?,
                     Some(limit) => {
@@ -291,6 +310,26 @@ impl<'c> Emitter<'c, '_> {
         self.offset_pointer(view.dtype, view.origin, sum)
     }
 
+    /// A pointer to an element's row of an axis that is gathered, and whether the place is in the dim.
+    fn at_place(
+        &mut self,
+        view: &GlobalView<'c>,
+        thread: PointerValue<'c>,
+        reg: u32,
+        real: Option<IntValue<'c>>,
+    ) -> R<(PointerValue<'c>, Option<IntValue<'c>>)> {
+        let Some(Gathered { places, stride, dim }) = view.gathered else { return Ok((thread, real)) };
+        let place = self.regs(places)?[reg as usize].into_int_value();
+        let there = self.b.build_int_compare(IntPredicate::ULT, place, self.dim_size(dim)?, "")?;
+        let offset = self.scaled(place, stride)?;
+        let at = self.offset_pointer(view.dtype, thread, offset)?;
+        let real = match real {
+            None => there,
+            Some(p) => self.b.build_and(p, there, "")?,
+        };
+        Ok((at, Some(real)))
+    }
+
     pub(super) fn load_global(
         &mut self,
         param: Param,
@@ -313,7 +352,8 @@ impl<'c> Emitter<'c, '_> {
         let mut out = Vec::with_capacity(n as usize);
         for reg in (0..n).step_by(run as usize) {
             let real = self.mask(&mut masks, &layout, reg)?;
-            let (at, offset) = self.element_address(&view, &layout, thread, reg)?;
+            let (row, real) = self.at_place(&view, thread, reg, real)?;
+            let (at, offset) = self.element_address(&view, &layout, row, reg)?;
             let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
             let value = if let Some(p) = real.filter(|_| is_planted(Mutation::MaskedLoadsFirst)) {
                 let at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;

@@ -123,6 +123,9 @@ fn operand(kernel: &Kernel, v: Value, is_left: bool) -> Option<LoadedOperand> {
     let (root, turned) = root(kernel, v);
     let (load, op) = kernel.def_op(root)?;
     let Op::Load { param, ref slices } = *op else { return None };
+    if op.gathers() {
+        return None;
+    }
     let kept = |(axis, slice): (usize, &Slice)| (!matches!(slice, Slice::At(_))).then_some(axis);
     let axes: Vec<usize> = slices.iter().enumerate().filter_map(kept).collect();
     let [rows, columns] = *axes else { return None };

@@ -209,11 +209,7 @@ fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
 /// so that the tile need not be kept.
 fn is_part_of_several(k: &Kernel, insts: &[Inst], load: Inst, param: Param, slices: &[Slice]) -> bool {
     let place = |slices: &[Slice]| -> Vec<Option<Value>> {
-        let coordinate = |s: &Slice| match *s {
-            Slice::At { coord: v, .. } | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
-            Slice::Whole { .. } => None,
-        };
-        slices.iter().map(coordinate).collect()
+        slices.iter().map(|s| s.coordinate()).collect()
     };
     let mut before = true;
     insts.iter().any(|&i| {

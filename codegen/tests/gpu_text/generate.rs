@@ -220,10 +220,11 @@ impl Generator {
 
     fn slice(&mut self) -> Slice {
         let (offset, len) = (self.small(), self.int());
-        match self.below(4) {
+        match self.below(5) {
             0 => Slice::At { coord: self.value(), in_bounds: self.coin() },
             1 => Slice::Tile { index: self.value(), size: self.int(), offset, len, reach: Reach::ALL[self.below(3)] },
             2 => Slice::Span { start: self.value(), offset, len },
+            3 => Slice::Gather { places: self.value(), len },
             _ => Slice::Whole { offset, len },
         }
     }

@@ -279,7 +279,7 @@ impl<'a> Checker<'a> {
                 let ty = self.binary(*op, (&x, self.named(a)), (&y, self.named(b)), e.place);
                 match self.elements_of_tile(*op, a, b) {
                     None => ty,
-                    why => Ty { lacks_axes: why, ..ty },
+                    why => Ty { lacks_axes: why, spells_tile: true, ..ty },
                 }
             }
             ExprKind::Compare(p, a, b) => {

@@ -32,7 +32,7 @@ impl Checker<'_> {
         place: SourceRange,
     ) -> Option<Vec<Option<u8>>> {
         self.stored[param] = true;
-        let Region { ty: target, coordinates, points } = self.access(param, index, place);
+        let Region { ty: target, coordinates, points } = self.access(param, index, place, true);
         if target.shape.is_some() {
             self.accesses.push(Access { param, is_store: true, place, coordinates: coordinates.clone() });
         }
@@ -154,7 +154,7 @@ impl Checker<'_> {
 
     /// The tile that a load gives.
     pub(crate) fn load(&mut self, param: usize, index: &[Index], place: SourceRange) -> Ty {
-        let Region { ty, coordinates, .. } = self.access(param, index, place);
+        let Region { ty, coordinates, .. } = self.access(param, index, place, false);
         if ty.shape.is_some() {
             self.accesses.push(Access { param, is_store: false, place, coordinates });
         }
@@ -162,20 +162,21 @@ impl Checker<'_> {
     }
 
     /// The part of a tensor that an index selects.
-    fn access(&mut self, param: usize, index: &[Index], place: SourceRange) -> Region {
+    fn access(&mut self, param: usize, index: &[Index], place: SourceRange, is_store: bool) -> Region {
         let (k, p) = (self.kernel, &self.kernel.params[param]);
         let ParamKind::Tensor { dims, writable } = &p.kind else {
             return Region { ty: Ty::unknown(), coordinates: vec![], points: vec![] };
         };
         let (mut shape, mut axes, mut edges, mut known) = (Vec::new(), Vec::new(), Vec::new(), true);
         let (mut points, mut lacks_axes) = (Vec::new(), None);
+        let mut gathered: Option<usize> = None;
         let name = self.tensors.and_then(|names| names.get(&param).cloned()).unwrap_or_else(|| p.name.to_string());
-        let mut edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, tile: Option<String>| {
+        let edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, tile: Option<String>| {
             let load = format!("load({name}[{}])", index_text(k, index));
             let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile: tile.is_some() };
             let elem = Elem::of(p.dtype, Some(k));
             let (repeats, filled) = (false, false);
-            edges.push(Edge { axis, repeats, depth, contracted: None, place, load, elem, tile, filled, cut });
+            Edge { axis, repeats, depth, contracted: None, place, load, elem, tile, filled, cut }
         };
         for (axis, (i, &dim)) in index.iter().zip(dims).enumerate() {
             match i {
@@ -193,16 +194,26 @@ impl Checker<'_> {
                     }
                     // One element that is counted along the dim lies inside.
                     if !len.is_one() || !self.counted.contains(&(start.number.clone(), dim)) {
-                        edge(shape.len(), start.depth, dim, start.number, len.clone(), None);
+                        edges.push(edge(shape.len(), start.depth, dim, start.number, len.clone(), None));
                     }
                     shape.push(len);
                 }
                 Index::At(e) => {
-                    let ty = self.whole_number(e, &p.name);
+                    let ty = self.index(e, &p.name);
                     known &= ty.elem != Elem::Unknown;
                     if let (None, Some(tiles)) = (&ty.coordinate, &ty.tile_number) {
                         self.number_of_a_tile(tiles, e.place);
                         known = false;
+                    }
+                    if let Some([extent]) = ty.shape.as_deref() {
+                        if let Some(why) = not_gathered(&p.name, *writable, is_store, gathered.replace(axis)) {
+                            self.error(235, e.place, why);
+                            known = false;
+                        }
+                        // What is loaded has the edges of its places.
+                        edges.extend(ty.edges.iter().map(|edge| Edge { axis: shape.len(), ..edge.clone() }));
+                        shape.push(extent.clone());
+                        continue;
                     }
                     let tile = ty.coordinate.as_ref().and_then(|at| at.tile.clone());
                     if tile.as_ref().is_none_or(Size::is_one) {
@@ -216,7 +227,7 @@ impl Checker<'_> {
                     let Some(at) = ty.coordinate else { continue };
                     axes.extend(at.axis.map(|of| (of, axis)));
                     if let Some(size) = tile {
-                        edge(shape.len(), ty.depth, dim, ty.number, size.clone(), Some(at.name.clone()));
+                        edges.push(edge(shape.len(), ty.depth, dim, ty.number, size.clone(), Some(at.name.clone())));
                         shape.push(size);
                     }
                     if at.dim != dim {
@@ -315,6 +326,26 @@ impl Checker<'_> {
     /// An index or a bound: a scalar i32.
     pub(crate) fn whole_number(&mut self, e: &Expr, what: impl Display) -> Ty {
         let ty = self.expr(e);
+        self.one_whole_number(ty, e.place, what)
+    }
+
+    /// An index that is an expression: an integer, or a tile of places along one axis.
+    fn index(&mut self, e: &Expr, tensor: &Ident) -> Ty {
+        let ty = self.expr(e);
+        let Some(shape) = ty.shape.as_ref().filter(|s| !s.is_empty()) else {
+            return self.one_whole_number(ty, e.place, tensor);
+        };
+        let cure = match &ty.lacks_axes {
+            Some(why) if ty.spells_tile || shape.len() > 1 => why,
+            _ if shape.len() > 1 => "a tile of places has one axis: load part by part",
+            _ if ty.elem == Elem::Fixed(DType::I32) => return ty,
+            _ => "write `(..).cast::<i32>()` around it",
+        };
+        let message = format!("an index of `{tensor}` is an i32, or a tile of them along one axis, found {ty}; {cure}");
+        self.mistake(113, e.place, message)
+    }
+
+    fn one_whole_number(&mut self, ty: Ty, place: SourceRange, what: impl Display) -> Ty {
         let fits = match &ty.elem {
             Elem::Literal(Some(x)) => Elem::Fixed(DType::I32).refuses(*x).is_none(),
             Elem::Literal(None) | Elem::Unknown => true,
@@ -326,7 +357,7 @@ impl Checker<'_> {
                 Some(why) if is_tile => format!("; {why}"),
                 _ => not_one_i32(&ty),
             };
-            return self.mistake(113, e.place, format!("an index of `{what}` is a scalar i32, found {ty}{cure}"));
+            return self.mistake(113, place, format!("an index of `{what}` is a scalar i32, found {ty}{cure}"));
         }
         ty
     }
@@ -489,6 +520,24 @@ fn index_text(k: &Kernel, index: &[Index]) -> String {
         },
     };
     index.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Why a tensor is not accessed at the places of a tile; `before` is an axis that has a tile of places, too.
+fn not_gathered(name: &Ident, is_writable: bool, is_store: bool, before: Option<usize>) -> Option<String> {
+    if is_store {
+        return Some(format!(
+            "`{name}` is stored to at the places of a tile, which may name one twice: let each program store at its own coordinate, \
+             and load what it stores from the places where that is"
+        ));
+    }
+    if is_writable {
+        return Some(format!(
+            "`{name}` is `&mut`, and is loaded at the places of a tile, which other programs may write: load from a tensor that this \
+             kernel does not write"
+        ));
+    }
+    let before = before?;
+    Some(format!("axis {before} of this load of `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number"))
 }
 
 /// What to write instead of a value that is not a scalar i32.

@@ -75,7 +75,7 @@ impl Operand {
 /// One index in `x[g, n, ..]`, as the user wrote it.
 #[derive(Clone, Copy, Debug)]
 pub enum Index {
-    /// An expression: a tile coordinate addresses its tile, any other scalar one element.
+    /// An expression: a tile coordinate addresses its tile, any other scalar one element, and a tile the elements at its places.
     At(Operand),
     /// `start ; len`: a span at an offset.
     Span(Operand, u32),
@@ -106,6 +106,7 @@ impl Builder {
                         let v = self.index_scalar(loc, x)?;
                         match self.tile_coords.get(&v) {
                             Some(&size) => Slice::Tile { index: v, size },
+                            None if self.kernel.ty(v).rank() > 0 => Slice::Gather(v),
                             None => Slice::At(v),
                         }
                     }

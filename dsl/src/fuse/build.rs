@@ -2,7 +2,7 @@
 
 use super::cover::wanted_size;
 use super::graft::{Graft, Grafted};
-use super::maker::{coordinate, the_store};
+use super::maker::the_store;
 use super::signature::KnobUse;
 use crate::config::{Config, Schedule};
 use crate::def::{GridSize, ParamDef};
@@ -80,7 +80,7 @@ impl Graft<'_> {
         for (number, axis) in linked.def.grid.iter().enumerate() {
             let GridSize::Knob(knob) = axis.size else { continue };
             let at = match stored {
-                Some((k, stored)) => stored.iter().position(|s| coordinate(s) == Some(k.grid[number].coord)),
+                Some((k, stored)) => stored.iter().position(|s| s.coordinate() == Some(k.grid[number].coord)),
                 None => own.iter().position(|&d| d == axis.dim),
             };
             let wanted = at.and_then(|at| wanted_size(slices[at], self.kernel.dims[dims[at]].size).or(Some(1)));

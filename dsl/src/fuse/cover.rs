@@ -58,7 +58,7 @@ impl fmt::Display for Uncovered {
 /// The number of elements of a slice. The maker's grid must have tiles of that size. `None` for one element.
 pub(super) fn wanted_size(slice: Slice, dim: DimSize) -> Option<u32> {
     match (slice, dim) {
-        (Slice::At(_), _) => None,
+        (Slice::At(_) | Slice::Gather(_), _) => None,
         (Slice::Tile { size, .. } | Slice::Span { len: size, .. }, _) => Some(size),
         (Slice::Whole, DimSize::Const(n)) => u32::try_from(n).ok(),
         (Slice::Whole, DimSize::Dynamic { .. }) => None,
@@ -74,7 +74,7 @@ pub(super) fn is_all(reader: &Kernel, slice: Slice, reach: Reach, size: DimSize)
         Slice::Tile { index: v, size: n } | Slice::Span { start: v, len: n } => {
             whole(n) && constant(reader, v) == Some(0)
         }
-        Slice::At(_) => false,
+        Slice::At(_) | Slice::Gather(_) => false,
     }
 }
 
@@ -155,5 +155,6 @@ fn describe(kernel: &Kernel, slice: Slice) -> String {
             None => format!("from a computed place for {len} elements"),
         },
         Slice::Whole => "whole".to_owned(),
+        Slice::Gather(_) => "at the places of a tile".to_owned(),
     }
 }

@@ -9,7 +9,7 @@
 use super::cover::{MakerCoordinate, cover};
 use super::fit::{LARGE_TILE, fits, remark, too_large};
 use super::links::{Links, Meaning, rank, refusal, stores_in_loop};
-use super::maker::{Edges, axes_read, coordinate, loads_of, reaches, read_by, the_store};
+use super::maker::{Edges, axes_read, loads_of, reaches, read_by, the_store};
 use super::rules;
 use super::share::{For, Shared};
 use super::signature::Plan;
@@ -138,7 +138,7 @@ impl<'p> Graft<'p> {
                 Op::Load { param, slices } => {
                     let mut reaches = reaches(&kernel, *param, slices);
                     for (slice, reach) in slices.iter().zip(&mut reaches) {
-                        if coordinate(slice).is_some_and(|v| written.astray.contains(&v)) {
+                        if slice.coordinate().is_some_and(|v| written.astray.contains(&v)) {
                             *reach = Reach::Anywhere;
                         }
                     }
@@ -359,6 +359,7 @@ impl<'p> Graft<'p> {
                 },
                 Slice::At(v) => Slice::At(self.value(written, v)?),
                 Slice::Span { start, len } => Slice::Span { start: self.value(written, start)?, len },
+                Slice::Gather(v) => Slice::Gather(self.value(written, v)?),
             });
         }
         Ok(out)
@@ -403,8 +404,8 @@ impl<'p> Graft<'p> {
         let refuse = |code: u16, why: String| refusal(&self.plan.links, reader.0, maker, code, &why, loc);
         // A loop goes over tiles of one place if it is deeper than all else that says where they are.
         let in_loop = |slice: Slice| {
-            let depth = |slice: &Slice| coordinate(slice).map_or(0, |v| self.depth[v]);
-            let others = slices.iter().filter(|s| coordinate(s) != coordinate(&slice)).map(depth);
+            let depth = |slice: &Slice| slice.coordinate().map_or(0, |v| self.depth[v]);
+            let others = slices.iter().filter(|s| s.coordinate() != slice.coordinate()).map(depth);
             depth(&slice) > others.max().unwrap_or(0)
         };
         let loaded: Vec<(Slice, Reach)> = (lifted..).map(reach).zip(own).map(|(r, &s)| (s, r)).collect();
@@ -436,7 +437,7 @@ impl<'p> Graft<'p> {
         let edges = Edges::of(&kernel, param, stored, value, &loaded, is_counted).map_err(|why| refuse(232, why))?;
         let moved = places.iter().filter_map(|(_, p)| p.value());
         let astray = stored.iter().zip(&loaded).filter(|(_, (_, reach))| *reach == Reach::Anywhere);
-        let astray: Vec<Value> = astray.filter_map(|(slice, _)| coordinate(slice)).collect();
+        let astray: Vec<Value> = astray.filter_map(|(slice, _)| slice.coordinate()).collect();
         self.shared.count(self.links(), part, &self.kernel, loc)?;
         let base = moved.chain(lift.iter().copied()).map(|v| self.depth[v] as usize).max().unwrap_or(0);
         let inner = self.open.split_off(base + 1);
@@ -496,7 +497,7 @@ impl<'p> Graft<'p> {
         let links = self.links();
         let linked = &links.parts[part];
         let name_of = |class: usize| links.dims[class].name.clone();
-        let named = self.behind(slices.iter().filter_map(coordinate).collect());
+        let named = self.behind(slices.iter().filter_map(|s| s.operand()).collect());
         let again = self
             .kernel
             .grid

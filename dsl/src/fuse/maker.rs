@@ -97,7 +97,7 @@ impl Edges {
                 validity.constraints(value).iter().filter(|c| usize::from(c.axis) == at).collect();
             let is_own = |c: &Constraint| c.dim == dim && !c.whole_axis && same_slice(kernel, c.slice, slice);
             let has_edge = match loaded[axis] {
-                (Slice::Whole | Slice::At(_), _) => false,
+                (Slice::Whole | Slice::At(_) | Slice::Gather(_), _) => false,
                 (Slice::Tile { size: 1, .. } | Slice::Span { len: 1, .. }, reach) => reach != Reach::Inside,
                 (Slice::Tile { .. } | Slice::Span { .. }, _) => slice != Slice::Whole,
             };
@@ -128,13 +128,6 @@ pub(super) fn loads_of(kernel: &Kernel, input: usize) -> impl Iterator<Item = Va
         Op::Load { param, .. } if param.as_u32() as usize == input => kernel.results[inst].first().copied(),
         _ => None,
     })
-}
-
-pub(super) fn coordinate(slice: &Slice) -> Option<Value> {
-    match *slice {
-        Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => Some(v),
-        Slice::Whole => None,
-    }
 }
 
 /// Values from outside of a block that its operations, or those of loops in it, read.

@@ -5,7 +5,7 @@
 //! possible if the element's number is only used to pick elements, and if no operation, such as a product, uses two axes
 //! already.
 
-use super::maker::{axis_dim, coordinate, read_by};
+use super::maker::{axis_dim, read_by};
 use crate::entity::{Dim, Inst, Value};
 use crate::infer::infer;
 use crate::ir::{GridExtent, Kernel, Loc, ValueDef};
@@ -75,7 +75,7 @@ impl Wide {
             let at = slices.iter().position(|s| *s == Slice::At(self.point));
             // Other coordinates are the same for all elements: they are not made of this one.
             for (_, slice) in slices.iter().enumerate().filter(|(k, _)| Some(*k) != at) {
-                if let Some(v) = coordinate(slice)
+                if let Some(v) = slice.operand()
                     && self.value(v)?.is_some()
                 {
                     return Err("its number is computed with".into());

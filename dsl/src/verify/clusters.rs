@@ -48,10 +48,7 @@ impl Verifier<'_> {
         let (name, of) = (&k.params[access.param].name, axis_text(k, axis.extent));
         let mut values = Vec::new();
         k.insts[access.inst].visit_operands(|v| values.push(v));
-        let picks = |slice: &Slice| match *slice {
-            Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } => self.differing.value(v),
-            Slice::Whole => false,
-        };
+        let picks = |slice: &Slice| slice.coordinate().is_some_and(|v| self.differing.value(v));
         let (message, note) = if self.differing.is_apart(access.inst) {
             (
                 format!("not all programs of the cluster come to this store to `{name}` equally often"),

@@ -126,7 +126,7 @@ fn slice_text(c: &Constraint) -> (&'static str, u32) {
     match c.slice {
         Slice::Tile { size, .. } => ("tile", size),
         Slice::Span { len, .. } => ("span", len),
-        Slice::At(_) | Slice::Whole => ("slice", 1),
+        Slice::At(_) | Slice::Whole | Slice::Gather(_) => ("slice", 1),
     }
 }
 

@@ -74,7 +74,7 @@ impl TileAccess<'_> {
 }
 
 impl<'k> Verifier<'k> {
-    /// 210, 213, 220 and 222.
+    /// 210, 213, 220, 222 and 235.
     pub(super) fn access(&mut self, access: TileAccess<'k>) {
         let (k, loc) = (self.kernel, access.loc);
         let data = &k.params[access.param];
@@ -93,6 +93,17 @@ impl<'k> Verifier<'k> {
                 );
                 self.error(222, loc, message);
             }
+        }
+        let gathered = access.slices.iter().filter(|s| matches!(s, Slice::Gather(_))).count();
+        if gathered > 0 && (access.is_store || is_out(k, access.param)) {
+            let verb = if access.is_store { "stored to" } else { "`out`, and loaded" };
+            let message = format!("`{}` is {verb} at the places of a tile", data.name);
+            let note = "a tile of places is an index of loads from inputs: programs, and threads of one, may name a place twice";
+            self.errors.push(Diagnostic::new(235, loc, message).note(note));
+        } else if gathered > 1 {
+            let message = format!("a load of `{}` has tiles of places on {gathered} axes", data.name);
+            let note = "one axis may have one; give the others a tile, a span or a number";
+            self.errors.push(Diagnostic::new(235, loc, message).note(note));
         }
         if access.is_store && !is_out(k, access.param) {
             self.error(210, loc, format!("`{}` is stored to, but is not `out`", data.name));
@@ -223,7 +234,7 @@ fn is_out(k: &Kernel, p: Param) -> bool {
 fn coordinate(slice: &Slice) -> Option<Value> {
     match *slice {
         Slice::At(v) | Slice::Tile { index: v, .. } => Some(v),
-        Slice::Span { .. } | Slice::Whole => None,
+        Slice::Span { .. } | Slice::Whole | Slice::Gather(_) => None,
     }
 }
 

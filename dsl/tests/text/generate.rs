@@ -237,11 +237,10 @@ impl Generator<'_> {
                     let n = self.kernel.grid[1].coord;
                     let [a, b, c] = [self.index(), self.index(), self.index()];
                     let first = self.one_of(&[Slice::At(a), Slice::Span { start: a, len: 3 }]);
-                    let second = self.one_of(&[
-                        Slice::At(b),
-                        Slice::Tile { index: n, size: 8 },
-                        Slice::Span { start: b, len: 8 },
-                    ]);
+                    let mut seconds =
+                        vec![Slice::At(b), Slice::Tile { index: n, size: 8 }, Slice::Span { start: b, len: 8 }];
+                    seconds.extend(self.find(|t| t.dtype == DType::I32 && t.rank() == 1).map(Slice::Gather));
+                    let second = self.one_of(&seconds);
                     let third = self.one_of(&[Slice::Whole, Slice::Whole, Slice::At(c)]);
                     vec![first, second, third]
                 };

@@ -93,7 +93,7 @@ fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool 
     let kind = &kernel.params[*param].kind;
     let v = kernel.results[load][0];
     let ty = kernel.ty(v);
-    if !kind.is_read_only() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank()) {
+    if !kind.is_read_only() || kernel.insts[load].gathers() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank()) {
         return false;
     }
     // A loop inside would read it from shared memory in each of its iterations.
@@ -114,6 +114,6 @@ pub(super) fn inner_extent(kernel: &Kernel, param: Param, slices: &[Slice]) -> u
     match *slice {
         Slice::Tile { size, .. } => gcd(u64::from(size), divisor),
         Slice::Whole => divisor,
-        Slice::At(_) | Slice::Span { .. } => 1,
+        Slice::At(_) | Slice::Span { .. } | Slice::Gather(_) => 1,
     }
 }

@@ -162,7 +162,7 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
         // What threads store needs a fence and a meeting of all threads before each product. How a computed tile's rows run says
         // nothing of the tensor from which it is computed.
         let is_copied = match kernel.def_op(root) {
-            Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
+            Some((_, op @ Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only() && !op.gathers(),
             _ => side == Side::Left,
         };
         or(is_copied, WhySynchronous::Computed)?;

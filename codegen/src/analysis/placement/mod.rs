@@ -436,7 +436,8 @@ impl Placement {
             let demand = asked().find(|&d| d == StagingReason::Operand).or_else(|| asked().next());
             // What the kernel also writes is loaded when its turn comes, not copied ahead of the stores before it.
             let is_load = match kernel.def_op(v) {
-                Some((_, Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only(),
+                // What lies at the places of a tile is read by the threads that have the places.
+                Some((_, op @ Op::Load { param, .. })) => kernel.params[*param].kind.is_read_only() && !op.gathers(),
                 _ => false,
             };
             self.homes[v] = Some(match (demand, is_load) {

@@ -159,7 +159,7 @@ fn back_to_first_panel(slices: &[Slice], col: u32) -> Vec<Slice> {
                 *offset = offset.saturating_sub(col);
                 *len += col;
             }
-            Slice::At { .. } => {}
+            Slice::At { .. } | Slice::Gather { .. } => {}
         }
     }
     all
@@ -292,6 +292,13 @@ impl CompulsoryCounter<'_> {
                 Slice::Tile { index, size, offset, len, .. } => (Some(index), size, offset, len),
                 Slice::Span { start, offset, len } => (Some(start), 1, offset, len),
                 Slice::Whole { offset, len } => (None, 1, offset, len),
+                Slice::Gather { len, .. } => {
+                    // Data say where, and may say the same each time.
+                    self.open = true;
+                    parts.push(Region::Any);
+                    factors.push(self.walk.formulas.at_most(dim, len));
+                    continue;
+                }
             };
             let from = |first: u64| first..first + u64::from(len);
             let known = start.map_or(Some(0.0), |v| self.constant(v)).filter(|x| *x >= 0.0);

@@ -105,7 +105,7 @@ fn cell(slice: Slice) -> (Option<Value>, u32) {
     match slice {
         Slice::At { coord, .. } => (Some(coord), 1),
         Slice::Tile { index, size, .. } => (Some(index), size),
-        Slice::Span { .. } | Slice::Whole { .. } => (None, 0),
+        Slice::Span { .. } | Slice::Whole { .. } | Slice::Gather { .. } => (None, 0),
     }
 }
 
@@ -118,7 +118,7 @@ fn part(slice: Slice) -> Option<Range<u32>> {
     match slice {
         Slice::At { .. } => Some(0..1),
         Slice::Tile { offset, len, .. } | Slice::Whole { offset, len } => Some(offset..offset + len),
-        Slice::Span { .. } => None,
+        Slice::Span { .. } | Slice::Gather { .. } => None,
     }
 }
 

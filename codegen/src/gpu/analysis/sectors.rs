@@ -52,7 +52,7 @@ fn share(k: &Kernel, param: Param, slices: &[Slice], unit: u32) -> f64 {
                 run *= u64::from(len);
             }
             Slice::Whole { .. } => starts = starts.min(step_bytes(1)),
-            Slice::Tile { .. } | Slice::Span { .. } | Slice::At { .. } => {
+            Slice::Tile { .. } | Slice::Span { .. } | Slice::At { .. } | Slice::Gather { .. } => {
                 whole = false;
                 starts = starts.min(step_bytes(1));
             }

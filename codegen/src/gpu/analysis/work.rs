@@ -544,6 +544,8 @@ impl WorkWalk<'_> {
                 Slice::At { .. } => {}
                 Slice::Tile { size, len, .. } => factors.push(f.inside(dim, size, len)),
                 Slice::Span { len, .. } | Slice::Whole { len, .. } => factors.push(f.at_most(dim, len)),
+                // Places may be named more than once.
+                Slice::Gather { len, .. } => factors.push(f.constant(f64::from(len))),
             }
         }
         f.product(factors)
@@ -563,8 +565,7 @@ impl WorkWalk<'_> {
 /// Elements of a rectangle, with those past the end of the tensor.
 fn elements_of(slices: &[Slice]) -> f64 {
     let along = slices.iter().map(|slice| match *slice {
-        Slice::At { .. } => 1.0,
-        Slice::Tile { len, .. } | Slice::Span { len, .. } | Slice::Whole { len, .. } => f64::from(len),
+        slice => f64::from(slice.len().unwrap_or(1)),
     });
     along.product()
 }

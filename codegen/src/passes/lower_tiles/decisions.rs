@@ -136,6 +136,9 @@ impl Lower<'_> {
                 },
                 Home::Copied(StagingReason::Ahead) => ("staged", "a pipelined loop's loads run ahead of it"),
                 Home::Copied(StagingReason::Transposed) => ("staged", "it is used transposed"),
+                Home::Stored if self.tile.insts[load].gathers() => {
+                    ("to registers, then stored", "it lies at the places of a tile")
+                }
                 Home::Stored => ("to registers, then stored", "the kernel writes the tensor too"),
                 _ => ("to registers", "nothing reads it in shared memory"),
             };

@@ -9,7 +9,7 @@ use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, ValueDef};
 use atlas_dsl::op::Slice;
 use atlas_dsl::reach::{constant, reach};
-use atlas_dsl::{Dim, Inst, Op, Param, Value};
+use atlas_dsl::{DType, Dim, Inst, Op, Param, Value};
 
 impl Lower<'_> {
     /// A Tile IR slice of a dim as a GPU IR slice.
@@ -35,6 +35,7 @@ impl Lower<'_> {
                 _ => gpu::Slice::Span { start: self.fragment(start, &scalar)?, offset: 0, len },
             },
             Slice::Whole => gpu::Slice::Whole { offset: 0, len: self.tile.dims[dim].size.divisor() as u32 },
+            Slice::Gather(_) => return Err(CompileError::bug("places where there is no load")),
         })
     }
 
@@ -44,6 +45,17 @@ impl Lower<'_> {
         };
         let dims = dims.clone();
         slices.iter().zip(dims).map(|(&s, d)| self.slice(s, d)).collect()
+    }
+
+    /// The tile of places of a load that gathers, if it is one, with its extents among the axes of what is loaded: those that
+    /// follow are 1.
+    pub(super) fn places_of(&self, op: &Op) -> Option<(Value, Vec<u32>)> {
+        let Op::Load { slices, .. } = op else { return None };
+        let mut kept = slices.iter().filter(|s| !matches!(s, Slice::At(_)));
+        let places = kept.find_map(|s| if let Slice::Gather(places) = s { Some(*places) } else { None })?;
+        let mut shape = self.tile.ty(places).shape.clone();
+        shape.extend(kept.map(|_| 1));
+        Some((places, shape))
     }
 
     pub(super) fn lower_load(&mut self, inst: Inst) -> Result<(), CompileError> {
@@ -72,13 +84,61 @@ impl Lower<'_> {
         }
     }
 
-    pub(super) fn make_load(&mut self, inst: Inst, layout: &Fragment) -> Result<gpu::Value, CompileError> {
-        let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
-            return Err(CompileError::bug("not a load"));
+    /// `places` are those of a load that gathers, in their own layout.
+    pub(super) fn make_load(
+        &mut self,
+        inst: Inst,
+        layout: &Fragment,
+        places: Option<gpu::Value>,
+    ) -> Result<gpu::Value, CompileError> {
+        let op = self.tile.insts[inst].clone();
+        let Op::Load { param, slices } = op.clone() else { return Err(CompileError::bug("not a load")) };
+        let ParamKind::Tensor { dims, .. } = self.tile.params[param].kind.clone() else {
+            return Err(CompileError::bug("a slice of a scalar"));
         };
-        let slices = self.slices(param, &slices)?;
+        let gathered = match (self.places_of(&op), places) {
+            (Some((v, shape)), Some(places)) => Some(self.gathered(v, places, &shape, layout)?),
+            (None, _) => None,
+            (Some(_), None) => return Err(CompileError::bug("a load without its places")),
+        };
+        let mut lowered = Vec::with_capacity(slices.len());
+        for (slice, dim) in slices.into_iter().zip(dims) {
+            lowered.push(match (slice, gathered) {
+                (Slice::Gather(v), Some(places)) => {
+                    gpu::Slice::Gather { places, len: self.tile.ty(v).elements() as u32 }
+                }
+                (slice, _) => self.slice(slice, dim)?,
+            });
+        }
+        let slices = lowered;
         let dtype = self.tile.ty(self.tile.results[inst][0]).dtype;
         Ok(self.push_tile(GpuOp::LoadGlobal { param, slices, cache: Cache::Normal }, dtype, layout))
+    }
+
+    /// The place of each element of a tile that is gathered, in the tile's layout. Places that are not valid lie outside of every
+    /// dim, so that what they give is 0, as it is past an edge.
+    fn gathered(
+        &mut self,
+        v: Value,
+        places: gpu::Value,
+        shape: &[u32],
+        layout: &Fragment,
+    ) -> Result<gpu::Value, CompileError> {
+        let ragged = self.extents.constraints(v).next().is_some();
+        let places = if ragged { self.put_neutral(v, places, &[0], -1.0)? } else { places };
+        let places = match shape.len() {
+            1 => places,
+            _ => {
+                let from = self.layout_of(v)?.without_unit_padding();
+                let to = from
+                    .reshape(shape)
+                    .ok_or_else(|| CompileError::bug(format!("reshape of {from} to {shape:?}")))?;
+                let places = self.convert(places, &from);
+                self.push_tile(GpuOp::Reshape(places), DType::I32, &to)
+            }
+        };
+        let places = self.convert(places, &layout.broadcast_source(shape));
+        Ok(if shape == layout.shape { places } else { self.push_tile(GpuOp::Broadcast(places), DType::I32, layout) })
     }
 
     /// A ring whose buffers hold the tiles of these loads, which are all made by the copy engine or all by threads. The loads then

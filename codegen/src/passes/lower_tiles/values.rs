@@ -114,6 +114,11 @@ impl Lower<'_> {
                 wanted.push((*value, layout.broadcast_source(&self.tile.ty(*value).shape)));
             }
             Op::Reshape { value, .. } => wanted.push((*value, self.layout_of(*value)?.without_unit_padding())),
+            op @ Op::Load { .. } => {
+                if let Some((places, _)) = self.places_of(op) {
+                    wanted.push((places, self.layout_of(places)?));
+                }
+            }
             _ => {}
         }
         Ok(wanted)
@@ -185,7 +190,7 @@ impl Lower<'_> {
                 self.push_tile(GpuOp::LoadShared(from), ty.dtype, layout)
             }
             (Op::Dot { .. }, _) => self.make_dot(inst)?,
-            (Op::Load { .. }, _) => self.make_load(inst, layout)?,
+            (Op::Load { .. }, got) => self.make_load(inst, layout, got.first().copied())?,
             (
                 Op::Reduce { .. }
                 | Op::Scan { .. }

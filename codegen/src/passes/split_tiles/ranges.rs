@@ -100,7 +100,8 @@ impl<'k> Ranges<'k> {
     fn operands(&self, v: Value) -> Vec<Value> {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return Vec::new() };
         match &self.k.insts[inst] {
-            Op::LoadShared(_) | Op::LoadGlobal { .. } => vec![],
+            Op::LoadShared(_) => vec![],
+            Op::LoadGlobal { slices, .. } => slices.iter().filter_map(|s| s.gathered()).collect(),
             op if op.leaves_registers() => vec![],
             Op::Broadcast(a) if is_column(self.k, *a) => vec![],
             Op::ConvertLayout(a) if self.shared(*a).is_some() => vec![],
@@ -129,7 +130,14 @@ impl<'k> Ranges<'k> {
         match &mut op {
             Op::Iota { axis, offset } if *axis == last => *offset += self.first,
             Op::LoadShared(from) => *from = from.further(0, self.first),
-            Op::LoadGlobal { slices, .. } => self.narrow(slices),
+            Op::LoadGlobal { slices, .. } => {
+                self.narrow(slices);
+                for slice in slices {
+                    if let Slice::Gather { places, .. } = slice {
+                        *places = self.made_of(*places);
+                    }
+                }
+            }
             op if op.leaves_registers() => *op = Op::ExtractSlice { value: v, axis: last, offset: self.first },
             Op::Broadcast(a) => {
                 let a = if is_column(self.k, *a) { *a } else { self.made_of(*a) };

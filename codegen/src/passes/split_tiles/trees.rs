@@ -157,7 +157,9 @@ fn narrowed_operands(k: &Kernel, op: &Op) -> Option<Vec<Value>> {
         }
         Op::MaskInvalid { value: v, .. } | Op::ConvertLayout(v) | Op::WaitMma(v, 0) => vec![*v],
         Op::Mma { acc, accumulate: None, .. } => acc.iter().copied().collect(),
-        Op::LoadGlobal { param, .. } if k.params[*param].kind.is_read_only() => vec![],
+        Op::LoadGlobal { param, slices, .. } if k.params[*param].kind.is_read_only() => {
+            slices.iter().filter_map(|s| s.gathered()).collect()
+        }
         Op::Broadcast(v) if is_column(k, *v) => vec![],
         Op::Broadcast(v) => vec![*v],
         Op::Reshape(_) | Op::Transpose(_) | Op::ExtractSlice { .. } | Op::Reduce { .. } | Op::Scan { .. } => {
@@ -290,9 +292,10 @@ impl Program {
                 open.extend((!is_column(k, a)).then_some(a));
             } else if let Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, _, a, b) = k.insts[inst] {
                 open.extend([a, b]);
-            } else if let Op::LoadGlobal { param, .. } = k.insts[inst]
-                && k.params[param].kind.is_read_only()
+            } else if let Op::LoadGlobal { param, slices, .. } = &k.insts[inst]
+                && k.params[*param].kind.is_read_only()
                 && is_row
+                && !slices.iter().any(|s| s.gathered().is_some())
             {
                 // A part of a row is loaded for each range.
             } else if !matches!(k.insts[inst], Op::Const(_)) {
