@@ -145,7 +145,7 @@ fn the_generator_makes_every_operation() {
     }
     let operations = 24;
     let mnemonics = UnaryOp::ALL.len() + BinaryOp::ALL.len() + Predicate::ALL.len() + ReduceOp::ALL.len();
-    let (dots, loops, slices) = (2 * Precision::ALL.len(), 8, 4);
+    let (dots, loops, slices) = (2 * Precision::ALL.len(), 8, 5);
     assert_eq!(seen.len(), operations + mnemonics + dots + loops + slices, "{seen:#?}");
 }
 

@@ -29,7 +29,7 @@ pub use order::order;
 pub(crate) use paths::only_products_read;
 pub use paths::{Path, Paths, WhyThreads};
 pub use placement::{Home, Placement, StagingReason, WhySynchronous};
-pub(crate) use placement::{contiguous_run, is_long_enough, is_place_known};
+pub(crate) use placement::{contiguous_run, is_long_enough, is_place_known, places_of};
 pub(crate) use sources::root as placement_root;
 pub(crate) use store_paths::is_of_one_cta;
 pub use store_paths::{StorePath, WhyDirect};

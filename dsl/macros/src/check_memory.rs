@@ -171,10 +171,11 @@ impl Checker<'_> {
         let (mut points, mut lacks_axes) = (Vec::new(), None);
         let mut gathered: Option<usize> = None;
         let name = self.tensors.and_then(|names| names.get(&param).cloned()).unwrap_or_else(|| p.name.to_string());
+        let load = || format!("load({name}[{}])", index_text(k, index));
+        let elem = || Elem::of(p.dtype, Some(k));
         let edge = |axis: usize, depth: usize, dim: usize, start: Number, len: Size, tile: Option<String>| {
-            let load = format!("load({name}[{}])", index_text(k, index));
+            let (load, elem) = (load(), elem());
             let cut = Cut { dim, dim_name: k.dims[dim].name.to_string(), start, len, is_tile: tile.is_some() };
-            let elem = Elem::of(p.dtype, Some(k));
             let (repeats, filled) = (false, false);
             Edge { axis, repeats, depth, contracted: None, place, load, elem, tile, filled, cut }
         };
@@ -210,8 +211,14 @@ impl Checker<'_> {
                             self.error(235, e.place, why);
                             known = false;
                         }
-                        // What is loaded has the edges of its places.
-                        edges.extend(ty.edges.iter().map(|edge| Edge { axis: shape.len(), ..edge.clone() }));
+                        // What is loaded has the edges of its places, and an `or` of it fills them.
+                        edges.extend(ty.edges.iter().map(|edge| Edge {
+                            axis: shape.len(),
+                            load: load(),
+                            elem: elem(),
+                            place,
+                            ..edge.clone()
+                        }));
                         shape.push(extent.clone());
                         continue;
                     }
@@ -251,7 +258,7 @@ impl Checker<'_> {
                 }
             }
         }
-        let elem = Elem::of(p.dtype, Some(k));
+        let elem = elem();
         let ty = if known { Ty { edges, lacks_axes, ..Ty::tile(elem, shape) } } else { Ty { elem, ..Ty::unknown() } };
         Region { ty, coordinates: axes, points }
     }

@@ -44,6 +44,7 @@
 
 mod ahead;
 mod asynchronous;
+mod gathers;
 mod splits;
 
 use super::Uses;
@@ -64,6 +65,8 @@ use std::collections::BTreeSet;
 pub(crate) use ahead::is_place_known;
 pub use asynchronous::WhySynchronous;
 pub(crate) use asynchronous::is_long_enough;
+use gathers::layout_of_places;
+pub(crate) use gathers::places_of;
 
 /// Why a loaded tile passes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +140,10 @@ impl Tied {
                 (op, kernel.results[inst].first())
             {
                 touching[*value].push(inst);
+                touching[r].push(inst);
+            } else if op.gathers()
+                && let Some(&r) = kernel.results[inst].first()
+            {
                 touching[r].push(inst);
             }
         }
@@ -383,6 +390,7 @@ impl Placement {
                         (None, Some(l)) => l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l)),
                         _ => continue,
                     },
+                    Op::Load { .. } => self.layouts[r].as_ref().and_then(|l| layout_of_places(kernel, op, l)),
                     _ => continue,
                 };
                 if let Some((v, layout)) = derived

@@ -1,7 +1,7 @@
 //! Loads, and tiles kept in shared memory.
 
 use super::{Lower, Resident};
-use crate::analysis::Home;
+use crate::analysis::{Home, places_of};
 use crate::error::CompileError;
 use crate::gpu::{self, At, Cache, CopyAtom, Mover, Op as GpuOp, Reach, RingData, SharedRef, Type};
 use crate::layout::Fragment;
@@ -47,17 +47,6 @@ impl Lower<'_> {
         slices.iter().zip(dims).map(|(&s, d)| self.slice(s, d)).collect()
     }
 
-    /// The tile of places of a load that gathers, if it is one, with its extents among the axes of what is loaded: those that
-    /// follow are 1.
-    pub(super) fn places_of(&self, op: &Op) -> Option<(Value, Vec<u32>)> {
-        let Op::Load { slices, .. } = op else { return None };
-        let mut kept = slices.iter().filter(|s| !matches!(s, Slice::At(_)));
-        let places = kept.find_map(|s| if let Slice::Gather(places) = s { Some(*places) } else { None })?;
-        let mut shape = self.tile.ty(places).shape.clone();
-        shape.extend(kept.map(|_| 1));
-        Some((places, shape))
-    }
-
     pub(super) fn lower_load(&mut self, inst: Inst) -> Result<(), CompileError> {
         let v = self.tile.results[inst][0];
         if self.uses.get(v).is_empty() {
@@ -96,7 +85,7 @@ impl Lower<'_> {
         let ParamKind::Tensor { dims, .. } = self.tile.params[param].kind.clone() else {
             return Err(CompileError::bug("a slice of a scalar"));
         };
-        let gathered = match (self.places_of(&op), places) {
+        let gathered = match (places_of(self.tile, &op), places) {
             (Some((v, shape)), Some(places)) => Some(self.gathered(v, places, &shape, layout)?),
             (None, _) => None,
             (Some(_), None) => return Err(CompileError::bug("a load without its places")),

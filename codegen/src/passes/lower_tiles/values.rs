@@ -1,7 +1,7 @@
 //! Fragments on demand: a value in the requested layout.
 
 use super::Lower;
-use crate::analysis::Home;
+use crate::analysis::{Home, places_of};
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, Type};
 use crate::layout::Fragment;
@@ -115,7 +115,7 @@ impl Lower<'_> {
             }
             Op::Reshape { value, .. } => wanted.push((*value, self.layout_of(*value)?.without_unit_padding())),
             op @ Op::Load { .. } => {
-                if let Some((places, _)) = self.places_of(op) {
+                if let Some((places, _)) = places_of(self.tile, op) {
                     wanted.push((places, self.layout_of(places)?));
                 }
             }
