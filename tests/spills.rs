@@ -104,6 +104,38 @@ fn trial(def: &'static KernelDef, rng: &mut StdRng, machine: Machine, assembler:
     Some(if resources.stack + resources.spills == 0 { String::new() } else { what() })
 }
 
+/// An instruction of a warpgroup has its accumulators in registers side by side, beside those that ptxas keeps for others.
+#[test]
+fn products_of_many_warps_have_registers_for_an_instruction() {
+    let assembler = ptxas::find().expect("run `cargo xtask setup` for NVIDIA's assembler");
+    let machine: Machine = "sm_90a".parse().expect("a GPU");
+    let (mut by_warpgroups, mut others) = (0, 0);
+    for (warps, rows) in [(8, 128), (16, 256), (16, 128), (32, 256)] {
+        for columns in [64, 128, 144, 160, 256] {
+            for (dtype, precision) in [("f32", " precision tf32"), ("bf16", "")] {
+                let text = format!(
+                    "kernel @wide(%x: {dtype}[M, K], %w: {dtype}[N, K], %y: out f32[M, N])
+                     dims M: ?{rows}, K = 64, N = {columns}
+                     grid (%m) = (tiles(M, {rows})) {{
+                       %1 = load %x[%m : {rows}, ..] : {dtype}[{rows}, 64]
+                       %2 = load %w[.., ..] : {dtype}[{columns}, 64]
+                       %3 = transpose %2 : {dtype}[64, {columns}]
+                       %4 = dot %1, %3{precision} : f32[{rows}, {columns}]
+                       store %y[%m : {rows}, ..], %4
+                     }}"
+                );
+                let kernel = parse_kernel(&text).and_then(verify).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                // What has too many accumulators for so many warps is refused before.
+                let Ok(image) = compile(&kernel, &Schedule { warps, ..Schedule::default() }, machine) else { continue };
+                let found = ptxas::assemble(&assembler, &image.ptx, "sm_90a");
+                assert!(found.is_ok(), "{columns} columns by {warps} warps: {found:?}");
+                if image.ptx.contains("wgmma.mma_async") { by_warpgroups += 1 } else { others += 1 }
+            }
+        }
+    }
+    assert!(by_warpgroups >= 10 && others >= 4, "{by_warpgroups} by warpgroups, {others} by warps");
+}
+
 /// Kernels that compute something from `rows` rows of a type, whose tiles would spill if all were live at once.
 fn of_rows(rows: usize, dtype: &str, d: u32, first: &str, next: &str) -> String {
     let mut text = String::from("kernel @rows(");

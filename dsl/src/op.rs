@@ -246,7 +246,9 @@ impl Op {
         fn on_slices(slices: &[Slice], f: &mut impl FnMut(Value)) {
             for s in slices {
                 match *s {
-                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => f(v),
+                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => {
+                        f(v)
+                    }
                     Slice::Whole => {}
                 }
             }
@@ -279,7 +281,9 @@ impl Op {
         fn on_slices(slices: &mut [Slice], on: &mut impl FnMut(&mut Value)) {
             for s in slices {
                 match s {
-                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => on(v),
+                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => {
+                        on(v)
+                    }
                     Slice::Whole => {}
                 }
             }

@@ -174,13 +174,7 @@ fn elements_of_a_row() {
 fn products_of_rows() {
     for dtype in [Bf16, F16, F32] {
         for (v, w, k, m, n) in [(90, 70, 64, 64, 64), (5, 9, 33, 70, 40), (1, 1, 16, 1, 1)] {
-            let args = [
-                random(dtype, &[v, k]),
-                random(dtype, &[w, k]),
-                at(&[m], v),
-                at(&[n], w),
-                output(F32, &[m, n]),
-            ];
+            let args = [random(dtype, &[v, k]), random(dtype, &[w, k]), at(&[m], v), at(&[n], w), output(F32, &[m, n])];
             agrees(&product, &args, 2e-2);
             agrees_on_hopper(&product, &args, 2e-2);
         }

@@ -72,6 +72,16 @@ atlas_kernel! {
         }
     }
 
+    /// Tiles whose columns past the edge hold what changes no scan, and whose rows are padded.
+    kernel of_filled(x: &Tensor<f32, [N, D]>, greatest: &mut Tensor<f32, [N, D]>, least: &mut Tensor<f32, [N, D]>)
+    tune { BD: [32, 64], warps: [4, 1, 2] }
+    {
+        for d in grid(tiles(D, BD)) {
+            store(greatest[.., d], cummax(load(x[.., d]).or(f32::NEG_INFINITY), axis = 0, reverse = true));
+            store(least[.., d], cummin(load(x[.., d]).or(f32::INFINITY), axis = 0, reverse = true));
+        }
+    }
+
     /// Scans of a product, and of what goes into the next one.
     kernel between_products<T: Float>(
         a: &Tensor<T, [M, K]>, b: &Tensor<T, [K, N]>, c: &Tensor<T, [N, E]>, y: &mut Tensor<f32, [M, E]>,
@@ -180,6 +190,19 @@ fn the_greatest_and_the_least_so_far() {
     // A NaN stays, and -0 is below 0.
     let special = input(F32, &[6, 40], |i| [-0.0, 0.0, f64::NEG_INFINITY, f64::NAN, 1.0, f64::INFINITY][i * 7 % 6]);
     agrees(&of_ends, &[special, output(F32, &[6, 40]), output(F32, &[6, 40])], 0.0);
+}
+
+#[test]
+fn padding_that_a_change_of_layout_adds_is_left_out() {
+    for sign in [-1.0, 1.0] {
+        for (n, d) in [(5, 70), (37, 33), (1, 1)] {
+            let x = input(F32, &[n, d], |i| sign * (2.0 + super::noise(i)));
+            agrees_with(&of_filled, &[x, output(F32, &[n, d]), output(F32, &[n, d])], 0.0, |x| {
+                let of = |f: fn(f64, f64) -> f64| turned(&scanned(&turned(&x[0], d), n, true, f), n);
+                vec![of(f64::max), of(f64::min)]
+            });
+        }
+    }
 }
 
 #[test]

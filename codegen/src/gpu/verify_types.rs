@@ -363,7 +363,11 @@ impl<'k> Verifier<'k> {
         let layout = self.fragment(of).map(|(_, layout)| layout.clone());
         let fits = matches!((self.fragment(places), layout), (Some((DType::I32, p)), Some(l)) if p.shape == l.shape && p.same_map(&l));
         if !fits {
-            let message = format!("places are an i32 tile in the layout of what is loaded, {}, found {}", self.ty(of), self.ty(places));
+            let message = format!(
+                "places are an i32 tile in the layout of what is loaded, {}, found {}",
+                self.ty(of),
+                self.ty(places)
+            );
             self.error(450, loc, message);
         }
     }

@@ -43,7 +43,7 @@ impl Fragment {
         step = 1;
         for m in &self.threads {
             if along(m) {
-                if step >= LANES || !m.extent.is_power_of_two() || !step.is_power_of_two() {
+                if step * m.extent > LANES || !m.extent.is_power_of_two() || !step.is_power_of_two() {
                     return None;
                 }
                 digits.push((m.stride, RowDigit::Lanes { extent: m.extent, step }));
@@ -127,6 +127,7 @@ mod tests {
             Fragment { shape: vec![64], threads: threads.to_vec(), regs: regs.to_vec() }.row_digits(0)
         };
         assert_eq!(of(&[Mode::new(32, 1, 0), Mode::new(2, 32, 0)], &[]), None);
+        assert_eq!(of(&[Mode::new(64, 1, 0)], &[]), None);
         // The elements of a thread lie between those of the next.
         assert_eq!(of(&[Mode::new(32, 4, 0)], &[Mode::new(2, 1, 0)]), None);
         let digits = of(&[Mode::new(32, 1, 0)], &[Mode::new(2, 32, 0)]);

@@ -168,7 +168,9 @@ impl<'c> Emitter<'c, '_> {
                         Some(q) => self.b.build_and(p, q, "")?,
                     });
                 }
-                Slice::Whole { len, .. } | Slice::Gather { len, .. } => self.pad_bound(&mut masks, layout, axis, len)?,
+                Slice::Whole { len, .. } | Slice::Gather { len, .. } => {
+                    self.pad_bound(&mut masks, layout, axis, len)?
+                }
                 Slice::Tile { len, .. } => match self.tile_limit(slice, dim)? {
                     None => self.pad_bound(&mut masks, layout, axis, len)?,
                     Some(limit) => {

@@ -208,9 +208,7 @@ fn own_rings(k: &Kernel, insts: &[Inst]) -> usize {
 /// True if a load is one of several loads of one tile. Column ranges are read where they are used, and a repeated load exists
 /// so that the tile need not be kept.
 fn is_part_of_several(k: &Kernel, insts: &[Inst], load: Inst, param: Param, slices: &[Slice]) -> bool {
-    let place = |slices: &[Slice]| -> Vec<Option<Value>> {
-        slices.iter().map(|s| s.coordinate()).collect()
-    };
+    let place = |slices: &[Slice]| -> Vec<Option<Value>> { slices.iter().map(|s| s.coordinate()).collect() };
     let mut before = true;
     insts.iter().any(|&i| {
         if i == load {

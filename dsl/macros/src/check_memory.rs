@@ -544,7 +544,9 @@ fn not_gathered(name: &Ident, is_writable: bool, is_store: bool, before: Option<
         ));
     }
     let before = before?;
-    Some(format!("axis {before} of this load of `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number"))
+    Some(format!(
+        "axis {before} of this load of `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number"
+    ))
 }
 
 /// What to write instead of a value that is not a scalar i32.

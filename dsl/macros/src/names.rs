@@ -89,7 +89,8 @@ const NOTHING: &str = "";
 
 /// How an operation of another language is written here; [`NOTHING`] if it cannot be written, so that no similar name is
 /// suggested.
-const WRITTEN: [(&str, &str); 109] = [
+const WRITTEN: [(&str, &str); 111] = [
+    ("accumulate", "`cumsum(x, axis = 0)`, `cummax` or `cummin`"),
     ("acos", NOTHING),
     ("acosh", NOTHING),
     ("all", "`min(condition.cast::<i32>(), axis = 1) != 0`"),
@@ -177,6 +178,7 @@ const WRITTEN: [(&str, &str); 109] = [
     ("rem_euclid", "`x - y * floor(x / y)`, where `y` is above 0"),
     ("remainder", "`x - y * floor(x / y)`"),
     ("rint", "`round(x)`"),
+    ("scan", "`cumsum(x, axis = 0)`, `cummax` or `cummin`"),
     ("selu", ELU),
     ("shift_right_logical", SHIFT),
     ("shrui", SHIFT),

@@ -20,7 +20,7 @@ impl Resolver<'_> {
             _ => None,
         };
         let flag = |value: &ExprSyntax| match value.kind {
-            ExprSyntaxKind::Literal { value, whole: true } => Some(value != 0.0),
+            ExprSyntaxKind::Literal { value, whole: true } if value == 0.0 || value == 1.0 => Some(value != 0.0),
             _ => None,
         };
         let (axis, reverse) = (named(1, "axis"), named(2, "reverse").and_then(flag));

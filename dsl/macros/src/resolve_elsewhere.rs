@@ -237,6 +237,7 @@ impl Resolver<'_> {
             "keepdims" | "keepdim" | "keep_dims" => format!(
                 "a reduced axis always stays, with extent 1: leave `{named}` out, as in `{name}(x, axis = 1)`; a store to a tensor without the axis drops it"
             ),
+            "reverse" => "a reduction has no direction: leave `reverse` out; a scan from the last element down is `cumsum(x, axis = 1, reverse = true)`".to_owned(),
             _ => format!("the axis of a reduction is called `axis`: write `{name}(x, axis = 1)`"),
         })
     }

@@ -97,8 +97,9 @@ impl Resolver<'_> {
                 return None;
             }
             ExprSyntaxKind::Named(name, _) => {
-                let message =
-                    format!("no argument is called `{name}` here; only a reduction has one: `sum(x, axis = 1)`");
+                let message = format!(
+                    "no argument is called `{name}` here; only a reduction and a scan have one: `sum(x, axis = 1)`, `cumsum(x, axis = 1)`"
+                );
                 self.errors.push(21, e.place, message);
                 return None;
             }

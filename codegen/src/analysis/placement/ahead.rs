@@ -93,7 +93,8 @@ fn can_run_ahead(kernel: &Kernel, uses: &Uses, load: Inst, body: Block) -> bool 
     let kind = &kernel.params[*param].kind;
     let v = kernel.results[load][0];
     let ty = kernel.ty(v);
-    if !kind.is_read_only() || kernel.insts[load].gathers() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank()) {
+    if !kind.is_read_only() || kernel.insts[load].gathers() || ty.dtype == DType::Bool || !(1..=2).contains(&ty.rank())
+    {
         return false;
     }
     // A loop inside would read it from shared memory in each of its iterations.

@@ -26,6 +26,7 @@
 use super::super::Uses;
 use super::super::sources::root;
 use crate::arch::Target;
+use crate::arch::limits::registers_per_thread;
 use crate::gpu::atom::{MmaAtom, Side, WARPGROUP};
 use crate::gpu::{Split, WarpGrid, warp_grid_of};
 use crate::layout::{Fragment, SharedLayout};
@@ -46,6 +47,10 @@ const BLOCK: u32 = 16;
 /// asynchronous one before it stores the last, and then has no registers for both.
 const MOST_ACCUMULATORS: u32 = 128;
 
+/// Registers of a thread besides the accumulators of one instruction, without which ptxas 13.0 refuses it (C7602): it asks for 66 for
+/// 40 accumulators, and takes 36 with 64.
+const BESIDE_ACCUMULATORS: u32 = 26;
+
 /// Why a product is not made asynchronously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhySynchronous {
@@ -65,6 +70,8 @@ pub enum WhySynchronous {
     Short,
     /// A thread would hold too many accumulators.
     Accumulators,
+    /// A thread has too few registers for one instruction.
+    Registers,
     /// An operand has more or fewer than two axes.
     Rank(Side),
     /// An operand of 32-bit elements runs along M or N.
@@ -93,6 +100,9 @@ impl WhySynchronous {
             }
             WhySynchronous::Short => "no wgmma: a warpgroup's part takes tensor cores less than 128 cycles",
             WhySynchronous::Accumulators => "no wgmma: a thread would hold more than 128 accumulators",
+            WhySynchronous::Registers => {
+                "no wgmma: one instruction needs more registers than a thread may have beside so many; fewer warps, or columns, have room"
+            }
             WhySynchronous::Rank(Side::Left) => "no wgmma: A is no tile of two axes",
             WhySynchronous::Rank(Side::Right) => "no wgmma: B is no tile of two axes",
             WhySynchronous::AlongK(Side::Left) => "no wgmma: A is of 32-bit elements and does not run along K",
@@ -154,6 +164,8 @@ fn atom(kernel: &Kernel, dot: Inst, schedule: &Schedule, target: Target) -> Resu
         let is_asked_for = schedule.products == Some(Products::Warpgroups);
         or(is_asked_for || cycles(atom, [rows, columns, depth]) >= LEAST_CYCLES, WhySynchronous::Short)?;
         or(rows / 16 * (columns / 2) <= MOST_ACCUMULATORS, WhySynchronous::Accumulators)?;
+        let registers = registers_per_thread(32 * warps, schedule.occupancy);
+        or(columns / 2 + BESIDE_ACCUMULATORS <= registers, WhySynchronous::Registers)?;
     }
     for (v, side) in [(a, Side::Left), (b, Side::Right)] {
         let (root, turned) = root(kernel, v);

@@ -435,8 +435,11 @@ impl WorkWalk<'_> {
             Op::Scan { value, axis, .. } => {
                 let source = self.k.tile(*value).1;
                 let lanes = f64::from(lanes_along(source, &[*axis]).max(1).ilog2());
-                let in_thread: u32 = source.regs.iter().filter(|m| m.axis == Some(*axis)).map(|m| m.extent).product();
-                // A shuffle, what it brings added to two values, and two choices, for each row of a thread.
+                // Registers whose elements lie within those of a lane; beyond them, lanes share one part of a row after the other.
+                let least = self::lanes(source).filter(|m| m.axis == Some(*axis)).map(|m| m.stride).min();
+                let within = |m: &&Mode| m.axis == Some(*axis) && least.is_none_or(|least| m.stride < least);
+                let in_thread: u32 = source.regs.iter().filter(within).map(|m| m.extent).product();
+                // A shuffle, what it brings added to two values, and two choices, for each part of a row.
                 let rows = elements / f64::from(in_thread.max(1));
                 c.element_wise += 2.0 * elements + rows * lanes * 8.0;
             }

@@ -119,9 +119,8 @@ impl Lower<'_> {
             1 => places,
             _ => {
                 let from = self.layout_of(v)?.without_unit_padding();
-                let to = from
-                    .reshape(shape)
-                    .ok_or_else(|| CompileError::bug(format!("reshape of {from} to {shape:?}")))?;
+                let to =
+                    from.reshape(shape).ok_or_else(|| CompileError::bug(format!("reshape of {from} to {shape:?}")))?;
                 let places = self.convert(places, &from);
                 self.push_tile(GpuOp::Reshape(places), DType::I32, &to)
             }

@@ -27,7 +27,13 @@ impl Lower<'_> {
         };
         let f = self.fragment(value, &layout)?;
         let f = self.convert(f, &rows);
-        let f = self.refill(value, f, &[axis], op.neutral(dtype))?;
+        let neutral = op.neutral(dtype);
+        // What is known of the value's padding says nothing of what a change of layout adds, which is 0.
+        let adds_padding = rows.is_padded(axis) && !rows.same_map(&layout);
+        let f = match adds_padding && neutral != 0.0 {
+            true => self.put_neutral(value, f, &[axis], neutral)?,
+            false => self.refill(value, f, &[axis], neutral)?,
+        };
         let f = if wide == dtype { f } else { self.push_tile(GpuOp::Cast(f), wide, &rows) };
         let direction = if reverse { Direction::Down } else { Direction::Up };
         let mut result = self.push_tile(GpuOp::Scan { op, direction, value: f, axis }, wide, &rows);

@@ -34,6 +34,30 @@ atlas_kernel! {
         }
     }
 
+    kernel reduced_from_the_end(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], load(x[n, ..]) - sum(load(x[n, ..]), axis = 1, reverse = true));
+        }
+    }
+
+    kernel of_many_directions(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], cumsum(load(x[n, ..]), axis = 1, reverse = 2));
+        }
+    }
+
+    kernel by_another_name(x: &Tensor<f32, [N, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [16] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n, ..], scan(load(x[n, ..]), axis = 1));
+        }
+    }
+
     kernel of_conditions(x: &Tensor<f32, [N, D]>, y: &mut Tensor<i32, [N, D]>)
     tune { BN: [16] }
     {
