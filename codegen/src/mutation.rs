@@ -48,6 +48,10 @@ mutations! {
     CarriedUnordered = "carried-unordered",
     /// Lanes outside a tensor load its first element.
     MaskedLoadsFirst = "masked-loads-first",
+    /// A place that is not valid is the first one of its dim.
+    PlacesPastTheEdge = "places-past-the-edge",
+    /// A place outside of a tensor is read.
+    PlacesAnywhere = "places-anywhere",
     /// Carried tiles of different widths are replaced by the column ranges of one of them.
     CarriedByOneWidth = "carried-by-one-width",
     /// A carried tile takes the buffer of its initial tile, although that tile is used again.

@@ -323,6 +323,7 @@ impl<'c> Emitter<'c, '_> {
         let Some(Gathered { places, stride, dim }) = view.gathered else { return Ok((thread, real)) };
         let place = self.regs(places)?[reg as usize].into_int_value();
         let there = self.b.build_int_compare(IntPredicate::ULT, place, self.dim_size(dim)?, "")?;
+        let there = if is_planted(Mutation::PlacesAnywhere) { self.cx.bool_type().const_all_ones() } else { there };
         let offset = self.scaled(place, stride)?;
         let at = self.offset_pointer(view.dtype, thread, offset)?;
         let real = match real {

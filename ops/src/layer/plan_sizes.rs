@@ -13,3 +13,13 @@ pub(super) fn memory_flops(t: usize, d: usize, m: usize) -> usize {
     let (l, k) = (CHUNK, CHUNK + MEMORY_WINDOW - 1);
     t.div_ceil(l) * ((14 * k + 8 * l) * d * m + 4 * l * k * (d + m))
 }
+
+/// Tokens of a piece. A longer sequence is pushed piece after piece, each with the same tokens: what they are takes no time, and
+/// a million different ones would take gigabytes.
+const LONGEST: usize = 32768;
+
+/// The tokens of a piece of a sequence of so many, and the number of pieces.
+pub(super) fn in_pieces(tokens: usize) -> (usize, usize) {
+    assert!(tokens < LONGEST || tokens.is_multiple_of(LONGEST), "{tokens} tokens");
+    (tokens.min(LONGEST), tokens.div_ceil(LONGEST))
+}

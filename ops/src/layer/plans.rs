@@ -1,6 +1,6 @@
 //! A layer as it is measured: all launches of one piece, projections left out.
 
-use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, memory_flops};
+use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, in_pieces, memory_flops};
 use super::reference::{HostContext, HostLayer, reference};
 use super::step_plans::STEP;
 use super::{
@@ -28,16 +28,6 @@ pub(crate) const PLANS: &[Plan] = &[
     Plan::new("layer_340m_million_step_plan", &STEP, [1, 1 << 20, 16, 64, 256]),
     Plan::new("layer_340m_long_step_plan", &STEP, [1, 32768, 16, 64, 256]),
 ];
-
-/// Tokens of a piece. A longer sequence is pushed piece after piece, each with the same tokens: what they are takes no time, and
-/// a million different ones would take gigabytes.
-const LONGEST: usize = 32768;
-
-/// The tokens of a piece of a sequence of so many, and the number of pieces.
-pub(super) fn in_pieces(tokens: usize) -> (usize, usize) {
-    assert!(tokens < LONGEST || tokens.is_multiple_of(LONGEST), "{tokens} tokens");
-    (tokens.min(LONGEST), tokens.div_ceil(LONGEST))
-}
 
 /// Sizes: sequences, tokens, heads, elements of a head, hidden elements.
 static GATE: Steps = Steps {

@@ -2,8 +2,7 @@
 //! gradients of all that they are given. Projections, and sums of gradients by what a layer takes twice, are left out. Of a long
 //! sequence, which comes in pieces, a gradient goes no further back than its piece begins, so that memory is constant.
 
-use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, memory_flops};
-use super::plans::in_pieces;
+use super::plan_sizes::{CHUNK, MEMORY_WINDOW, PREFIX, WINDOW, in_pieces, memory_flops};
 use super::reference::{HostLayer, memory};
 use super::{FeatureMap, LayerRule, LayerSizes, Residual, layer_combine};
 use crate::compare::Comparison;

@@ -113,7 +113,7 @@ impl Lower<'_> {
         shape: &[u32],
         layout: &Fragment,
     ) -> Result<gpu::Value, CompileError> {
-        let ragged = self.extents.constraints(v).next().is_some();
+        let ragged = self.extents.constraints(v).next().is_some() && !is_planted(Mutation::PlacesPastTheEdge);
         let places = if ragged { self.put_neutral(v, places, &[0], -1.0)? } else { places };
         let places = match shape.len() {
             1 => places,
