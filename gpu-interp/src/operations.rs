@@ -100,13 +100,7 @@ impl Cta<'_> {
                 let real = valid.iter().map(|v| self.real(r, v)).collect::<Result<Vec<_>, _>>()?;
                 one(refill(&x, self.launch.arithmetic.constant(x.dtype, *neutral), &real))
             }
-            Op::LoadGlobal { param, slices, .. } => {
-                let cuts = self.cuts(r, *param, slices)?;
-                one(match slices.iter().find_map(|s| s.gathered()) {
-                    Some(places) => self.gather(r, *param, (slices, &cuts), places)?,
-                    None => self.tensor(*param)?.load(&cuts),
-                })
-            }
+            Op::LoadGlobal { param, slices, .. } => one(self.load_global(r, *param, slices)?),
             Op::StoreGlobal { param, slices, value } => {
                 let (cuts, tile) = (self.cuts(r, *param, slices)?, self.tile(r, *value)?);
                 if shape(&cuts) != tile.shape {
@@ -181,6 +175,14 @@ impl Cta<'_> {
             return Err(format!("{param} is no tensor"));
         };
         slices.iter().zip(dims).map(|(slice, &dim)| self.cut(r, slice, dim)).collect()
+    }
+
+    fn load_global(&mut self, r: usize, param: Param, slices: &[Slice]) -> Result<Tile, String> {
+        let cuts = self.cuts(r, param, slices)?;
+        match slices.iter().find_map(|s| s.gathered()) {
+            Some(places) => self.gather(r, param, (slices, &cuts), places),
+            None => Ok(self.tensor(param)?.load(&cuts)),
+        }
     }
 
     /// A tile of which each element has a place of its own along one axis.

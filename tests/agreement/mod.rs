@@ -26,6 +26,7 @@ mod fitting;
 mod functions_of_two;
 mod gallery;
 mod gathers;
+mod gathers_in_use;
 mod gradients;
 mod grids;
 mod grouped_heads;

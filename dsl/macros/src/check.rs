@@ -207,7 +207,10 @@ impl<'a> Checker<'a> {
             _ if ty.is_literal() => 0,
             _ => self.depth,
         };
-        Ty { depth, ..ty }
+        // What is made of the elements of a tile is another tile.
+        let is_same = matches!(e.kind, ExprKind::Local(_) | ExprKind::Binary(..) | ExprKind::CallFn { .. });
+        let spells_tile = ty.spells_tile.filter(|_| is_same);
+        Ty { depth, spells_tile, ..ty }
     }
 
     /// The number behind a name of the grid or of a loop.
@@ -279,7 +282,7 @@ impl<'a> Checker<'a> {
                 let ty = self.binary(*op, (&x, self.named(a)), (&y, self.named(b)), e.place);
                 match self.elements_of_tile(*op, a, b) {
                     None => ty,
-                    why => Ty { lacks_axes: why, spells_tile: true, ..ty },
+                    Some((why, dim)) => Ty { lacks_axes: Some(why), spells_tile: Some(dim), ..ty },
                 }
             }
             ExprKind::Compare(p, a, b) => {

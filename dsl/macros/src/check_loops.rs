@@ -203,7 +203,7 @@ fn is_same(a: &[Size], b: &[Size]) -> bool {
 
 /// The type, at the start of a loop's body, of a name that the body assigns.
 fn carried_in(before: &Ty, depth: usize) -> Ty {
-    let mut ty = Ty { coordinate: None, number: Number::Unknown, depth, ..before.clone() };
+    let mut ty = Ty { coordinate: None, number: Number::Unknown, spells_tile: None, depth, ..before.clone() };
     // A number carried in is an f32 scalar.
     if ty.is_literal() {
         ty.elem = Elem::Fixed(DType::F32);

@@ -7,7 +7,7 @@ use crate::error::SourceRange;
 use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
 };
-use crate::tree::{Axis, Expr, ExprKind, Index, Kernel, LocalId, LocalKind, ParamKind};
+use crate::tree::{Axis, Expr, ExprKind, Extent, Index, Kernel, LocalId, LocalKind, ParamKind};
 use atlas_vocabulary::{BinaryOp, DType, number};
 use proc_macro2::Ident;
 use std::fmt::Display;
@@ -200,7 +200,7 @@ impl Checker<'_> {
                     shape.push(len);
                 }
                 Index::At(e) => {
-                    let ty = self.index(e, &p.name);
+                    let ty = self.index(e, &p.name, dim);
                     known &= ty.elem != Elem::Unknown;
                     if let (None, Some(tiles)) = (&ty.coordinate, &ty.tile_number) {
                         self.number_of_a_tile(tiles, e.place);
@@ -226,7 +226,7 @@ impl Checker<'_> {
                     if tile.as_ref().is_none_or(Size::is_one) {
                         points.push((dim, ty.number.clone()));
                     }
-                    if let Some((coordinate, size)) = self.first_of_tile(e) {
+                    if let Some((coordinate, size, _)) = self.first_of_tile(e) {
                         lacks_axes = Some(format!(
                             "the index `{coordinate} * {size}` of `{name}` is one element, the first of tile `{coordinate}`: write `{coordinate}` for the tile"
                         ));
@@ -263,16 +263,25 @@ impl Checker<'_> {
         Region { ty, coordinates: axes, points }
     }
 
-    /// What to say of the elements of a tile, if an expression counts them, as in `n * BN + iota([BN], 0)`.
-    pub(crate) fn elements_of_tile(&self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<String> {
+    /// What to say of the elements of a tile, if an expression counts them, as in `n * BN + iota([BN], 0)`, and their dim.
+    pub(crate) fn elements_of_tile(&self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<(String, usize)> {
         let sides = [(a, b), (b, a)].into_iter().filter(|_| op == BinaryOp::Add);
-        let is_iota = |e: &Expr| matches!(e.kind, ExprKind::Iota { .. });
-        let (name, size) = sides.filter(|(_, b)| is_iota(b)).find_map(|(a, _)| self.first_of_tile(a))?;
-        Some(format!("the elements `{name} * {size} + iota(..)` are tile `{name}`: write `{name}` as the index"))
+        sides.into_iter().find_map(|(first, counted)| {
+            let ExprKind::Iota { shape, axis: (axis, _) } = &counted.kind else { return None };
+            let (name, size, dim) = self.first_of_tile(first)?;
+            // Other extents are other elements.
+            let is_tile = |(at, extent): (usize, &Extent)| {
+                let extent = Size::of(extent, Some(self.kernel));
+                if at == usize::from(*axis) { extent.to_string() == size } else { extent.is_one() }
+            };
+            let why =
+                || format!("the elements `{name} * {size} + iota(..)` are tile `{name}`: write `{name}` as the index");
+            shape.iter().enumerate().all(is_tile).then(|| (why(), dim))
+        })
     }
 
-    /// The name of a tile's coordinate and the size of the tile, if an expression is their product.
-    fn first_of_tile(&self, e: &Expr) -> Option<(String, String)> {
+    /// The name of a tile's coordinate, the size of the tile and its dim, if an expression is the product of the first two.
+    fn first_of_tile(&self, e: &Expr) -> Option<(String, String, usize)> {
         let ExprKind::Binary(BinaryOp::Mul, a, b) = &e.kind else { return None };
         let of = |at: &Expr, size: &Expr| {
             let ExprKind::Local(id) = at.kind else { return None };
@@ -283,7 +292,7 @@ impl Checker<'_> {
                 ExprKind::Literal { value, .. } => value.to_string(),
                 _ => return None,
             };
-            (written == tile).then(|| (coordinate.name.clone(), tile))
+            (written == tile).then(|| (coordinate.name.clone(), tile, coordinate.dim))
         };
         of(a, b).or_else(|| of(b, a))
     }
@@ -291,13 +300,13 @@ impl Checker<'_> {
     /// What to write if no index of a store is the coordinate of an axis of the grid.
     fn at_coordinate(&self, axis: &Axis, index: &[Index]) -> String {
         let coord = self.local_name(axis.coord);
-        let starts = |e: &Expr| self.first_of_tile(e).filter(|(name, _)| *name == coord);
+        let starts = |e: &Expr| self.first_of_tile(e).filter(|(name, ..)| *name == coord);
         for i in index {
             match i {
-                Index::At(e) if let Some((_, size)) = starts(e) => {
+                Index::At(e) if let Some((_, size, _)) = starts(e) => {
                     return format!("; `{coord} * {size}` is one element: write `{coord}`, which is the whole tile");
                 }
-                Index::Span { start, .. } if let Some((_, size)) = starts(start) => {
+                Index::Span { start, .. } if let Some((_, size, _)) = starts(start) => {
                     return format!(
                         "; write `{coord}`, which is the tile of {size} elements from `{coord} * {size}` on"
                     );
@@ -337,16 +346,20 @@ impl Checker<'_> {
     }
 
     /// An index that is an expression: an integer, or a tile of places along one axis.
-    fn index(&mut self, e: &Expr, tensor: &Ident) -> Ty {
+    fn index(&mut self, e: &Expr, tensor: &Ident, dim: usize) -> Ty {
         let ty = self.expr(e);
         let Some(shape) = ty.shape.as_ref().filter(|s| !s.is_empty()) else {
             return self.one_whole_number(ty, e.place, tensor);
         };
         let cure = match &ty.lacks_axes {
-            Some(why) if ty.spells_tile || shape.len() > 1 => why,
-            _ if shape.len() > 1 => "a tile of places has one axis: load part by part",
-            _ if ty.elem == Elem::Fixed(DType::I32) => return ty,
-            _ => "write `(..).cast::<i32>()` around it",
+            Some(why) if ty.spells_tile == Some(dim) => why,
+            _ if shape.len() == 1 && ty.elem == Elem::Fixed(DType::I32) => return ty,
+            _ if shape.len() == 1 => "write `(..).cast::<i32>()` around it",
+            _ if shape.iter().filter(|size| !size.is_one()).count() == 1 => {
+                "a tile of places has one axis, as `load(ids[n])` and `iota([BN], 0)` have: leave out `.t()`, or let the grid count \
+                 single elements, where a reduction over all axes gives a scalar"
+            }
+            _ => "a tile of places has one axis: load part by part",
         };
         let message = format!("an index of `{tensor}` is an i32, or a tile of them along one axis, found {ty}; {cure}");
         self.mistake(113, e.place, message)

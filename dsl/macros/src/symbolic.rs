@@ -315,8 +315,8 @@ pub(crate) struct Ty {
     pub(crate) counts: bool,
     /// Why it may have fewer axes than are wanted, and what to write then.
     pub(crate) lacks_axes: Option<String>,
-    /// It is the elements of a tile one by one, and the tile should be the index.
-    pub(crate) spells_tile: bool,
+    /// The dim of whose tile it is the elements one by one: of that dim the tile should be the index.
+    pub(crate) spells_tile: Option<usize>,
     /// The number of loops around the computation of the value.
     pub(crate) depth: usize,
 }
@@ -339,7 +339,7 @@ impl Ty {
             of_numbers: false,
             counts: false,
             lacks_axes: None,
-            spells_tile: false,
+            spells_tile: None,
             depth: 0,
         }
     }

@@ -567,10 +567,7 @@ impl WorkWalk<'_> {
 
 /// Elements of a rectangle, with those past the end of the tensor.
 fn elements_of(slices: &[Slice]) -> f64 {
-    let along = slices.iter().map(|slice| match *slice {
-        slice => f64::from(slice.len().unwrap_or(1)),
-    });
-    along.product()
+    slices.iter().map(|slice| f64::from(slice.len().unwrap_or(1))).product()
 }
 
 /// The digits of the thread index that are a warp's lanes.
