@@ -89,6 +89,17 @@ atlas_kernel! {
         }
     }
 
+    /// One element, to which a product is added whose accumulator has more places than it.
+    kernel beside_product(x: &Tensor<f32, [N, D]>, at: &Tensor<i32, [N]>, w: &Tensor<f32, [D, D]>, y: &mut Tensor<f32, [N, D]>)
+    tune { BN: [1], BD: [1, 16], warps: [1] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            let mut acc = load(x[load(at[n]), d]);
+            acc += dot(load(x[n, ..]), load(w[.., d])).precision(bf16x3);
+            store(y[n, d], acc);
+        }
+    }
+
     /// The middle one of three axes, in a loop whose places change, and reductions whose edges come from the places.
     kernel cubes(x: &Tensor<f32, [B, N, D]>, ids: &Tensor<i32, [K]>, y: &mut Tensor<f32, [B, D]>)
     tune { BK: [8, 32], BD: [16, 64], warps: [2, 4] }
@@ -183,6 +194,15 @@ fn products_of_rows() {
             agrees(&contracted, &args, 2e-2);
             agrees_on_hopper(&contracted, &args, 2e-2);
         }
+    }
+}
+
+#[test]
+fn one_row_beside_a_product() {
+    for (n, d) in [(5, 1), (3, 20)] {
+        let args = [random(F32, &[n, d]), at(&[n], n), random(F32, &[d, d]), output(F32, &[n, d])];
+        agrees(&beside_product, &args, 1e-4);
+        agrees_on_hopper(&beside_product, &args, 1e-4);
     }
 }
 

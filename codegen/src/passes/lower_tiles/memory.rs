@@ -125,8 +125,11 @@ impl Lower<'_> {
                 self.push_tile(GpuOp::Reshape(places), DType::I32, &to)
             }
         };
+        if shape == layout.shape {
+            return Ok(self.convert(places, layout));
+        }
         let places = self.convert(places, &layout.broadcast_source(shape));
-        Ok(if shape == layout.shape { places } else { self.push_tile(GpuOp::Broadcast(places), DType::I32, layout) })
+        Ok(self.push_tile(GpuOp::Broadcast(places), DType::I32, layout))
     }
 
     /// A ring whose buffers hold the tiles of these loads, which are all made by the copy engine or all by threads. The loads then
