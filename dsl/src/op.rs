@@ -244,14 +244,7 @@ impl Op {
     /// Calls `f` on every value operand, in text order.
     pub fn visit_operands(&self, mut f: impl FnMut(Value)) {
         fn on_slices(slices: &[Slice], f: &mut impl FnMut(Value)) {
-            for s in slices {
-                match *s {
-                    Slice::At(v) | Slice::Tile { index: v, .. } | Slice::Span { start: v, .. } | Slice::Gather(v) => {
-                        f(v)
-                    }
-                    Slice::Whole => {}
-                }
-            }
+            slices.iter().filter_map(|s| s.operand()).for_each(f);
         }
         match self {
             Op::Splat { .. } | Op::Iota { .. } | Op::DimSize(_) | Op::DimTiles { .. } | Op::ScalarParam(_) => {}

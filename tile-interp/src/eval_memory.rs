@@ -116,7 +116,8 @@ impl Program<'_> {
                 one.start[axis] = i64::from(place);
                 let mut read = Data::filled(ty.dtype, self.launch.mode, elements, 0.0);
                 view.read(&one, &mut read)?;
-                let at = Region { start: with(&one.start, axis, number), extent: one.extent.clone() };
+                let mut at = one.clone();
+                at.start[axis] = number;
                 if let Some(walk) = whole.walk_shared(&at, &extents) {
                     overlay(&walk, &mut data, &read)?;
                 }
@@ -160,12 +161,6 @@ impl Program<'_> {
         self.stores.push(PendingStore { param, region, tile });
         Ok(())
     }
-}
-
-fn with(start: &[i64], axis: usize, at: i64) -> Vec<i64> {
-    let mut start = start.to_vec();
-    start[axis] = at;
-    start
 }
 
 /// Copies the walk's box of one tile onto another of its type.

@@ -18,7 +18,7 @@ pub(super) fn memory_flops(t: usize, d: usize, m: usize) -> usize {
 /// a million different ones would take gigabytes.
 const LONGEST: usize = 32768;
 
-/// The tokens of a piece of a sequence of so many, and the number of pieces.
+/// Divides a sequence of this many tokens: the tokens of one piece, and the number of pieces.
 pub(super) fn in_pieces(tokens: usize) -> (usize, usize) {
     assert!(tokens < LONGEST || tokens.is_multiple_of(LONGEST), "{tokens} tokens");
     (tokens.min(LONGEST), tokens.div_ceil(LONGEST))
