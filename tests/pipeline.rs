@@ -9,7 +9,7 @@ use atlas_codegen::{CompileError, Target, compile, pipeline};
 use atlas_dsl::diag::Code;
 use atlas_dsl::infer::infer;
 use atlas_dsl::ir::Loc;
-use atlas_dsl::op::{BinaryOp, Op, ReduceOp};
+use atlas_dsl::op::{BinaryOp, Op, ReduceOp, Update};
 use atlas_dsl::{DType, Kernel, Schedule, Value, Verified, verify};
 use atlas_ops::cases;
 use generate::Generator;
@@ -162,7 +162,7 @@ fn use_all(kernel: &mut Kernel) {
     let insts = kernel.blocks[body].insts.clone();
     let values: Vec<Value> = insts.iter().flat_map(|&inst| kernel.results[inst].clone()).collect();
     let stored = insts.iter().find_map(|&inst| match &kernel.insts[inst] {
-        Op::Store { param, slices, value } => Some((*param, slices.clone(), kernel.ty(*value).shape.clone())),
+        Op::Store { param, slices, value, .. } => Some((*param, slices.clone(), kernel.ty(*value).shape.clone())),
         _ => None,
     });
     let mut push = |op: Op| {
@@ -182,7 +182,7 @@ fn use_all(kernel: &mut Kernel) {
     }
     if let Some((param, slices, shape)) = stored {
         let (value, _) = push(Op::Broadcast { value: total, shape });
-        push(Op::Store { param, slices, value });
+        push(Op::Store { param, slices, value, update: Update::Replace });
     }
 }
 

@@ -106,14 +106,18 @@ impl Arguments {
         Ok(Arguments { def, tensors, values: Values::default(), indices, scalars: scalars.clone() })
     }
 
-    /// Initialises the tensors for a run, in their own memory. Those that the kernel writes and never reads get values
-    /// that it cannot have written.
+    /// Initialises the tensors for a run, in their own memory. Those that the kernel writes and never reads, nor combines with,
+    /// get values that it cannot have written.
     ///
     /// # Errors
     /// Driver errors.
     pub(super) fn renew(&mut self, kernel: &Kernel, values: Values) -> Result<()> {
         let is_read = |name: &str| {
-            kernel.insts.values().any(|op| matches!(op, Op::Load { param, .. } if kernel.params[*param].name == name))
+            kernel.insts.values().any(|op| match op {
+                Op::Load { param, .. } => kernel.params[*param].name == name,
+                Op::Store { param, update, .. } => update.is_atomic() && kernel.params[*param].name == name,
+                _ => false,
+            })
         };
         for (at, held) in self.tensors.iter_mut().enumerate() {
             match held.access {

@@ -89,8 +89,11 @@ impl<'k> TypingRules<'k> {
             }
             Op::Dot { a, b, acc, precision } => self.dot(*a, *b, *acc, *precision)?,
             Op::Load { param, slices } => access(self.kernel, *param, slices, self.loc)?,
-            Op::Store { param, slices, value } => {
+            Op::Store { param, slices, value, update } => {
                 self.store(*param, slices, *value)?;
+                if update.is_atomic() {
+                    self.taken(update.statement(), Takes::Numbers, *value)?;
+                }
                 return Ok(vec![]);
             }
             Op::Loop { lo, hi, inits, .. } => {

@@ -4,7 +4,7 @@
 
 use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::types::DType;
-pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
+pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp, Update};
 pub use atlas_vocabulary::{shift_left, shift_right, shift_right_logical};
 
 /// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis. The others keep it.
@@ -28,8 +28,8 @@ pub enum Slice {
     },
     /// The whole dim, which is then a constant of the specialization: `..`.
     Whole,
-    /// The elements at the places that a tile of rank 1 holds (i32): `at %p`. A place outside of the dim reads as 0. Of loads only,
-    /// along one axis.
+    /// The elements at the places that a tile of rank 1 holds (i32): `at %p`, along one axis. A place outside of the dim reads as 0,
+    /// and what is stored there is dropped. Of loads, and of stores that combine.
     Gather(Value),
 }
 
@@ -174,7 +174,7 @@ pub enum Op {
         /// One slice per axis of the tensor.
         slices: Vec<Slice>,
     },
-    /// Writes a tile to a tensor parameter; elements past a dim's end are dropped. No result.
+    /// Writes a tile to a tensor parameter, or combines it with what is there; elements past a dim's end are dropped. No result.
     Store {
         /// The tensor.
         param: Param,
@@ -182,6 +182,8 @@ pub enum Op {
         slices: Vec<Slice>,
         /// The tile, of the tensor's element type.
         value: Value,
+        /// What becomes of the elements that are there.
+        update: Update,
     },
     /// Runs `body` for index in `lo..hi`; results are the values carried out of the last iteration.
     Loop {
@@ -225,10 +227,16 @@ impl Op {
             Op::ClusterSum(_) => Kind::ClusterSum,
             Op::Dot { .. } => Kind::Dot,
             Op::Load { .. } => Kind::Load,
-            Op::Store { .. } => Kind::Store,
+            Op::Store { update: Update::Replace, .. } => Kind::Store,
+            Op::Store { .. } => Kind::Atomic,
             Op::Loop { .. } => Kind::Loop,
             Op::Yield(_) => Kind::Yield,
         }
+    }
+
+    /// What a store makes of the elements that are there, if it is one.
+    pub fn update(&self) -> Option<Update> {
+        if let Op::Store { update, .. } = self { Some(*update) } else { None }
     }
 
     /// True for a load whose elements lie at the places of a tile.

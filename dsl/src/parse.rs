@@ -15,7 +15,7 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::entity::{Block, Param, Value};
 use crate::infer::infer;
 use crate::ir::{BlockData, Kernel, Loc};
-use crate::op::{BinaryOp, Kind, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
+use crate::op::{BinaryOp, Kind, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp, Update};
 use crate::text::head::{HeadMut, Parsed, dtype};
 use crate::text::{Cursor, Token, TokenKind as T};
 use crate::types::{DType, TileType, reshape_axes};
@@ -94,6 +94,13 @@ impl<'s> Parser<'s> {
         let token = self.text.expect(T::Ident)?;
         let unknown = || Diagnostic::new(5, token.loc, format!("found {token}, wanted `sum`, `max` or `min`"));
         ReduceOp::from_name(token.text).ok_or_else(unknown)
+    }
+
+    /// The name of what an atomic store combines by.
+    fn update(&mut self) -> Parsed<Update> {
+        let token = self.text.expect(T::Ident)?;
+        let unknown = || Diagnostic::new(5, token.loc, format!("found {token}, wanted `add`, `max` or `min`"));
+        Update::from_name(token.text).filter(|u| u.is_atomic()).ok_or_else(unknown)
     }
 
     fn value_after(&mut self, kind: T) -> Parsed<Value> {
@@ -264,11 +271,15 @@ impl<'s> Parser<'s> {
                 })?;
                 (Op::Reshape { value, axes }, Some(ty))
             }
-            Some(Kind::Store) => {
+            Some(kind @ (Kind::Store | Kind::Atomic)) => {
+                let update = match kind {
+                    Kind::Store => Update::Replace,
+                    _ => self.update()?,
+                };
                 let param = self.param()?;
                 let slices = self.slices()?;
                 let value = self.value_after(T::Comma)?;
-                (Op::Store { param, slices, value }, None)
+                (Op::Store { param, slices, value, update }, None)
             }
             Some(Kind::Yield) => {
                 let mut values = Vec::new();

@@ -197,8 +197,12 @@ impl<'k> BodyPrinter<'k> for Printer<'k> {
                 write!(f, "{name} %{}", self.head().param(*param))?;
                 self.slices(f, slices)?;
             }
-            Op::Store { param, slices, value } => {
-                write!(f, "{name} %{}", self.head().param(*param))?;
+            Op::Store { param, slices, value, update } => {
+                f.write_str(name)?;
+                if update.is_atomic() {
+                    write!(f, " {}", update.name())?;
+                }
+                write!(f, " %{}", self.head().param(*param))?;
                 self.slices(f, slices)?;
                 return write!(f, ", {}", v(value));
             }

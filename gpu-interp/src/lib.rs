@@ -29,6 +29,7 @@ mod evaluate;
 mod fault;
 mod memory;
 mod operations;
+mod places;
 mod rings;
 mod tile;
 

@@ -4,7 +4,7 @@ use crate::cta::{Cta, Flight, Held, Landing, Side};
 use crate::evaluate::{evaluate, refill};
 use crate::memory::{Cut, StageRect, matrix, shape, transposed};
 use crate::rings::{Flying, Stop, Token};
-use crate::tile::{Tile, count, steps};
+use crate::tile::{Tile, count};
 use atlas_codegen::gpu::{
     AccessKind, At, Block, CopyAtom, Inst, Mover, Op, Operand, Reach, Ring, RingData, SharedRef, Side as OperandSide,
     Slice, Type, Valid, Value, writable,
@@ -101,12 +101,15 @@ impl Cta<'_> {
                 one(refill(&x, self.launch.arithmetic.constant(x.dtype, *neutral), &real))
             }
             Op::LoadGlobal { param, slices, .. } => one(self.load_global(r, *param, slices)?),
-            Op::StoreGlobal { param, slices, value } => {
+            Op::StoreGlobal { param, slices, value, update } => {
                 let (cuts, tile) = (self.cuts(r, *param, slices)?, self.tile(r, *value)?);
                 if shape(&cuts) != tile.shape {
                     return Err(format!("stores {:?} to {:?}", tile.shape, shape(&cuts)).into());
                 }
-                self.tensor(*param)?.store(&cuts, &tile);
+                match update.combine() {
+                    None => self.tensor(*param)?.store(&cuts, &tile),
+                    Some(op) => self.combine(r, op, *param, (slices, &cuts), &tile)?,
+                }
                 none
             }
             Op::Copy { atom, param, slices, to } => {
@@ -164,7 +167,7 @@ impl Cta<'_> {
 
     // ----- slices -----
 
-    fn tensor(&mut self, param: Param) -> Result<&mut crate::memory::Tensor, String> {
+    pub(crate) fn tensor(&mut self, param: Param) -> Result<&mut crate::memory::Tensor, String> {
         let tensor = self.tensors.get_mut(param.as_u32() as usize).and_then(Option::as_mut);
         tensor.ok_or_else(|| format!("{param} is no tensor"))
     }
@@ -183,37 +186,6 @@ impl Cta<'_> {
             Some(places) => self.gather(r, param, (slices, &cuts), places),
             None => Ok(self.tensor(param)?.load(&cuts)),
         }
-    }
-
-    /// A tile of which each element has a place of its own along one axis.
-    fn gather(
-        &mut self,
-        r: usize,
-        param: Param,
-        (slices, cuts): (&[Slice], &[Cut]),
-        places: Value,
-    ) -> Result<Tile, String> {
-        let places = self.tile(r, places)?;
-        let tensor = self.tensor(param)?;
-        let extents = shape(cuts);
-        if places.shape != extents {
-            return Err(format!("places {:?} of a tile {extents:?}", places.shape));
-        }
-        let steps = steps(&extents);
-        let element = |number: usize| {
-            let mut kept = steps.iter().zip(&extents).map(|(&step, &extent)| (number / step % extent as usize) as i64);
-            let one = slices.iter().zip(cuts).map(|(slice, cut)| {
-                let along = if cut.kept { kept.next().unwrap_or(0) } else { 0 };
-                let start = match slice.gathered() {
-                    Some(_) => places.data[number] as i64,
-                    None => cut.start + along,
-                };
-                Cut { start, len: 1, kept: cut.kept }
-            });
-            tensor.load(&one.collect::<Vec<_>>()).data[0]
-        };
-        let data = (0..count(&extents)).map(element).collect();
-        Ok(Tile { dtype: tensor.dtype, shape: extents, data })
     }
 
     /// The part of a dim that a slice selects. Fails if the slice's claim about its reach is false.

@@ -12,6 +12,7 @@ mod advice_elsewhere;
 mod advice_forms;
 mod ahead;
 mod arguments;
+mod atomics;
 mod before_loops;
 mod bits;
 mod clusters;
@@ -124,6 +125,14 @@ fn data(dtype: DType, shape: &[usize], f: impl FnMut(usize) -> f64) -> Data {
 }
 
 impl Given {
+    /// The same elements as an output, which holds them before the launch.
+    pub(crate) fn into_output(self) -> Given {
+        match self {
+            Given::In(d) => Given::Out(d),
+            other => other,
+        }
+    }
+
     /// The same as a view into wider rows, with `before` elements before each row and `after` elements after it.
     pub(crate) fn within(mut self, before: usize, after: usize) -> Given {
         if let Given::In(d) | Given::Out(d) = &mut self {

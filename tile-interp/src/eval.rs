@@ -151,7 +151,7 @@ impl<'m> Program<'m> {
                 self.end_loop(inst, tiles);
                 return Ok(());
             }
-            Op::Store { param, slices, value } => return self.store(*param, slices, *value),
+            Op::Store { param, slices, value, update } => return self.store(*update, *param, slices, *value),
             Op::Transpose(_) if results.first().is_some_and(|v| self.launch.deferred[v.as_u32() as usize]) => {
                 return Ok(());
             }

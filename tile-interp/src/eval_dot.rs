@@ -31,7 +31,7 @@ impl Factor {
 
     /// The same, with 0 for elements that are not valid.
     fn zeroed(self) -> Result<Factor, InterpError> {
-        Ok(Factor { tile: Arc::new(self.tile.with_zeros()?), ..self })
+        Ok(Factor { tile: Arc::new(self.tile.filled(0.0)?), ..self })
     }
 
     fn view<'a, T>(&self, data: &'a [T]) -> Result<ArrayView2<'a, T>, InterpError> {

@@ -1,14 +1,14 @@
-//! Loads, and stores that are kept until the program has ended. Elements that are not valid are stored as 0.
+//! Loads, and stores that are kept until the program has ended. Elements that are not valid are stored as 0, or as what changes
+//! nothing.
 
 use crate::Arg;
 use crate::error::InterpError;
 use crate::eval::Program;
-use crate::memory::PendingStore;
-use crate::memory::Region;
+use crate::memory::{PendingStore, Places, Region};
 use crate::tile::{Data, Tile, mismatch};
 use crate::walk::Walk;
 use atlas_dsl::ir::ParamKind;
-use atlas_dsl::op::Slice;
+use atlas_dsl::op::{Slice, Update};
 use atlas_dsl::reach::constant;
 use atlas_dsl::validity::Constraint;
 use atlas_dsl::{Dim, Param, TileType, Value};
@@ -141,24 +141,34 @@ impl Program<'_> {
         Ok(Tile { ty, valid, data })
     }
 
-    pub(crate) fn store(&mut self, param: Param, slices: &[Slice], value: Value) -> Result<(), InterpError> {
+    pub(crate) fn store(
+        &mut self,
+        update: Update,
+        param: Param,
+        slices: &[Slice],
+        value: Value,
+    ) -> Result<(), InterpError> {
         let tile = self.tile(value)?;
         let Access { region, ty, gathered, .. } = self.access(param, slices)?;
-        if gathered.is_some() {
+        if gathered.is_some() && !update.is_atomic() {
             return Err(InterpError::kernel(format!("{param} is stored to at the places of a tile")));
         }
+        let places = gathered.map(|(axis, places)| Places::of(axis, &places)).transpose()?;
         if tile.ty != ty {
             return Err(InterpError::kernel(format!("a tile {} is stored to {ty}", tile.ty)));
         }
-        let tile = if tile.is_valid() { tile } else { Arc::new(tile.with_zeros()?) };
+        let tile = if tile.is_valid() { tile } else { Arc::new(tile.filled(update.neutral(ty.dtype))?) };
         let param = param.as_u32() as usize;
         // A loop that keeps its state in memory stores to the same regions in every iteration. Nothing of the store before
         // is left then, and loads would go through all of them.
         let recent = self.stores.len().saturating_sub(RECENT)..self.stores.len();
-        if let Some(before) = recent.rev().find(|&i| self.stores[i].param == param && self.stores[i].region == region) {
+        if !update.is_atomic()
+            && let Some(before) =
+                recent.rev().find(|&i| self.stores[i].param == param && self.stores[i].region == region)
+        {
             self.stores.remove(before);
         }
-        self.stores.push(PendingStore { param, region, tile });
+        self.stores.push(PendingStore { update, places, param, region, tile });
         Ok(())
     }
 }

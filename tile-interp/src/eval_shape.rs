@@ -75,7 +75,7 @@ impl Program<'_> {
         let (shape, valid): (Vec<u32>, Vec<_>) = made.ok_or_else(|| mismatch("reshape"))?.into_iter().unzip();
         // An axis that goes takes along that it is not valid: what is left is 0.
         let gone = (0..).zip(&tile.valid).any(|(axis, v)| !axes.contains(&Some(axis)) && v.is_empty());
-        let data = if gone { tile.with_zeros()?.data } else { tile.data.clone() };
+        let data = if gone { tile.filled(0.0)?.data } else { tile.data.clone() };
         Ok(Tile { ty: TileType::new(tile.ty.dtype, shape), valid, data })
     }
 

@@ -10,6 +10,7 @@ use crate::pool::Threads;
 use crate::ring::check_ring;
 use crate::{Arg, Mode, Scalar};
 use atlas_dsl::ir::{Access, DimSize, GridExtent, ParamKind};
+use atlas_dsl::op::Update;
 use atlas_dsl::validity::Validity;
 use atlas_dsl::{DType, Kernel};
 use std::sync::atomic::AtomicU64;
@@ -82,7 +83,10 @@ pub fn run_within(
         let bytes: u64 = stores.iter().flatten().map(PendingStore::bytes).sum();
         for stored in stores.into_iter().flatten() {
             if let Some(Arg::Out(view)) = args.get_mut(stored.param) {
-                view.write(&stored.region, &stored.tile.data)?;
+                match stored.update {
+                    Update::Replace => view.write(&stored.region, &stored.tile.data)?,
+                    update => view.update(update, &stored.region, stored.places.as_ref(), &stored.tile.data)?,
+                }
             }
         }
         let mean = (bytes / (last - first)).max(1024);

@@ -51,6 +51,7 @@ mod ring;
 mod rounding;
 mod storage;
 mod tile;
+mod update;
 mod walk;
 
 pub use error::InterpError;

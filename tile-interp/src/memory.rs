@@ -6,6 +6,7 @@ use crate::storage::MemoryElement;
 use crate::tile::{Data, Tile};
 use crate::walk::{Row, Walk, dense_strides};
 use atlas_dsl::DType;
+use atlas_dsl::op::Update;
 use half::{bf16, f16};
 use std::sync::Arc;
 
@@ -79,8 +80,18 @@ impl Region {
     /// Walks the part of the region inside `bounds` (a half-open range per dim). The dense elements of
     /// the region are the first side; the second side has the given strides, and `origin` at coordinate 0.
     fn walk(&self, bounds: &[(i64, i64)], strides: &[i64], origin: i64) -> Option<Walk> {
-        let own = self.strides();
-        let (mut a, mut b) = (0, origin);
+        self.walk_in((&self.strides(), 0), bounds, strides, origin)
+    }
+
+    /// The same where the first side are elements of a larger box: with these strides, from `first` on.
+    fn walk_in(
+        &self,
+        (own, first): (&[i64], i64),
+        bounds: &[(i64, i64)],
+        strides: &[i64],
+        origin: i64,
+    ) -> Option<Walk> {
+        let (mut a, mut b) = (first, origin);
         let mut axes = Vec::with_capacity(bounds.len());
         for (axis, &(low, high)) in bounds.iter().enumerate() {
             let start = self.start[axis];
@@ -203,6 +214,26 @@ impl<'a> TensorViewMut<'a> {
         read(self.dtype, self.bytes, &self.layout, region, into)
     }
 
+    /// The memory, and walks over what a tile is combined with: the tile on one side, memory on the other. Of an axis with places,
+    /// one walk for each place inside of the tensor.
+    pub(crate) fn walks(&mut self, region: &Region, places: Option<&Places>) -> (&mut [u8], Vec<Walk>) {
+        let layout = &self.layout;
+        let walks = match places {
+            None => layout.walk(region).into_iter().collect(),
+            Some(Places { axis, at }) => {
+                let bounds: Vec<(i64, i64)> = layout.dims.iter().map(|&dim| (0, dim as i64)).collect();
+                let (own, mut one) = (region.strides(), region.clone());
+                one.extent[*axis] = 1;
+                let each = (0..).zip(at).filter_map(|(number, place)| {
+                    one.start[*axis] = (*place)?;
+                    one.walk_in((&own, number * own[*axis]), &bounds, &layout.strides, layout.offset)
+                });
+                each.collect()
+            }
+        };
+        (self.bytes, walks)
+    }
+
     pub(crate) fn write(&mut self, region: &Region, from: &Data) -> Result<(), InterpError> {
         let Some(walk) = self.layout.walk(region) else { return Ok(()) };
         let bytes = &mut *self.bytes;
@@ -276,8 +307,18 @@ fn write_rows<S: MemoryElement<T>, T: Copy>(bytes: &mut [u8], walk: &Walk, from:
     });
 }
 
+/// The place of each element along an axis. One that is not valid has none.
+pub(crate) struct Places {
+    pub(crate) axis: usize,
+    pub(crate) at: Vec<Option<i64>>,
+}
+
 /// A tile on its way to a tensor.
 pub(crate) struct PendingStore {
+    /// What becomes of the elements that are there.
+    pub(crate) update: Update,
+    /// Where the elements of one axis go. That axis of the region counts them.
+    pub(crate) places: Option<Places>,
     /// Index of the parameter.
     pub(crate) param: usize,
     /// The target of the tile. The part outside of the tensor is dropped.

@@ -6,7 +6,7 @@
 
 use crate::error::InterpError;
 use crate::rounding::to_narrow;
-use atlas_dsl::op::{BinaryOp, Precision, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, ReduceOp, UnaryOp, Update};
 use atlas_dsl::{DType, Kernel, Op, Value};
 
 /// An element of the ring: the bits of an f32.
@@ -80,6 +80,14 @@ pub fn check_ring(kernel: &Kernel) -> Result<(), InterpError> {
                 Op::Compare(p, x, _) if float(*x) => return refuse(p.name()),
                 Op::Reduce { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.name()),
                 Op::Scan { op, value, .. } if float(*value) && *op != ReduceOp::Sum => return refuse(op.scan_name()),
+                // A sum of 16-bit floats is rounded each time, and in another order each time.
+                Op::Store { value, update, .. }
+                    if float(*value)
+                        && update.is_atomic()
+                        && (*update != Update::Add || kernel.ty(*value).dtype != DType::F32) =>
+                {
+                    return refuse(update.statement());
+                }
                 Op::Cast(dtype, x) if float(*x) != dtype.is_float() => return refuse("cast"),
                 // Its operands are split by their bits.
                 Op::Dot { precision: Precision::Bf16x3 | Precision::Tf32x3, .. } => return refuse("dot"),

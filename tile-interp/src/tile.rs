@@ -70,9 +70,9 @@ impl Tile {
         self.valid.iter().zip(&self.ty.shape).all(|(v, &e)| *v == (0..e))
     }
 
-    /// The same, with 0 for elements that are not valid.
-    pub(crate) fn with_zeros(&self) -> Result<Tile, InterpError> {
-        fn zero<T: Default>(data: &mut [T], shape: &[u32], valid: &[Range<u32>]) {
+    /// The same, with a number for elements that are not valid.
+    pub(crate) fn filled(&self, other: f64) -> Result<Tile, InterpError> {
+        fn fill<T: Copy>(data: &mut [T], other: T, shape: &[u32], valid: &[Range<u32>]) {
             for (i, x) in data.iter_mut().enumerate() {
                 let mut left = i;
                 let inside = shape.iter().zip(valid).rev().all(|(&extent, valid)| {
@@ -81,19 +81,19 @@ impl Tile {
                     valid.contains(&(at as u32))
                 });
                 if !inside {
-                    *x = T::default();
+                    *x = other;
                 }
             }
         }
         let mut tile = self.clone();
         let (shape, valid) = (&self.ty.shape, &self.valid);
         match &mut tile.data {
-            Data::Bool(x) => zero(x, shape, valid),
-            Data::I32(x) => zero(x, shape, valid),
-            Data::I64(x) => zero(x, shape, valid),
-            Data::F32(x) => zero(x, shape, valid),
-            Data::F64(x) => zero(x, shape, valid),
-            Data::Ring(x) => zero(x, shape, valid),
+            Data::Bool(x) => fill(x, other != 0.0, shape, valid),
+            Data::I32(x) => fill(x, other as i32, shape, valid),
+            Data::I64(x) => fill(x, other as i64, shape, valid),
+            Data::F32(x) => fill(x, other as f32, shape, valid),
+            Data::F64(x) => fill(x, other, shape, valid),
+            Data::Ring(x) => fill(x, Word::of(self.ty.dtype, other), shape, valid),
         }
         Ok(tile)
     }

@@ -12,7 +12,7 @@ use super::recipe::{
 use super::sums::splits;
 use super::trial::{Kind, Passed, SCHEDULES, Trial, TrialFailure};
 use atlas_codegen::Target;
-use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp, Update};
 use atlas_dsl::{DType, Schedule};
 
 /// Extents: tiles of the grid's axes, tiles of the loop's axis, and the whole axis.
@@ -170,7 +170,7 @@ impl InvariantGenerator {
             });
         }
         let out = self.tensor(dtype, dims, true);
-        body.push(Stmt::Store(out, cuts, Expr::cast(dtype, value)));
+        body.push(Stmt::Store(Update::Replace, out, cuts, Expr::cast(dtype, value)));
         self.recipe.body = body;
     }
 

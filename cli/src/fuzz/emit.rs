@@ -1,7 +1,9 @@
 //! Builds the Tile IR of a recipe. With noise, its inexact operations are off by as much as a device's may be.
 //!
-//! The noise makes the interpreter show how far a correct result may differ from its own: sums in another order,
-//! functions that are some ulp off, and a following rounding to 16 bits that falls on the other side.
+//! The noise makes the interpreter show how far a correct result may differ from its own: sums in another order, functions that
+//! are some ulp off, and a following rounding to 16 bits that falls on the other side.
+
+mod noise;
 
 use super::recipe::{Cut, DimRecipe, Expr, Ext, GridRecipe, Loop, Name, ParamRecipe, Recipe, Rng, Stmt, TABLE};
 use super::values::Placed;
@@ -9,7 +11,7 @@ use atlas_codegen::math::SIN_COS_DOMAIN;
 use atlas_dsl::diag::Diagnostics;
 use atlas_dsl::infer::infer;
 use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, TableData};
-use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, ReduceOp, Slice, UnaryOp};
+use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, ReduceOp, Slice, UnaryOp, Update};
 use atlas_dsl::specialization::largest_class;
 use atlas_dsl::{Block, DType, Diagnostic, Dim, Kernel, Param, Table, TileType, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,11 +167,11 @@ impl<'r> Emitter<'r> {
                     let v = self.expr(e)?;
                     self.env.insert(*name, v);
                 }
-                Stmt::Store(param, cuts, e) => {
+                Stmt::Store(update, param, cuts, e) => {
                     let slices = self.cuts(cuts)?;
-                    let value = self.expr(e)?;
+                    let value = self.in_any_order(*update, e)?;
                     self.stored[*param] |= self.off.contains(&value);
-                    self.push_all(Op::Store { param: Param::from_u32(*param as u32), slices, value })?;
+                    self.push_all(Op::Store { param: Param::from_u32(*param as u32), slices, value, update: *update })?;
                 }
                 Stmt::Loop(l) => self.loop_(l)?,
             }
@@ -186,7 +188,7 @@ impl<'r> Emitter<'r> {
         for c in &l.carried {
             inits.push(self.expr(&c.init)?);
             places.push(self.types.len());
-            self.types.extend(std::iter::repeat_n(TileType::scalar(DType::Bool), count(&c.next)));
+            self.types.extend(std::iter::repeat_n(TileType::scalar(DType::Bool), c.next.count()));
         }
         let block = self.kernel.blocks.push(BlockData::default());
         let index = self.kernel.push_block_param(block, TileType::scalar(DType::I32));
@@ -567,34 +569,4 @@ impl<'r> Emitter<'r> {
     fn splat(&mut self, value: f64, shape: &[u32]) -> R<Value> {
         self.push(Op::Splat { value, dtype: DType::F32, shape: shape.to_vec() })
     }
-
-    /// `v + size * noise`, with noise of at most `most`, different for each element.
-    fn add_noise(&mut self, v: Value, size: Value, most: f64) -> R<Value> {
-        let shape = self.kernel.ty(v).shape.clone();
-        let sign = self.noise.map_or(1.0, |n| n.sign);
-        let phase = self.rng.unit() * 6.0;
-        let mut phase = self.splat(phase, &shape)?;
-        for axis in 0..shape.len() as u8 {
-            let i = self.push(Op::Iota { shape: shape.clone(), axis })?;
-            let i = self.push(Op::Cast(DType::F32, i))?;
-            let step = 1.0 + self.rng.unit() * 4.0;
-            let step = self.splat(step, &shape)?;
-            let i = self.push(Op::Binary(BinaryOp::Mul, i, step))?;
-            phase = self.push(Op::Binary(BinaryOp::Add, phase, i))?;
-        }
-        let wave = self.push(Op::Unary(UnaryOp::Sin, phase))?;
-        let most = self.splat(sign * most, &shape)?;
-        let wave = self.push(Op::Binary(BinaryOp::Mul, wave, most))?;
-        let noise = self.push(Op::Binary(BinaryOp::Mul, size, wave))?;
-        self.push(Op::Binary(BinaryOp::Add, v, noise))
-    }
-}
-
-/// The number of expressions in an expression, including itself.
-fn count(e: &Expr) -> usize {
-    let mut e = e.clone();
-    fn of(e: &mut Expr) -> usize {
-        1 + e.children_mut().into_iter().map(of).sum::<usize>()
-    }
-    of(&mut e)
 }

@@ -1,13 +1,14 @@
 //! Generates a random recipe from a seed: the dims, the grid, the statements and the schedule. `express` draws
 //! expressions.
 
+use super::atomics;
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
 use super::state;
 use atlas_dsl::config::{Order, WarpGrid};
-use atlas_dsl::op::{BinaryOp, Precision, ReduceOp};
+use atlas_dsl::op::{BinaryOp, Precision, ReduceOp, Update};
 use atlas_dsl::{DType, Schedule};
 
 /// A tensor that is written, and the position of the store.
@@ -52,6 +53,7 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
     let body = g.body(&mut scope);
     g.recipe.body = body;
     g.decisions();
+    atomics::combine(&mut g.recipe);
     g.recipe
 }
 
@@ -380,7 +382,7 @@ impl Generator {
             let op = self.rng.of(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max]);
             value = Expr::binary(op, value, old);
         }
-        Stmt::Store(to.param, to.cuts.clone(), value)
+        Stmt::Store(Update::Replace, to.param, to.cuts.clone(), value)
     }
 
     // ----- loops -----

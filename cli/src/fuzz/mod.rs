@@ -18,6 +18,7 @@
 //! | `shrink` | the smallest recipe that fails in the same way |
 //! | `report` | the output |
 
+mod atomics;
 mod configs;
 mod emit;
 mod execute;

@@ -3,7 +3,7 @@
 //! Extents, dims, parameters and variables are indices into tables. So one change of a table changes the whole kernel,
 //! and most changes leave it well formed. Nothing is checked here: an ill-formed recipe fails to build.
 
-use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Precision, Predicate, ReduceOp, UnaryOp, Update};
 use atlas_dsl::{DType, Schedule};
 
 /// An extent, as a row of [`Recipe::extents`]; row 0 is 1.
@@ -166,7 +166,7 @@ pub(super) struct Carried {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Stmt {
     Let(Name, Expr),
-    Store(usize, Vec<Cut>, Expr),
+    Store(Update, usize, Vec<Cut>, Expr),
     Loop(Box<Loop>),
 }
 
@@ -211,6 +211,14 @@ impl Expr {
         Expr::Splat(x as f64, DType::I32, Vec::new())
     }
 
+    /// The number of expressions in it, including itself.
+    pub(super) fn count(&self) -> usize {
+        fn of(e: &mut Expr) -> usize {
+            1 + e.children_mut().into_iter().map(of).sum::<usize>()
+        }
+        of(&mut self.clone())
+    }
+
     /// The direct subexpressions, including those in cuts of a load.
     pub(super) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match self {
@@ -253,7 +261,7 @@ impl Stmt {
     pub(super) fn exprs_mut(&mut self) -> Vec<&mut Expr> {
         match self {
             Stmt::Let(_, e) => vec![e],
-            Stmt::Store(_, cuts, e) => cuts.iter_mut().filter_map(Cut::expr_mut).chain([e]).collect(),
+            Stmt::Store(_, _, cuts, e) => cuts.iter_mut().filter_map(Cut::expr_mut).chain([e]).collect(),
             Stmt::Loop(l) => {
                 let carried = l.carried.iter_mut().flat_map(|c| [&mut c.init, &mut c.next]);
                 [&mut l.lo, &mut l.hi].into_iter().chain(carried).collect()
@@ -266,7 +274,7 @@ impl Stmt {
 pub(super) fn make_stores_valid(body: &mut [Stmt]) {
     for stmt in body {
         match stmt {
-            Stmt::Store(param, cuts, e) if cuts.iter().any(|c| !matches!(c, Cut::At(_))) => {
+            Stmt::Store(_, param, cuts, e) if cuts.iter().any(|c| !matches!(c, Cut::At(_))) => {
                 let number = [0.0, 1.0, -2.0][*param % 3];
                 let value = std::mem::replace(e, Expr::int(0));
                 *e = Expr::Other(number, Box::new(value));

@@ -313,7 +313,7 @@ fn remove_param(r: &mut Recipe, at: usize) {
 }
 
 fn remove_stores(body: &mut Vec<Stmt>, param: usize) {
-    body.retain(|s| !matches!(s, Stmt::Store(p, ..) if *p == param));
+    body.retain(|s| !matches!(s, Stmt::Store(_, p, ..) if *p == param));
     for s in body {
         if let Stmt::Loop(l) = s {
             remove_stores(&mut l.body, param);
@@ -333,7 +333,7 @@ fn visit_params(body: &mut [Stmt], f: &mut impl FnMut(&mut usize)) {
 fn visit_stores(body: &mut [Stmt], f: &mut impl FnMut(&mut usize)) {
     for s in body {
         match s {
-            Stmt::Store(p, ..) => f(p),
+            Stmt::Store(_, p, ..) => f(p),
             Stmt::Loop(l) => visit_stores(&mut l.body, f),
             Stmt::Let(..) => {}
         }

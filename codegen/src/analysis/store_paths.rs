@@ -57,6 +57,8 @@ pub enum WhyDirect {
     Start,
     /// The tensor has more axes than a map, or the tile more than two.
     Rank,
+    /// It is an atomic store.
+    Atomic,
     /// No panels make up the tile.
     Layout,
     /// The tile has few bytes, or consists of many small boxes.
@@ -71,6 +73,7 @@ impl WhyDirect {
         match self {
             WhyDirect::Target => "the target has no copy engine",
             WhyDirect::Config => "the config does not ask for the copy engine",
+            WhyDirect::Atomic => "it combines elements with what is there",
             WhyDirect::Cluster => "one CTA of a cluster stores it for all",
             WhyDirect::Accessed => "the kernel loads the tensor too, or stores it twice",
             WhyDirect::Repeated => "iterations of a loop may store the same elements",
@@ -94,7 +97,7 @@ pub(super) fn why_direct(
     target: Target,
     store: Inst,
 ) -> Option<WhyDirect> {
-    let Op::Store { param, ref slices, value } = kernel.insts[store] else { return Some(WhyDirect::Rank) };
+    let Op::Store { param, ref slices, value, update } = kernel.insts[store] else { return Some(WhyDirect::Rank) };
     let ParamKind::Tensor { dtype, strides, align, .. } = &kernel.params[param].kind else {
         return Some(WhyDirect::Strides);
     };
@@ -107,6 +110,7 @@ pub(super) fn why_direct(
     let checks = [
         (target.has(Capability::Tma), WhyDirect::Target),
         (is_asked_for(schedule), WhyDirect::Config),
+        (!update.is_atomic(), WhyDirect::Atomic),
         (!is_of_one_cta(kernel, slices), WhyDirect::Cluster),
         (is_only_access(kernel, uses, param), WhyDirect::Accessed),
         (iterations_store_apart(kernel, uses, store, slices), WhyDirect::Repeated),

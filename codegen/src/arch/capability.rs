@@ -26,6 +26,8 @@ table! {
         MmaF64 = called("mma.m16n8k8.f64"),
         /// Stores of 8x8 blocks from registers to shared memory.
         Stmatrix = called("stmatrix"),
+        /// Atomic sums of bf16.
+        AtomicBf16 = called("red.add.bf16"),
         /// Clusters of CTAs that read each other's shared memory.
         Clusters = called("clusters"),
         /// The copy engine: tensor maps, bulk copies, and barriers that expect bytes.

@@ -7,7 +7,7 @@ use super::fields::{
 };
 use super::ids::{Block, Buffer, Ring, TensorMap, Value};
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp, Update};
 use atlas_dsl::{Dim, Param, Table};
 
 /// Fields that mention nothing.
@@ -23,7 +23,8 @@ macro_rules! plain {
 
 plain!(f64, u8, u32, (u32, u32, u32), Vec<u8>);
 plain!(
-    UnsignedOp, UnaryOp, BinaryOp, Predicate, ReduceOp, LoopKind, Accuracy, Cache, Direction, FenceKind, MmaAtom, Side
+    UnsignedOp, UnaryOp, BinaryOp, Predicate, ReduceOp, LoopKind, Accuracy, Cache, Direction, FenceKind, MmaAtom, Side,
+    Update
 );
 
 /// Fields that are one thing which operations mention.

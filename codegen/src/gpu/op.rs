@@ -9,7 +9,7 @@ use super::fields::{
 use super::ids::{Block, Buffer, Ring, Value};
 use crate::gpu_ops;
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp, Update};
 use atlas_dsl::{Dim, Param, Table};
 
 /// Hands the rows to a macro: to the one that declares the operations, and to the one of their text.
@@ -119,7 +119,7 @@ macro_rules! operation_table {
                 /// What the L2 cache does with the lines.
                 cache: Cache,
             } = ("load.global" cache) [param slices] gives 1, Effects::READS_GLOBAL;
-            /// Writes a tile to global memory.
+            /// Writes a tile to global memory, or combines it with what is there.
             StoreGlobal {
                 /// Tensor.
                 param: Param,
@@ -127,7 +127,9 @@ macro_rules! operation_table {
                 slices: Vec<Slice>,
                 /// The tile.
                 value: Value,
-            } = "store.global " [param slices ", " value] gives 0, Effects::WRITES_GLOBAL;
+                /// What becomes of the elements that are there.
+                update: Update,
+            } = ("store.global" update) [param slices ", " value] gives 0, Effects::WRITES_GLOBAL;
             /// Starts moving a tile between global and shared memory.
             Copy {
                 /// How.

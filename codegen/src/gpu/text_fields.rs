@@ -6,7 +6,7 @@ use super::parse::{Parser, pair};
 use super::print::Printer;
 use super::{Block, BlockData, Buffer, Reach, Ring, Value};
 use atlas_dsl::ir::GridExtent;
-use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp, Update};
 use atlas_dsl::text::bodies::BodyPrinter;
 use atlas_dsl::text::head::Parsed;
 use atlas_dsl::text::{Cursor, TokenKind as T, commas, float_text};
@@ -133,6 +133,21 @@ macro_rules! listed {
 }
 
 listed!(Direction: name, UnsignedOp: name, Accuracy: suffix, Cache: suffix, FenceKind: name, Side: name);
+
+impl Word for Update {
+    fn word(self) -> &'static str {
+        match self {
+            Update::Replace => "",
+            Update::Add => ".add",
+            Update::Max => ".max",
+            Update::Min => ".min",
+        }
+    }
+
+    fn from_word(word: &str) -> Option<Self> {
+        Update::ALL.iter().copied().find(|update| update.word() == word)
+    }
+}
 
 /// Fields whose text is a token of the lexer or a name of the kernel: how it is written, how it is read.
 macro_rules! texts {

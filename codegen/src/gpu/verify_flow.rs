@@ -66,8 +66,13 @@ impl<'k> Verifier<'k> {
                     slices.iter().filter_map(|s| s.gathered()).for_each(|places| self.are_places(places, v, loc));
                 }
             }
-            Op::StoreGlobal { param, slices, value } => {
-                self.not_gathered(slices, loc);
+            Op::StoreGlobal { param, slices, value, update } => {
+                match update.is_atomic() {
+                    false => self.not_gathered(slices, loc),
+                    true => {
+                        slices.iter().filter_map(|s| s.gathered()).for_each(|p| self.are_places(p, *value, loc));
+                    }
+                }
                 let tile = self.access(*param, slices, loc);
                 self.tile_is(*value, tile, loc);
                 self.is_out(*param, loc);

@@ -364,7 +364,7 @@ impl<'k> Verifier<'k> {
         let fits = matches!((self.fragment(places), layout), (Some((DType::I32, p)), Some(l)) if p.shape == l.shape && p.same_map(&l));
         if !fits {
             let message = format!(
-                "places are an i32 tile in the layout of what is loaded, {}, found {}",
+                "places are an i32 tile in the layout of what is there, {}, found {}",
                 self.ty(of),
                 self.ty(places)
             );
@@ -372,7 +372,7 @@ impl<'k> Verifier<'k> {
         }
     }
 
-    /// 450: only loads may name places.
+    /// 450: only loads and atomic stores may name places.
     pub(super) fn not_gathered(&mut self, slices: &[Slice], loc: Loc) {
         if slices.iter().any(|s| s.gathered().is_some()) {
             self.error(450, loc, "a copy or a store at the places of a tile".to_owned());

@@ -8,6 +8,7 @@ use crate::gpu::{AccessKind, Cache, Reach, Slice, Value, inner_divisor};
 use crate::layout::Fragment;
 use crate::mutation::{Mutation, is_planted};
 use atlas_dsl::ir::{ParamKind, Stride};
+use atlas_dsl::op::Update;
 use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;
 use inkwell::types::BasicType;
@@ -426,7 +427,13 @@ impl<'c> Emitter<'c, '_> {
         Ok(v)
     }
 
-    pub(super) fn store_global(&mut self, param: Param, slices: &[Slice], value: Value, form: &AccessKind) -> R<()> {
+    pub(super) fn store_global(
+        &mut self,
+        update: Update,
+        (param, slices): (Param, &[Slice]),
+        value: Value,
+        form: &AccessKind,
+    ) -> R<()> {
         let layout = self.k.tile(value).1.clone();
         let regs = self.regs(value)?.clone();
         let view = self.view(param, slices)?;
@@ -441,9 +448,14 @@ impl<'c> Emitter<'c, '_> {
         let (run, _) = vectors(form, view.dtype)?;
         let thread = self.thread_pointer(&view, &layout)?;
         for reg in (0..layout.reg_count()).step_by(run as usize) {
-            let at = self.element_pointer(&view, &layout, thread, reg)?;
             let real = self.mask(&mut masks, &layout, reg)?;
-            self.store_run("global", at, &regs[reg as usize..(reg + run) as usize], view.dtype, real)?;
+            let (row, real) = self.at_place(&view, thread, reg, real)?;
+            let at = self.element_pointer(&view, &layout, row, reg)?;
+            let values = &regs[reg as usize..(reg + run) as usize];
+            match update.combine() {
+                None => self.store_run("global", at, values, view.dtype, real)?,
+                Some(op) => self.combine_run(op, at, values, view.dtype, real)?,
+            }
         }
         Ok(())
     }

@@ -261,7 +261,7 @@ impl<'c> Emitter<'c, '_> {
             .collect()
     }
 
-    fn never_unwinds(&self, call: CallSiteValue<'c>) {
+    pub(super) fn never_unwinds(&self, call: CallSiteValue<'c>) {
         let nounwind = inkwell::attributes::Attribute::get_named_enum_kind_id("nounwind");
         call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(nounwind, 0));
     }

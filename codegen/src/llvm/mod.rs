@@ -1,5 +1,6 @@
 //! From GPU IR to an LLVM module. A fragment becomes flat SSA scalars, one per register.
 
+mod atomics;
 mod cluster;
 mod control;
 mod coords;
@@ -372,7 +373,9 @@ impl<'c> Emitter<'c, '_> {
             Op::Loop { .. } => return self.emit_loop(inst),
             Op::If(cond, body, others) => return self.emit_if(*cond, *body, others, &k.results[inst]),
             Op::LoadGlobal { param, slices, cache } => self.load_global(*param, slices, *cache, form()?, result)?,
-            Op::StoreGlobal { param, slices, value } => return self.store_global(*param, slices, *value, form()?),
+            Op::StoreGlobal { param, slices, value, update } => {
+                return self.store_global(*update, (*param, slices), *value, form()?);
+            }
             Op::Copy { atom: CopyAtom::TmaStore(map), param, slices, to } => {
                 return self.engine_store(*map, *param, slices, to);
             }

@@ -3,7 +3,7 @@
 use super::Workspace;
 use super::wanted::{Kind, Wanted};
 use atlas_dsl::ir::{Access, GridExtent, Loc, ParamKind, Stride};
-use atlas_dsl::op::{BinaryOp, Predicate, Slice, UnaryOp};
+use atlas_dsl::op::{BinaryOp, Predicate, Slice, UnaryOp, Update};
 use atlas_dsl::{DType, Kernel, Op, Param, TileType, Value};
 
 /// Elements of a tile, along memory and across, where tensor and workspace are contiguous along the same axis.
@@ -54,7 +54,7 @@ pub(super) fn packer(signature: &Kernel, wanted: &Wanted, workspaces: &[Workspac
         Kind::Tf32Pair => body.tf32_pair(x),
     };
     for (w, value) in workspaces.iter().zip(parts) {
-        let store = Op::Store { param: w.param, slices: slices.clone(), value };
+        let store = Op::Store { param: w.param, slices: slices.clone(), value, update: Update::Replace };
         let block = body.k.body;
         body.k.push_inst(block, store, &[], Loc::default());
     }

@@ -535,7 +535,9 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<UnorderedAccess> {
         Op::LoadGlobal { param, slices, .. } if !k.params[*param].kind.is_read_only() => {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)
         }
-        Op::StoreGlobal { param, slices, value } => tensor(k, *param, slices, Some(*value), true),
+        // Nothing else accesses the tensor, and in any order they give the same.
+        Op::StoreGlobal { update, .. } if update.is_atomic() => vec![],
+        Op::StoreGlobal { param, slices, value, .. } => tensor(k, *param, slices, Some(*value), true),
         Op::Copy { atom, to, .. } if atom.is_store() => {
             vec![UnorderedAccess {
                 place: Storage::Shared(to.buffer),

@@ -9,7 +9,7 @@ use atlas_codegen::gpu::{
 use atlas_codegen::layout::{Fragment, Mode, SharedLayout, Swizzle};
 use atlas_codegen::{MapAxis, Target, TensorMapData};
 use atlas_dsl::ir::{Access, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
-use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp};
+use atlas_dsl::op::{BinaryOp, LoopKind, Predicate, ReduceOp, UnaryOp, Update};
 use atlas_dsl::{DType, Dim, Param, Table};
 use cranelift_entity::EntityRef;
 
@@ -312,7 +312,9 @@ impl Generator {
                 Op::Reduce { op: self.pick(ReduceOp::ALL), value: v, axes }
             }
             18 => Op::LoadGlobal { param: self.param(), slices: self.slices(), cache: self.pick(&Cache::ALL) },
-            19 => Op::StoreGlobal { param: self.param(), slices: self.slices(), value: v },
+            19 => {
+                Op::StoreGlobal { param: self.param(), slices: self.slices(), value: v, update: self.pick(Update::ALL) }
+            }
             20 => {
                 let (bytes, map) = (self.int(), TensorMap::new(self.below(self.k.maps.len())));
                 let atoms = [

@@ -165,8 +165,8 @@ impl<'a> Checker<'a> {
                     };
                     self.vars[*local] = next;
                 }
-                Stmt::Store { param, index, value, place, axes, .. } => {
-                    if let Some(found) = self.store(*param, index, value, *place) {
+                Stmt::Store { update, param, index, value, place, axes, .. } => {
+                    if let Some(found) = self.store(*update, (*param, index), value, *place) {
                         axes.get_or_init(|| found);
                     }
                 }

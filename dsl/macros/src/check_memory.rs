@@ -8,8 +8,9 @@ use crate::symbolic::{
     Access, Coordinate, Cut, Edge, Elem, Number, Size, Ty, broadcasts_to, list, stored_axes, stores_to,
 };
 use crate::tree::{Axis, Expr, ExprKind, Extent, Index, Kernel, LocalId, LocalKind, ParamKind};
-use atlas_vocabulary::{BinaryOp, DType, number};
+use atlas_vocabulary::{BinaryOp, DType, Update, number};
 use proc_macro2::Ident;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 /// The part of a tensor that an index selects.
@@ -26,20 +27,20 @@ impl Checker<'_> {
     /// place.
     pub(crate) fn store(
         &mut self,
-        param: usize,
-        index: &[Index],
+        update: Update,
+        (param, index): (usize, &[Index]),
         value: &Expr,
         place: SourceRange,
     ) -> Option<Vec<Option<u8>>> {
         self.stored[param] = true;
-        let Region { ty: target, coordinates, points } = self.access(param, index, place, true);
+        let Region { ty: target, coordinates, points } = self.access(param, index, place, Some(update));
         if target.shape.is_some() {
-            self.accesses.push(Access { param, is_store: true, place, coordinates: coordinates.clone() });
+            self.accesses.push(Access { param, update: Some(update), place, coordinates: coordinates.clone() });
         }
         let found = self.expr(value);
         let name = &self.kernel.params[param].name;
         // What else is wrong with the place would be said of a place that changes.
-        if target.shape.is_some() && !self.is_apart(name, index, &coordinates, place) {
+        if target.shape.is_some() && !update.is_atomic() && !self.is_apart(name, index, &coordinates, place) {
             return None;
         }
         let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
@@ -154,15 +155,15 @@ impl Checker<'_> {
 
     /// The tile that a load gives.
     pub(crate) fn load(&mut self, param: usize, index: &[Index], place: SourceRange) -> Ty {
-        let Region { ty, coordinates, .. } = self.access(param, index, place, false);
+        let Region { ty, coordinates, .. } = self.access(param, index, place, None);
         if ty.shape.is_some() {
-            self.accesses.push(Access { param, is_store: false, place, coordinates });
+            self.accesses.push(Access { param, update: None, place, coordinates });
         }
         ty
     }
 
     /// The part of a tensor that an index selects.
-    fn access(&mut self, param: usize, index: &[Index], place: SourceRange, is_store: bool) -> Region {
+    fn access(&mut self, param: usize, index: &[Index], place: SourceRange, update: Option<Update>) -> Region {
         let (k, p) = (self.kernel, &self.kernel.params[param]);
         let ParamKind::Tensor { dims, writable } = &p.kind else {
             return Region { ty: Ty::unknown(), coordinates: vec![], points: vec![] };
@@ -207,7 +208,7 @@ impl Checker<'_> {
                         known = false;
                     }
                     if let Some([extent]) = ty.shape.as_deref() {
-                        if let Some(why) = not_gathered(&p.name, *writable, is_store, gathered.replace(axis)) {
+                        if let Some(why) = not_gathered(&p.name, *writable, update, gathered.replace(axis)) {
                             self.error(235, e.place, why);
                             known = false;
                         }
@@ -219,6 +220,8 @@ impl Checker<'_> {
                             place,
                             ..edge.clone()
                         }));
+                        let ones = ty.edges.iter().filter(|edge| edge.cut.len.is_one());
+                        points.extend(ones.map(|edge| (edge.cut.dim, edge.cut.start.clone())));
                         shape.push(extent.clone());
                         continue;
                     }
@@ -325,7 +328,7 @@ impl Checker<'_> {
             None => format!("0..size({dim})"),
         };
         format!(
-            "; to store something of each program, give the tensor an axis for `{coord}`; to combine along {dim}, take `{coord}` out of the grid, and loop inside of the program: `for {coord} in {looped}`"
+            "; to store something of each program, give the tensor an axis for `{coord}`; to combine along {dim}, take `{coord}` out of the grid, and loop inside of the program: `for {coord} in {looped}`, or add to what is there by `atomic_add`"
         )
     }
 
@@ -385,12 +388,12 @@ impl Checker<'_> {
     /// Programs write disjoint regions if all stores have each grid coordinate on one common axis. A load that has it there too
     /// sees what its own program writes.
     pub(crate) fn regions(&mut self) {
-        let accesses = std::mem::take(&mut self.accesses);
+        let accesses = self.beside_atomics();
         for (param, axis) in
             (0..self.kernel.params.len()).flat_map(|p| (0..self.kernel.axes.len()).map(move |a| (p, a)))
         {
             let (stores, loads): (Vec<&Access>, Vec<&Access>) =
-                accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store);
+                accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store());
             let Some((first, rest)) = stores.split_first() else { continue };
             if self.apart_in_pairs(axis, &stores, &loads) {
                 continue;
@@ -427,6 +430,31 @@ impl Checker<'_> {
 }
 
 impl Checker<'_> {
+    /// The accesses without those to tensors that are combined with atomically, which have nothing else. Reports what they have.
+    fn beside_atomics(&mut self) -> Vec<Access> {
+        let (mut rest, mut reported) = (std::mem::take(&mut self.accesses), BTreeSet::new());
+        let is_atomic = |a: &Access| a.update.is_some_and(Update::is_atomic);
+        let atomics: BTreeMap<usize, Option<Update>> =
+            rest.iter().rev().filter(|a| is_atomic(a)).map(|a| (a.param, a.update)).collect();
+        rest.retain(|access| {
+            let Some(update) = atomics.get(&access.param) else { return true };
+            if access.update != *update && reported.insert((access.param, access.update)) {
+                let name = &self.kernel.params[access.param].name;
+                let [atomic, other] = [*update, access.update].map(|u| u.map_or("load", Update::statement));
+                let mend = match access.update {
+                    None => "load from another tensor, or in another kernel, after this one",
+                    Some(_) => "give each a tensor of its own, or a kernel of its own",
+                };
+                let message = format!(
+                    "`{name}` has `{atomic}` in this kernel, so what this `{other}` finds there depends on which program runs first: {mend}"
+                );
+                self.error(236, access.place, message);
+            }
+            false
+        });
+        rest
+    }
+
     /// True if an axis belongs to a grid of pairs, and all stores use both coordinates of a pair on two common axes, in either
     /// order. Loads that do not are reported.
     fn apart_in_pairs(&mut self, axis: usize, stores: &[&Access], loads: &[&Access]) -> bool {
@@ -543,14 +571,14 @@ fn index_text(k: &Kernel, index: &[Index]) -> String {
 }
 
 /// Why a tensor is not accessed at the places of a tile; `before` is an axis that has a tile of places, too.
-fn not_gathered(name: &Ident, is_writable: bool, is_store: bool, before: Option<usize>) -> Option<String> {
-    if is_store {
+fn not_gathered(name: &Ident, is_writable: bool, update: Option<Update>, before: Option<usize>) -> Option<String> {
+    if update == Some(Update::Replace) {
         return Some(format!(
-            "`{name}` is stored to at the places of a tile, which may name one twice: let each program store at its own coordinate, \
-             and load what it stores from the places where that is"
+            "`{name}` is stored to at the places of a tile, which may name one twice: `atomic_add({name}[..], value)` adds up what \
+             meets. Or let each program store at its own coordinate, and load what it stores from the places where that is"
         ));
     }
-    if is_writable {
+    if is_writable && update.is_none() {
         return Some(format!(
             "`{name}` is `&mut`, and is loaded at the places of a tile, which other programs may write: load from a tensor that this \
              kernel does not write"
@@ -558,7 +586,8 @@ fn not_gathered(name: &Ident, is_writable: bool, is_store: bool, before: Option<
     }
     let before = before?;
     Some(format!(
-        "axis {before} of this load of `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number"
+        "axis {before} of this {} `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number",
+        if update.is_some() { "store to" } else { "load of" }
     ))
 }
 

@@ -1,6 +1,7 @@
 //! Device functions: what they give and call, and what their parameters stand for. `resolve_device` inlines them.
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind, StmtSyntax, TileFnSyntax};
+use crate::names::is_store;
 use crate::tree::{Expr, ExprKind, Extent, Stmt};
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ pub(crate) fn results(body: &[StmtSyntax]) -> usize {
     match body.last() {
         Some(StmtSyntax::Expr { value, last: true }) => match &value.kind {
             ExprSyntaxKind::Tuple(list) => list.len(),
-            ExprSyntaxKind::Call { name, .. } if name == "store" => 0,
+            ExprSyntaxKind::Call { name, .. } if is_store(name) => 0,
             _ => 1,
         },
         _ => 0,

@@ -388,17 +388,18 @@ impl Writer<'_> {
                     });
                 }
             }
-            Stmt::Store { param, index, value, token, axes, .. } => {
+            Stmt::Store { update, param, index, value, token, axes, .. } => {
                 let value = self.operand(value, out);
                 let (param, index, loc) = (param_variable(*param), self.indices(index, out), self.loc(*token));
+                let update = format_ident!("{}", update.variant());
                 out.extend(match axes.get() {
-                    None => quote!(__atlas_b.store(#loc, #param, &[#(#index),*], #value);),
+                    None => quote!(__atlas_b.update(#loc, #root::Update::#update, #param, &[#(#index),*], #value);),
                     Some(axes) => {
                         let axes = axes.iter().map(|axis| match axis {
                             Some(axis) => quote!(::core::option::Option::Some(#axis)),
                             None => quote!(::core::option::Option::None),
                         });
-                        quote!(__atlas_b.store_axes(#loc, #param, &[#(#index),*], #value, &[#(#axes),*]);)
+                        quote!(__atlas_b.update_axes(#loc, #root::Update::#update, #param, &[#(#index),*], #value, &[#(#axes),*]);)
                     }
                 });
             }

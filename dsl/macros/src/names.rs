@@ -1,11 +1,15 @@
 //! Names of built-in functions, and names that are not known here: how other languages' are written, and what may have been meant.
 
-use atlas_vocabulary::{BinaryOp, UnaryOp, distance};
+use atlas_vocabulary::{BinaryOp, UnaryOp, Update, distance};
+use proc_macro2::Ident;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 29] = [
+const FORMS: [&str; 32] = [
     "load",
     "store",
+    "atomic_add",
+    "atomic_max",
+    "atomic_min",
     "dot",
     "select",
     "clamp",
@@ -34,6 +38,11 @@ const FORMS: [&str; 29] = [
     "grad",
     "jvp",
 ];
+
+/// True for the name of a statement that writes to a tensor: `store` and `atomic_add`, for instance.
+pub(crate) fn is_store(name: &Ident) -> bool {
+    Update::of_statement(&name.to_string()).is_some()
+}
 
 pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
     UnaryOp::functions().map(|op| op.name()).chain(BinaryOp::functions().map(|op| op.name()))
@@ -207,7 +216,8 @@ const CAST: &str = "`x.cast::<f32>()`, or another element type";
 const DOT: &str = "`dot(a, b)`";
 const RANGE: &str = "`for i in lo..hi`, or `for i in tiles(DIM, SIZE)`";
 const SIZE: &str = "`size(N)` with the dim's name";
-const RESULTS: &str = "a loop over all that is added in one program, `for d in tiles(D, BD)`, with `d` taken out of the grid; on Hopper also `cluster_sum(..)` in a `grid(.., cluster(tiles(D, BD)))`. No two programs may write one element. For more programs, let the grid count a dim `P` of parts: `store(part[n, p], ..)` of what is loaded at `span(p * BD, BD)`, and add up the parts in a second kernel";
+const ATOMIC: &str = "`atomic_add(y[load(ids[n]), ..], value)`, or `atomic_max`, `atomic_min`: a kernel does nothing else with such a `y`, whose elements must hold something before, such as 0";
+const LOCKS: &str = "`atomic_add(y[..], value)`, `atomic_max` or `atomic_min`: programs do not wait for each other, so there are no locks";
 const RANDOM: &str = "`load(noise[n, ..])` of a tensor of random numbers that the host makes, or a hash of the element's number: no function makes them";
 const ROWS: &str =
     "the shape that you need at the `load`: `x.t()` makes a column of a row, and `broadcast(x, [A, B])` repeats axes";
@@ -221,7 +231,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 178] = [
+const ELSEWHERE: [(&str, &str); 175] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -235,14 +245,11 @@ const ELSEWHERE: [(&str, &str); 178] = [
     ("astype", CAST),
     ("atan2f", "`atan2(y, x)`"),
     ("atanf", "`atan(x)`"),
-    ("atomicAdd", RESULTS),
-    ("atomicMax", RESULTS),
-    ("atomicMin", RESULTS),
-    ("atomic_add", RESULTS),
-    ("atomic_cas", RESULTS),
-    ("atomic_max", RESULTS),
-    ("atomic_min", RESULTS),
-    ("atomic_xchg", RESULTS),
+    ("atomicAdd", ATOMIC),
+    ("atomicMax", "`atomic_max(y[..], value)`, whose `y` a kernel does nothing else with"),
+    ("atomicMin", "`atomic_min(y[..], value)`, whose `y` a kernel does nothing else with"),
+    ("atomic_cas", LOCKS),
+    ("atomic_xchg", LOCKS),
     ("barrier", BARRIER),
     ("bernoulli", RANDOM),
     ("bf16", "`x.cast::<bf16>()`"),
@@ -361,7 +368,7 @@ const ELSEWHERE: [(&str, &str); 178] = [
     ("rotl", ROTATE),
     ("rotr", ROTATE),
     ("rsqrtf", "`rsqrt(x)`"),
-    ("scatter", RESULTS),
+    ("scatter", ATOMIC),
     ("shape", SIZE),
     ("shared", STAGED),
     ("shared_memory", STAGED),

@@ -2,7 +2,7 @@
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::{Errors, SourceRange};
-use crate::names::{functions, is_reserved, written_here};
+use crate::names::{functions, is_reserved, is_store, written_here};
 use crate::parse_tokens::{strip, type_name};
 use atlas_vocabulary::{BinaryOp, DType};
 use proc_macro2::Ident;
@@ -105,7 +105,7 @@ fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
     }
     impl<'a> Visit<'a> for Content {
         fn visit_expr_call(&mut self, call: &'a syn::ExprCall) {
-            self.stores |= matches!(&*call.func, syn::Expr::Path(p) if p.path.is_ident("store"));
+            self.stores |= matches!(&*call.func, syn::Expr::Path(p) if p.path.get_ident().is_some_and(is_store));
             visit::visit_expr_call(self, call);
         }
         fn visit_expr_assign(&mut self, e: &'a syn::ExprAssign) {
@@ -232,7 +232,8 @@ pub(crate) fn no_callee(f: &syn::Expr) -> String {
     if functions().any(|f| name == f) {
         let call = match name.as_str() {
             "max" | "min" => format!("{name}(x, y)"),
-            "load" | "store" | "span" | "tiles" | "dot" | "select" | "full" | "iota" | "broadcast" => {
+            "load" | "store" | "atomic_add" | "atomic_max" | "atomic_min" | "span" | "tiles" | "dot" | "select"
+            | "full" | "iota" | "broadcast" => {
                 format!("{name}(..)")
             }
             _ => format!("{name}(x)"),

@@ -4,7 +4,7 @@ use crate::ast::{self, AxisSyntax, ExprSyntax, ExprSyntaxKind, KernelSyntax, Ran
 use crate::device_fn::{Frame, take_product};
 use crate::error::{Errors, SourceRange};
 use crate::import::Package;
-use crate::names::nearest;
+use crate::names::{is_store, nearest};
 use crate::require::requirement;
 use crate::resolve_fns::{FnSignature, Foreign, Signatures, declared, report_recursion};
 use crate::signature::{check_order, check_tune, is_upper, signature};
@@ -79,7 +79,7 @@ fn function(ast: TileFnSyntax, index: usize, fns: &Signatures, scope: &Scope, er
                     continue;
                 }
                 let message = match &value.kind {
-                    ExprSyntaxKind::Call { name, .. } if name == "store" => {
+                    ExprSyntaxKind::Call { name, .. } if is_store(name) => {
                         "a tile fn gives a tile back, and stores nothing; store it in the kernel, or in a `device fn`"
                     }
                     _ => "the value of this expression is not used; a tile fn ends in an expression without `;`",

@@ -6,7 +6,7 @@ use crate::names::{did_you_mean, elementwise, functions, nearest};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, LocalKind, ParamKind, Stmt};
-use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp};
+use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp, Update};
 use proc_macro2::Ident;
 use std::cell::OnceCell;
 use syn::ExprPath;
@@ -281,6 +281,12 @@ impl Resolver<'_> {
                 ExprKind::Size(self.dim(dim)?)
             }
             "store" => return self.misplaced(e, "`store` is a statement, not a value"),
+            "atomic_add" | "atomic_max" | "atomic_min" => {
+                let message = format!(
+                    "`{name}` is a statement, not a value: what was there before depends on which program runs first"
+                );
+                return self.misplaced(e, &message);
+            }
             "span" => {
                 return self.misplaced(
                     e,
@@ -480,7 +486,7 @@ impl Resolver<'_> {
                 let text = &name.to_string();
                 match text.as_str() {
                     // The place is right.
-                    "load" | "store" => drop(self.access(receiver, text)),
+                    "load" | "store" | "atomic_add" | "atomic_max" | "atomic_min" => drop(self.access(receiver, text)),
                     _ => drop(self.expr(receiver)),
                 }
                 let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);
@@ -540,30 +546,33 @@ impl Resolver<'_> {
         dtype_ref(kernel, place, dtype, self.errors)
     }
 
-    /// A statement that is an expression: `store(..)`, or a mistake.
+    /// A statement that is an expression: `store(..)`, `atomic_add(..)`, or a mistake.
     pub(crate) fn expression_statement(&mut self, e: &ExprSyntax) -> Option<Stmt> {
         if let ExprSyntaxKind::Call { name, generics, args } = &e.kind
-            && name == "store"
+            && let Some(update) = Update::of_statement(&name.to_string())
         {
             self.stores = true;
             self.no_types(name, generics)?;
             let args = self.arity(e, args, name, &["y[..]", "value"])?;
             if let Some(tensor) = self.place_second(args) {
                 let message =
-                    format!("`store` takes the place first, and then the value: `store({tensor}[..], value)`");
+                    format!("`{name}` takes the place first, and then the value: `{name}({tensor}[..], value)`");
                 self.errors.push(20, e.place, message);
                 return None;
             }
             let value = self.expr(&args[1]);
-            let (param, index) = self.access(&args[0], "store")?;
+            let (param, index) = self.access(&args[0], update.statement())?;
             let tensor = &self.params[param].name;
             if let ParamKind::Tensor { writable: false, .. } = self.params[param].kind {
-                let message = format!("`{tensor}` is an input; declare it `{tensor}: &mut Tensor<..>` to store to it");
+                let message = format!(
+                    "`{tensor}` is an input; declare it `{tensor}: &mut Tensor<..>` to {} it",
+                    if update.is_atomic() { "combine with" } else { "store to" }
+                );
                 self.errors.push(210, args[0].place, message);
                 return None;
             }
             let (token, axes) = (name.span(), OnceCell::new());
-            return Some(Stmt::Store { param, index, value, token, place: e.place, axes });
+            return Some(Stmt::Store { update, param, index, value, token, place: e.place, axes });
         }
         let before = self.errors.count();
         let value = self.expr(e);

@@ -2,7 +2,7 @@
 
 use crate::error::SourceRange;
 use crate::tree::{DTypeRef, Extent, Kernel};
-use atlas_vocabulary::{BinaryOp, DType, Setting, Takes};
+use atlas_vocabulary::{BinaryOp, DType, Setting, Takes, Update};
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
@@ -464,13 +464,18 @@ pub(crate) fn stored_axes(shape: &[Size], target: &[Size]) -> Option<Vec<Option<
 /// A load or a store.
 pub(crate) struct Access {
     pub(crate) param: usize,
-    pub(crate) is_store: bool,
+    /// What a store makes of the elements that are there; `None` for a load.
+    pub(crate) update: Option<Update>,
     pub(crate) place: SourceRange,
     /// Grid axes, each with the axis of the tensor on which its coordinate picks an element or a tile.
     pub(crate) coordinates: Vec<(usize, usize)>,
 }
 
 impl Access {
+    pub(crate) fn is_store(&self) -> bool {
+        self.update.is_some()
+    }
+
     pub(crate) fn places(&self, grid_axis: usize) -> Vec<usize> {
         self.coordinates.iter().filter(|c| c.0 == grid_axis).map(|c| c.1).collect()
     }

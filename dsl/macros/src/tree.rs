@@ -2,7 +2,7 @@
 
 use crate::ast::{self, KernelSyntax, TileFnSyntax};
 use crate::error::SourceRange;
-use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp};
+use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp, Update};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -179,6 +179,7 @@ pub(crate) enum Stmt {
         call: Expr,
     },
     Store {
+        update: Update,
         param: usize,
         index: Vec<Index>,
         value: Expr,

@@ -30,7 +30,7 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::infer::infer;
 use crate::ir::{DimData, DimSize, GridExtent, Kernel, Loc, ParamData, ParamKind, Stride, TableData};
-use crate::op::{Op, Precision, ReduceOp};
+use crate::op::{Op, Precision, ReduceOp, Update};
 use crate::specialization::{DimFact, Specialization};
 use crate::types::{DType, reshape_axes};
 use atlas_vocabulary::number;
@@ -345,21 +345,33 @@ impl Builder {
     /// Stores a tile of the slices' extents. If the ranks differ, axes of extent 1 are added or dropped as the extents suggest.
     /// A literal fills the slices.
     pub fn store(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand) {
-        self.store_as(loc, param, index, value, |shape, target| {
+        self.update(loc, Update::Replace, param, index, value);
+    }
+
+    /// Combines a tile with what is there, atomically, or stores it.
+    pub fn update(&mut self, loc: Loc, update: Update, param: Param, index: &[Index], value: Operand) {
+        self.store_as(loc, (update, param, index), value, |shape, target| {
             reshape_axes(shape, target).filter(|_| shape.len() != target.len())
         });
     }
 
     /// The same for a tile whose axes are known to be certain axes of the place, whatever their extents.
-    pub fn store_axes(&mut self, loc: Loc, param: Param, index: &[Index], value: Operand, axes: &[Option<u8>]) {
-        self.store_as(loc, param, index, value, |_, _| Some(axes.to_vec()));
+    pub fn update_axes(
+        &mut self,
+        loc: Loc,
+        update: Update,
+        param: Param,
+        index: &[Index],
+        value: Operand,
+        axes: &[Option<u8>],
+    ) {
+        self.store_as(loc, (update, param, index), value, |_, _| Some(axes.to_vec()));
     }
 
     fn store_as(
         &mut self,
         loc: Loc,
-        param: Param,
-        index: &[Index],
+        (update, param, index): (Update, Param, &[Index]),
         value: Operand,
         axes: impl FnOnce(&[u32], &[u32]) -> Option<Vec<Option<u8>>>,
     ) {
@@ -379,7 +391,7 @@ impl Builder {
             },
         };
         if let Operand::Value(value) = value {
-            self.push(loc, Op::Store { param, slices, value });
+            self.push(loc, Op::Store { param, slices, value, update });
         }
     }
 

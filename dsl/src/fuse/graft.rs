@@ -154,11 +154,11 @@ impl<'p> Graft<'p> {
                     };
                     written.values[kernel.results[inst][0]] = value.into();
                 }
-                Op::Store { param, slices, value } => {
+                Op::Store { param, slices, value, update } => {
                     let slices = self.slices(written, *param, slices)?;
                     let param = self.param(written.part, param.as_u32() as usize, loc)?;
                     let value = self.value(written, *value)?;
-                    self.push_all(Op::Store { param, slices, value }, loc)?;
+                    self.push_all(Op::Store { param, slices, value, update: *update }, loc)?;
                 }
                 Op::Loop { .. } => {
                     let results = self.loop_(written, inst, loc)?;

@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A kernel that stores tiles of `size` along an axis of a tensor that it stored whole, or why that is not possible. With
 /// `beside`, values of the whole axis may be computed beside the tiles.
 pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, beside: bool) -> Result<Kernel, String> {
-    let Op::Store { param, slices, value } = kernel.insts[store].clone() else { return Err("it is not stored".into()) };
+    let Op::Store { param, slices, value, update } = kernel.insts[store].clone() else {
+        return Err("it is not stored".into());
+    };
     let dim = axis_dim(kernel, param, axis).ok_or("it is not stored")?;
     let mut out = kernel.clone();
     out.blocks[out.body].insts.retain(|&i| i != store);
@@ -30,7 +32,7 @@ pub(super) fn narrow(kernel: &Kernel, store: Inst, axis: usize, size: u32, besid
     let mut slices = slices;
     slices[axis] = Slice::Tile { index: coord, size };
     let mut out = cut.kernel;
-    out.insts[store] = Op::Store { param, slices, value };
+    out.insts[store] = Op::Store { param, slices, value, update };
     let body = out.body;
     out.blocks[body].insts.push(store);
     Ok(out)

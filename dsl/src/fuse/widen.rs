@@ -17,7 +17,9 @@ pub(super) const MOST_ELEMENTS: u64 = 1 << 16;
 
 /// A kernel that stores tiles of `size` along an axis of a tensor of which it stored one element, or why that is not possible.
 pub(super) fn widen(kernel: &Kernel, store: Inst, axis: usize, size: u32) -> Result<Kernel, String> {
-    let Op::Store { param, slices, value } = kernel.insts[store].clone() else { return Err("it is not stored".into()) };
+    let Op::Store { param, slices, value, update } = kernel.insts[store].clone() else {
+        return Err("it is not stored".into());
+    };
     let dim = axis_dim(kernel, param, axis).ok_or("it is not stored")?;
     let Slice::At(point) = slices[axis] else { return Err("it is a tile".into()) };
     let ValueDef::Grid(_) = kernel.values[point].def else { return Err("it is stored at a computed place".into()) };
@@ -35,7 +37,7 @@ pub(super) fn widen(kernel: &Kernel, store: Inst, axis: usize, size: u32) -> Res
     let mut slices = slices;
     slices[axis] = Slice::Tile { index: coord, size };
     let mut out = wide.kernel;
-    out.insts[store] = Op::Store { param, slices, value: made };
+    out.insts[store] = Op::Store { param, slices, value: made, update };
     let body = out.body;
     out.blocks[body].insts.push(store);
     Ok(out)

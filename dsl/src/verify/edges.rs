@@ -35,7 +35,7 @@ impl Verifier<'_> {
             }
         }
         for (inst, op) in k.insts.iter() {
-            if let Op::Store { param, slices, value } = op
+            if let Op::Store { param, slices, value, .. } = op
                 && let Some((c, from)) = shown(k, &validity, *param, slices, *value)
             {
                 let (_, _, name) = source(k, &c, from);
@@ -50,16 +50,21 @@ fn shown(k: &Kernel, validity: &Validity, to: Param, slices: &[Slice], value: Va
     let ParamKind::Tensor { dims, .. } = &k.params[to].kind else { return None };
     let places: Vec<(Slice, Dim)> = slices.iter().copied().zip(dims.iter().copied()).collect();
     let kept: Vec<(Slice, Dim)> = places.iter().copied().filter(|p| !matches!(p.0, Slice::At(_))).collect();
+    // What has no valid place is dropped.
+    let of_places = |s: Slice| if let Slice::Gather(at) = s { validity.constraints(at) } else { &[] };
     let left_out = |c: &Constraint, shape: &[u32]| {
         let axis = usize::from(c.axis);
         // One element, however often it is repeated: left out if an index of the store picks the same.
         let point = point(c.slice);
         let one = point.is_some_and(|v| {
             let is_same = |w| same_number(k, v, w);
-            places.iter().any(|&(s, d)| d == c.dim && self::point(s).is_some_and(is_same))
+            let is_same = |s: Slice, d: Dim| d == c.dim && self::point(s).is_some_and(is_same);
+            places.iter().any(|&(s, d)| is_same(s, d) || of_places(s).iter().any(|own| is_same(own.slice, own.dim)))
         });
         let wide = !c.whole_axis && shape.get(axis) != Some(&1);
-        one || wide && kept.get(axis).is_some_and(|&(s, d)| d == c.dim && same_slice(k, s, c.slice))
+        let is_same = |s: Slice, d: Dim| d == c.dim && same_slice(k, s, c.slice);
+        let at = kept.get(axis).filter(|_| wide);
+        one || at.is_some_and(|&(s, d)| is_same(s, d) || of_places(s).iter().any(|own| is_same(own.slice, own.dim)))
     };
     let is_sized = |c: &Constraint| c.coordinate().is_some_and(|v| is_sized(k, v));
     let find = |v: Value, among: &dyn Fn(u8) -> bool| {

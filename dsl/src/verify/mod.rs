@@ -200,12 +200,12 @@ impl<'k> Verifier<'k> {
                     Some(around) => self.yield_(values, around, loc),
                 },
                 Op::Load { param, slices } => {
-                    self.access(TileAccess { inst, param: *param, slices, loc, is_store: false, is_of_all: false });
+                    self.access(TileAccess { inst, param: *param, slices, loc, update: None, is_of_all: false });
                 }
-                Op::Store { param, slices, .. } => {
+                Op::Store { param, slices, update, .. } => {
                     let mut is_of_all = !self.differing.is_apart(inst);
                     op.visit_operands(|v| is_of_all &= !self.differing.value(v));
-                    self.access(TileAccess { inst, param: *param, slices, loc, is_store: true, is_of_all });
+                    self.access(TileAccess { inst, param: *param, slices, loc, update: Some(*update), is_of_all });
                 }
                 Op::DimTiles { dim, size: 0 } => {
                     self.error(220, loc, format!("tiles of 0 elements of `{}`", k.dims[*dim].name));

@@ -1,8 +1,9 @@
 //! A program neither writes nor reads memory that another program writes.
 //!
 //! # Promise
-//! In a kernel that keeps rules 210 to 214 and 222 no element of an `out` tensor is stored by two programs, and none that one
-//! program stores is loaded by another. So programs may run in any order, or at the same time. A load of an `out` tensor sees
+//! In a kernel that keeps rules 210 to 214, 222 and 236 no element of an `out` tensor is stored by two programs, and none that one
+//! program stores is loaded by another. Atomic stores are the exception: a tensor that has them has nothing else, and each
+//! element combines what all programs store to it, in any order. So programs may run in any order, or at the same time. A load of an `out` tensor sees
 //! what was there before the launch, or what its own program stored, in the order of the text.
 //!
 //! # Argument
@@ -31,6 +32,7 @@
 //! - Stores with a coordinate on different axes, or in tiles of different sizes (222): dsl/tests/verify.rs, which has a
 //!   case for every code.
 //! - A load at `n + 1`: tests/cases/tile/error_load_of_output.tile.
+//! - A load of what is added to atomically: tests/cases/tile/error_atomic.tile.
 //! - Legal kernels, and how they run: tests/cases/tile/in_place.tile,
 //!   tests/agreement/wrong_code.rs::a_program_reads_what_it_wrote_by_any_slice.
 
@@ -38,7 +40,7 @@ use super::Verifier;
 use crate::diag::Diagnostic;
 use crate::entity::{Inst, Param, Value};
 use crate::ir::{Access, GridAxis, GridExtent, Kernel, Loc, ParamKind};
-use crate::op::Slice;
+use crate::op::{Slice, Update};
 
 /// A load or a store.
 pub(super) struct TileAccess<'k> {
@@ -46,12 +48,21 @@ pub(super) struct TileAccess<'k> {
     pub(super) param: Param,
     pub(super) slices: &'k [Slice],
     pub(super) loc: Loc,
-    pub(super) is_store: bool,
+    /// What a store makes of the elements that are there; `None` for a load.
+    pub(super) update: Option<Update>,
     /// True if all programs of a cluster make this access, with the same value.
     pub(super) is_of_all: bool,
 }
 
 impl TileAccess<'_> {
+    fn is_store(&self) -> bool {
+        self.update.is_some()
+    }
+
+    fn is_atomic(&self) -> bool {
+        self.update.is_some_and(Update::is_atomic)
+    }
+
     /// The axes of the tensor on which a grid coordinate picks an element or a tile, with the slices.
     fn places(&self, coord: Value) -> Vec<(usize, Slice)> {
         self.slices.iter().copied().enumerate().filter(|(_, s)| coordinate(s) == Some(coord)).collect()
@@ -95,19 +106,20 @@ impl<'k> Verifier<'k> {
             }
         }
         let gathered = access.slices.iter().filter(|s| matches!(s, Slice::Gather(_))).count();
-        if gathered > 0 && (access.is_store || is_out(k, access.param)) {
-            let verb = if access.is_store { "stored to" } else { "`out`, and loaded" };
+        if gathered > 0 && is_out(k, access.param) && !access.is_atomic() {
+            let verb = if access.is_store() { "stored to" } else { "`out`, and loaded" };
             let message = format!("`{}` is {verb} at the places of a tile", data.name);
-            let note = "a tile of places is an index of loads from inputs: programs, and threads of one, may name a place twice";
+            let note = "a tile of places is an index of loads from inputs, and of atomic stores: programs, and threads of one, may name a place twice";
             self.errors.push(Diagnostic::new(235, loc, message).note(note));
         } else if gathered > 1 {
-            let message = format!("a load of `{}` has tiles of places on {gathered} axes", data.name);
+            let what = if access.is_store() { "store to" } else { "load of" };
+            let message = format!("a {what} `{}` has tiles of places on {gathered} axes", data.name);
             let note = "one axis may have one; give the others a tile, a span or a number";
             self.errors.push(Diagnostic::new(235, loc, message).note(note));
         }
-        if access.is_store && !is_out(k, access.param) {
+        if access.is_store() && !is_out(k, access.param) {
             self.error(210, loc, format!("`{}` is stored to, but is not `out`", data.name));
-        } else if access.is_store {
+        } else if access.is_store() && !access.is_atomic() {
             let of_cluster = k.grid.last().filter(|_| access.is_of_all && k.cluster).map(|axis| axis.coord);
             let missing = |axis: &&GridAxis| access.places(axis.coord).is_empty() && Some(axis.coord) != of_cluster;
             for axis in k.grid.iter().filter(missing) {
@@ -127,13 +139,18 @@ impl<'k> Verifier<'k> {
         self.accesses.push(access);
     }
 
-    /// The rules on all accesses to one parameter: 211, 212 and 214.
+    /// The rules on all accesses to one parameter: 211, 212, 214 and 236.
     pub(super) fn stores(&mut self) {
         let k = self.kernel;
         let accesses = std::mem::take(&mut self.accesses);
         for (param, data) in k.params.iter().filter(|(p, _)| is_out(k, *p)) {
             let (stores, loads): (Vec<_>, Vec<_>) =
-                accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store);
+                accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store());
+            if let Some(atomic) = stores.iter().find(|a| a.is_atomic()) {
+                let others = stores.iter().chain(&loads).filter(|a| a.update != atomic.update);
+                others.for_each(|other| self.errors.push(beside_atomics(k, atomic, other)));
+                continue;
+            }
             if stores.is_empty() {
                 self.error(212, Loc::default(), format!("`{}` is `out`, but never stored to", data.name));
                 continue;
@@ -216,6 +233,19 @@ fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(
         axes.join(" and on axis ")
     );
     Diagnostic::new(211, load.loc, message).note("a program may read what it writes itself, nothing else: load with the index that the stores have, or from another tensor")
+}
+
+/// Reports an access to what other programs may combine with at the same time.
+fn beside_atomics(k: &Kernel, atomic: &TileAccess<'_>, other: &TileAccess<'_>) -> Diagnostic {
+    let name = &k.params[other.param].name;
+    let statement = |access: &TileAccess<'_>| access.update.map_or("load", Update::statement);
+    let message = format!(
+        "`{name}` has `{}`, and `{}` elsewhere in the kernel: what the latter finds there would depend on which program runs first",
+        statement(atomic),
+        statement(other)
+    );
+    Diagnostic::new(236, other.loc, message)
+        .note("one kind of atomic store is all that a kernel does with a tensor: read or store another tensor, or this one in another kernel")
 }
 
 /// Reports a load of what one program of a cluster stores for all.

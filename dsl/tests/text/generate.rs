@@ -2,7 +2,7 @@
 
 use atlas_dsl::infer::infer;
 use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, Stride, TableData};
-use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp};
+use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, Predicate, ReduceOp, Slice, UnaryOp, Update};
 use atlas_dsl::validity::Validity;
 use atlas_dsl::{Block, DType, Dim, Kernel, Param, Table, TileType, Value};
 
@@ -139,7 +139,10 @@ impl Generator<'_> {
         };
         let value =
             found.or_else(|| self.push(block, Op::Splat { value: 0.5, dtype: ty.dtype, shape: ty.shape.clone() }));
-        self.push(block, Op::Store { param: Param::from_u32(Y), slices, value: value.unwrap() });
+        self.push(
+            block,
+            Op::Store { param: Param::from_u32(Y), slices, value: value.unwrap(), update: Update::Replace },
+        );
     }
 
     fn statements(&mut self, block: Block, depth: usize) {

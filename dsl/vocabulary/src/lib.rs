@@ -10,7 +10,7 @@
 //! | `dtype` | element types |
 //! | `takes` | which element types an operation takes |
 //! | `unary`, `binary` | element-wise operations, and comparisons |
-//! | `reduction` | the operations of reductions |
+//! | `reduction` | the operations of reductions and of atomic stores |
 //! | `kind` | the kinds of operations of Tile IR |
 //! | `distance` | the edit distance of two names |
 //! | `word` | how `dot` multiplies, kinds of loops |
@@ -35,7 +35,7 @@ pub use binary::{Binary, BinaryOp, Comparison, Predicate, shift_left, shift_righ
 pub use distance::distance;
 pub use dtype::{DType, number};
 pub use kind::{Effect, Kind, Operation};
-pub use reduction::{ReduceOp, Reduction};
+pub use reduction::{ReduceOp, Reduction, Update, Updating};
 pub use schedule::{
     Copies, MOST_CONFIGS, Operands, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid, key_elsewhere,
 };

@@ -1,4 +1,4 @@
-//! The operations by which reductions combine elements.
+//! The operations by which reductions, and stores to the same element, combine.
 
 use crate::{BinaryOp, DType};
 
@@ -55,5 +55,66 @@ impl ReduceOp {
             (ReduceOp::Max, _) => f64::NEG_INFINITY,
             (ReduceOp::Min, _) => f64::INFINITY,
         }
+    }
+}
+
+/// A row of [`Update`].
+#[derive(Clone, Copy, Debug)]
+pub struct Updating {
+    /// In the text forms.
+    pub name: &'static str,
+    /// The statement of kernels.
+    pub statement: &'static str,
+    /// What the element that is there and the one that is stored become; `None` if it is replaced.
+    pub combine: Option<BinaryOp>,
+}
+
+table! {
+    /// What a store makes of the element that is there.
+    Update: Updating {
+        /// It is replaced.
+        Replace = Updating { name: "store", statement: "store", combine: None },
+        /// It is added to, atomically. Each addition rounds to the tensor's element type.
+        Add = Updating { name: "add", statement: "atomic_add", combine: Some(BinaryOp::Add) },
+        /// It becomes the greater one, atomically. NaN stays.
+        Max = Updating { name: "max", statement: "atomic_max", combine: Some(BinaryOp::Max) },
+        /// It becomes the less one, atomically. NaN stays.
+        Min = Updating { name: "min", statement: "atomic_min", combine: Some(BinaryOp::Min) },
+    }
+}
+
+impl Update {
+    /// What the element that is there and the one that is stored become; `None` if it is replaced.
+    pub const fn combine(self) -> Option<BinaryOp> {
+        self.row().combine
+    }
+
+    /// True if other stores may reach the same element.
+    pub const fn is_atomic(self) -> bool {
+        self.combine().is_some()
+    }
+
+    /// The statement of kernels that stores so, such as `atomic_add`.
+    pub const fn statement(self) -> &'static str {
+        self.row().statement
+    }
+
+    /// The update of a statement's name.
+    pub fn of_statement(name: &str) -> Option<Update> {
+        Update::ALL.iter().copied().find(|u| u.statement() == name)
+    }
+
+    /// The element that changes nothing. A store that replaces writes 0 where nothing is valid.
+    pub fn neutral(self, dtype: DType) -> f64 {
+        match self {
+            Update::Replace | Update::Add => 0.0,
+            Update::Max => ReduceOp::Max.neutral(dtype),
+            Update::Min => ReduceOp::Min.neutral(dtype),
+        }
+    }
+
+    /// True if the result depends on the order of the stores: sums that round.
+    pub const fn depends_on_order(self, dtype: DType) -> bool {
+        matches!(self, Update::Add) && dtype.is_float()
     }
 }

@@ -377,8 +377,12 @@ impl Placement {
             let mut found: Vec<(Value, Fragment)> = Vec::new();
             for inst in std::mem::take(&mut next) {
                 let op = &kernel.insts[inst];
-                let Some(&r) = kernel.results[inst].first() else {
-                    continue;
+                let r = match op {
+                    Op::Store { value, .. } => *value,
+                    _ => match kernel.results[inst].first() {
+                        Some(&r) => r,
+                        None => continue,
+                    },
                 };
                 let derived = match op {
                     Op::Broadcast { value, .. } if self.homes[r].is_none() => {
@@ -390,7 +394,9 @@ impl Placement {
                         (None, Some(l)) => l.reshape(&kernel.ty(*value).shape).map(|l| (*value, l)),
                         _ => continue,
                     },
-                    Op::Load { .. } => self.layouts[r].as_ref().and_then(|l| layout_of_places(kernel, op, l)),
+                    Op::Load { .. } | Op::Store { .. } => {
+                        self.layouts[r].as_ref().and_then(|l| layout_of_places(kernel, op, l))
+                    }
                     _ => continue,
                 };
                 if let Some((v, layout)) = derived
@@ -555,7 +561,7 @@ fn widest_access(kernel: &Kernel, uses: &Uses, members: &[Value]) -> Option<u32>
     let access = |(inst, op): (Inst, &Op)| {
         let (param, slices) = match op {
             Op::Load { param, slices } if members.contains(&kernel.results[inst][0]) => (*param, slices),
-            Op::Store { param, slices, value } if members.contains(value) => (*param, slices),
+            Op::Store { param, slices, value, .. } if members.contains(value) => (*param, slices),
             _ => return None,
         };
         let mut depth = 0;

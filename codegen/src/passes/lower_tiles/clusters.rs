@@ -5,7 +5,7 @@ use crate::analysis::is_of_one_cta;
 use crate::error::CompileError;
 use crate::gpu::{self, BufferData, Op as GpuOp, Owner, SUM_VECTOR_BYTES, Type};
 use crate::layout::{Fragment, SharedLayout, Swizzle};
-use atlas_dsl::op::Predicate;
+use atlas_dsl::op::{Predicate, Update};
 use atlas_dsl::{DType, Inst, Op};
 
 impl Lower<'_> {
@@ -43,7 +43,7 @@ impl Lower<'_> {
 
     /// True for a store that all programs of a cluster make alike: the first of them makes it.
     pub(super) fn is_store_of_cluster(&self, inst: Inst) -> bool {
-        let Op::Store { slices, .. } = &self.tile.insts[inst] else { return false };
+        let Op::Store { slices, update: Update::Replace, .. } = &self.tile.insts[inst] else { return false };
         self.k.cluster != (1, 1) && is_of_one_cta(self.tile, slices)
     }
 

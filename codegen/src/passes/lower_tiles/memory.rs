@@ -39,12 +39,24 @@ impl Lower<'_> {
         })
     }
 
-    pub(super) fn slices(&mut self, param: Param, slices: &[Slice]) -> Result<Vec<gpu::Slice>, CompileError> {
+    /// `places` are those of an axis that has a tile of places.
+    pub(super) fn slices(
+        &mut self,
+        param: Param,
+        slices: &[Slice],
+        places: Option<gpu::Value>,
+    ) -> Result<Vec<gpu::Slice>, CompileError> {
         let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else {
             return Err(CompileError::bug("a slice of a scalar"));
         };
         let dims = dims.clone();
-        slices.iter().zip(dims).map(|(&s, d)| self.slice(s, d)).collect()
+        let lowered = slices.iter().zip(dims).map(|(&s, d)| match (s, places) {
+            (Slice::Gather(v), Some(places)) => {
+                Ok(gpu::Slice::Gather { places, len: self.tile.ty(v).elements() as u32 })
+            }
+            (s, _) => self.slice(s, d),
+        });
+        lowered.collect()
     }
 
     pub(super) fn lower_load(&mut self, inst: Inst) -> Result<(), CompileError> {
@@ -82,31 +94,19 @@ impl Lower<'_> {
     ) -> Result<gpu::Value, CompileError> {
         let op = self.tile.insts[inst].clone();
         let Op::Load { param, slices } = op.clone() else { return Err(CompileError::bug("not a load")) };
-        let ParamKind::Tensor { dims, .. } = self.tile.params[param].kind.clone() else {
-            return Err(CompileError::bug("a slice of a scalar"));
-        };
         let gathered = match (places_of(self.tile, &op), places) {
             (Some((v, shape)), Some(places)) => Some(self.gathered(v, places, &shape, layout)?),
             (None, _) => None,
             (Some(_), None) => return Err(CompileError::bug("a load without its places")),
         };
-        let mut lowered = Vec::with_capacity(slices.len());
-        for (slice, dim) in slices.into_iter().zip(dims) {
-            lowered.push(match (slice, gathered) {
-                (Slice::Gather(v), Some(places)) => {
-                    gpu::Slice::Gather { places, len: self.tile.ty(v).elements() as u32 }
-                }
-                (slice, _) => self.slice(slice, dim)?,
-            });
-        }
-        let slices = lowered;
+        let slices = self.slices(param, &slices, gathered)?;
         let dtype = self.tile.ty(self.tile.results[inst][0]).dtype;
         Ok(self.push_tile(GpuOp::LoadGlobal { param, slices, cache: Cache::Normal }, dtype, layout))
     }
 
-    /// The place of each element of a tile that is gathered, in the tile's layout. Places that are not valid lie outside of every
+    /// The place of each element of a tile that has a tile of places, in the tile's layout. Places that are not valid lie outside of every
     /// dim, so that what they give is 0, as it is past an edge.
-    fn gathered(
+    pub(super) fn gathered(
         &mut self,
         v: Value,
         places: gpu::Value,
@@ -162,7 +162,7 @@ impl Lower<'_> {
             let Op::Load { param, slices } = self.tile.insts[inst].clone() else {
                 return Err(CompileError::bug("not a load"));
             };
-            let slices = self.slices(param, &slices)?;
+            let slices = self.slices(param, &slices, None)?;
             let buffer =
                 self.residents[v].map(|r| r.buffer).ok_or_else(|| CompileError::bug("a load without a buffer"))?;
             let to = SharedRef { buffer, token: Some(token), origin: (0, 0), transposed: false };

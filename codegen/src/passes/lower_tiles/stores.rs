@@ -1,7 +1,7 @@
 //! Stores to global memory, and the values that are computed in a layout that suits them.
 
 use super::Lower;
-use crate::analysis::{Home, StorePath, contiguous_run};
+use crate::analysis::{Home, StorePath, contiguous_run, places_of};
 use crate::error::CompileError;
 use crate::gpu::{self, Op as GpuOp, access_elements};
 use atlas_dsl::ir::{ParamKind, Stride};
@@ -11,10 +11,18 @@ use std::collections::BTreeSet;
 
 impl Lower<'_> {
     pub(super) fn lower_store(&mut self, inst: Inst) -> Result<(), CompileError> {
-        let Op::Store { param, slices, value } = self.tile.insts[inst].clone() else {
+        let op = self.tile.insts[inst].clone();
+        let Op::Store { param, slices, value, update } = op.clone() else {
             return Err(CompileError::bug("not a store"));
         };
-        let slices = self.slices(param, &slices)?;
+        let at = match places_of(self.tile, &op) {
+            Some((v, shape)) => {
+                let layout = self.layout_of(v)?;
+                Some((v, shape, self.fragment(v, &layout)?))
+            }
+            None => None,
+        };
+        let mut slices = self.slices(param, &slices, at.as_ref().map(|at| at.2))?;
         let ty = self.tile.ty(value).clone();
         let blocked = self.placement.blocked(&ty.shape, self.elements_of_a_lane(param, &slices, ty.dtype.bytes()));
         let has_no_layout = matches!(self.placement.home(value), Home::Carried | Home::Copied(_) | Home::Anywhere);
@@ -27,7 +35,16 @@ impl Lower<'_> {
         let scattered = ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
         let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
         let value = self.zero_for_store(inst, fragment)?;
-        let store = GpuOp::StoreGlobal { param, slices, value };
+        if let Some((v, shape, places)) = at {
+            let layout = self.k.tile(value).1.clone();
+            let own = self.gathered(v, places, &shape, &layout)?;
+            slices.iter_mut().for_each(|slice| {
+                if let gpu::Slice::Gather { places, .. } = slice {
+                    *places = own;
+                }
+            });
+        }
+        let store = GpuOp::StoreGlobal { param, slices, value, update };
         if self.is_store_of_cluster(inst) {
             return self.push_effect_of_first(store);
         }
@@ -46,22 +63,27 @@ impl Lower<'_> {
         }
     }
 
-    /// Puts 0 where a stored tile is not real, except where the store itself drops elements.
+    /// Puts what changes nothing, or 0, where a stored tile is not real, except where the store itself drops elements.
     fn zero_for_store(&mut self, inst: Inst, fragment: gpu::Value) -> Result<gpu::Value, CompileError> {
-        let Op::Store { param, ref slices, value } = self.tile.insts[inst] else { return Ok(fragment) };
+        let Op::Store { param, ref slices, value, update } = self.tile.insts[inst] else { return Ok(fragment) };
         let ParamKind::Tensor { dims, .. } = &self.tile.params[param].kind else { return Ok(fragment) };
         let kept = slices.iter().zip(dims).filter(|(s, _)| !matches!(s, Slice::At(_))).enumerate();
         let dropped: Vec<(u8, Slice, Dim)> = kept.map(|(axis, (&s, &d))| (axis as u8, s, d)).collect();
-        let axes: Vec<u8> = self
-            .extents
-            .constraints(value)
-            .filter(|c| !dropped.contains(&(c.axis, c.slice, c.dim)))
-            .map(|c| c.axis)
-            .collect();
+        let is_dropped = |axis: u8, slice: Slice, dim: Dim| {
+            dropped.iter().any(|&(at, s, d)| match s {
+                // What has no valid place is dropped.
+                Slice::Gather(v) => {
+                    at == axis && self.extents.constraints(v).any(|own| (own.slice, own.dim) == (slice, dim))
+                }
+                s => (at, s, d) == (axis, slice, dim),
+            })
+        };
+        let axes: Vec<u8> =
+            self.extents.constraints(value).filter(|c| !is_dropped(c.axis, c.slice, c.dim)).map(|c| c.axis).collect();
         if axes.is_empty() {
             return Ok(fragment);
         }
-        self.refill(value, fragment, &axes, 0.0)
+        self.refill(value, fragment, &axes, update.neutral(self.tile.ty(value).dtype))
     }
 
     /// Marks values of a block that only stores use and that can be computed in any layout. Each is computed where it is
