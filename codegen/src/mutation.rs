@@ -52,6 +52,8 @@ mutations! {
     PlacesPastTheEdge = "places-past-the-edge",
     /// A place outside of a tensor is read.
     PlacesAnywhere = "places-anywhere",
+    /// An atomic store is made by every thread that has the element.
+    AtomicByEveryCopy = "atomic-by-every-copy",
     /// Carried tiles of different widths are replaced by the column ranges of one of them.
     CarriedByOneWidth = "carried-by-one-width",
     /// A carried tile takes the buffer of its initial tile, although that tile is used again.

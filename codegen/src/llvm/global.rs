@@ -439,7 +439,8 @@ impl<'c> Emitter<'c, '_> {
         let view = self.view(param, slices)?;
         let checks = self.checks(param, slices)?;
         let mut masks = self.masks(&layout, &checks)?;
-        if let Some(first) = self.is_first_copy(&layout)? {
+        let by_every_copy = update.is_atomic() && is_planted(Mutation::AtomicByEveryCopy);
+        if let Some(first) = self.is_first_copy(&layout)?.filter(|_| !by_every_copy) {
             masks.all = Some(match masks.all {
                 None => first,
                 Some(q) => self.b.build_and(first, q, "")?,

@@ -42,6 +42,7 @@ mod check_derivative;
 mod check_loops;
 mod check_memory;
 mod check_operations;
+mod check_regions;
 mod device_fn;
 mod error;
 mod expand;

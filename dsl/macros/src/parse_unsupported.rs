@@ -2,9 +2,9 @@
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::{Errors, SourceRange};
-use crate::names::{functions, is_reserved, is_store, written_here};
+use crate::names::{functions, is_reserved, written_here};
 use crate::parse_tokens::{strip, type_name};
-use atlas_vocabulary::{BinaryOp, DType};
+use atlas_vocabulary::{BinaryOp, DType, Update};
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::visit::{self, Visit};
@@ -101,11 +101,15 @@ fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
     #[derive(Default)]
     struct Content {
         stores: bool,
+        combines: bool,
         assigns: bool,
     }
     impl<'a> Visit<'a> for Content {
         fn visit_expr_call(&mut self, call: &'a syn::ExprCall) {
-            self.stores |= matches!(&*call.func, syn::Expr::Path(p) if p.path.get_ident().is_some_and(is_store));
+            let name = if let syn::Expr::Path(p) = &*call.func { p.path.get_ident() } else { None };
+            let update = name.and_then(|name| Update::of_statement(&name.to_string()));
+            self.stores |= update == Some(Update::Replace);
+            self.combines |= update.is_some_and(Update::is_atomic);
             visit::visit_expr_call(self, call);
         }
         fn visit_expr_assign(&mut self, e: &'a syn::ExprAssign) {
@@ -125,6 +129,9 @@ fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
         }
         Content { stores: true, .. } => {
             "a kernel has no `if`: every program stores, and where nothing changes it stores what is there: `store(y[..], select(cond, new, load(y[..])))`; for no iteration at all use the bounds of a loop"
+        }
+        Content { combines: true, .. } => {
+            "a kernel has no `if`: every program combines, and where nothing changes with what changes nothing: `atomic_add(y[..], select(cond, value, 0.0))`; of `atomic_max` that is the least number, and of `atomic_min` the greatest"
         }
         Content { assigns: true, .. } => {
             "a kernel has no `if`: `x = select(cond, new, x)` changes a value under a condition, and the bounds of a loop say how often it runs"
@@ -160,6 +167,7 @@ pub(crate) fn no_place(left: &syn::Expr, op: Option<BinaryOp>) -> String {
     };
     let short = |e: &syn::Expr| {
         let text = e.to_token_stream().to_string();
+        let text = text.replace(" [", "[");
         if text.len() > 20 { "..".to_owned() } else { text }
     };
     let index = match &*i.index {
@@ -171,7 +179,13 @@ pub(crate) fn no_place(left: &syn::Expr, op: Option<BinaryOp>) -> String {
         Some(BinaryOp::Max | BinaryOp::Min) | None => "value".to_owned(),
         Some(op) => format!("load({at}) {} value", op.text()),
     };
-    format!("a place in a tensor is written with `store({at}, {value})`; only a `let mut` name can be assigned")
+    let meet = match op {
+        Some(BinaryOp::Add) => {
+            format!(". Where programs, or elements of one tile, may meet: `atomic_add({at}, value)`")
+        }
+        _ => String::new(),
+    };
+    format!("a place in a tensor is written with `store({at}, {value})`; only a `let mut` name can be assigned{meet}")
 }
 
 /// Modules in which users of other languages look for functions.

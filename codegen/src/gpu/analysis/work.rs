@@ -356,9 +356,14 @@ impl WorkWalk<'_> {
                     _ => Item::Bytes { amount, each: from_memory(*param, slices), moved: self.read(*param) },
                 });
             }
-            Op::StoreGlobal { param, slices, .. } => {
+            Op::StoreGlobal { param, slices, update, .. } => {
                 part.fixed.element_wise += 4.0 * self.accesses(inst);
                 let amount = self.global_bytes(*param, slices);
+                if update.is_atomic() {
+                    // The L2 cache reads what is there, too.
+                    let (each, moved) = (from_memory(*param, slices), self.read(*param));
+                    part.rest.push(Item::Bytes { amount, each, moved });
+                }
                 let [sectors, lines] = [sector_share, line_share].map(|share| share(k, *param, slices) - 1.0);
                 let each = OfByte { global: 1.0, sectors, lines, ..OfByte::default() };
                 part.rest.push(Item::Bytes { amount, each, moved: Moved::Written });
