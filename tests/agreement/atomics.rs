@@ -105,6 +105,18 @@ atlas_kernel! {
         }
     }
 
+    /// A product of few warps, which is stored range by range.
+    kernel wide_scatter<T: Float>(
+        x: &Tensor<T, [N, K]>, w: &Tensor<T, [K, D]>, g: &Tensor<f32, [N, D]>, t: &Tensor<i32, [N]>, y: &mut Tensor<f32, [V, D]>,
+    )
+    tune { BN: [64], BD: [128], warps: [1, 2] }
+    {
+        for (n, d) in grid(tiles(N, BN), tiles(D, BD)) {
+            let a = dot(load(x[n, ..]), load(w[.., d]));
+            atomic_add(y[load(t[n]), d], exp(a) * load(g[n, d]));
+        }
+    }
+
     /// Rows of a product go to places of their own: the second half of a mixture of experts.
     kernel combine<T: Float>(
         x: &Tensor<T, [N, K]>, w: &Tensor<T, [K, D]>, gate: &Tensor<f32, [N]>, token: &Tensor<i32, [N]>,
@@ -249,5 +261,15 @@ fn products_whose_parts_are_added() {
             agrees(&combine, &args, 2e-2);
             agrees_on_hopper(&combine, &args, 2e-2);
         }
+    }
+}
+
+#[test]
+fn wide_products_scattered() {
+    for (n, k, d, v) in [(64, 64, 128, 20), (33, 64, 200, 3)] {
+        let ids = input(I32, &[n], |i| (i * 7919 % (v + 5)) as f64 - 2.0);
+        let args = [random(Bf16, &[n, k]), random(Bf16, &[k, d]), random(F32, &[n, d]), ids, in_place(F32, &[v, d])];
+        agrees(&wide_scatter, &args, 3e-2);
+        agrees_on_hopper(&wide_scatter, &args, 3e-2);
     }
 }

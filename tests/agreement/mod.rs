@@ -45,6 +45,7 @@ mod precisions;
 mod scalars;
 mod scales;
 mod scans;
+mod scans_and_atomics_in_use;
 mod signed_zeros;
 mod split;
 mod starts;

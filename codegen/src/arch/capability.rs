@@ -28,6 +28,8 @@ table! {
         Stmatrix = called("stmatrix"),
         /// Atomic sums of bf16.
         AtomicBf16 = called("red.add.bf16"),
+        /// Atomic sums of 16 bytes of f32, f16 or bf16.
+        AtomicVectors = called("red.add.v4.f32"),
         /// Clusters of CTAs that read each other's shared memory.
         Clusters = called("clusters"),
         /// The copy engine: tensor maps, bulk copies, and barriers that expect bytes.

@@ -1,7 +1,9 @@
 //! Instruction sets: which instructions code for a target may use. What a GPU holds is a [`Machine`](super::Machine).
 
 use super::{Capabilities, Capability};
-use Capability::{AtomicBf16, Clusters, CpAsync, MmaF64, MmaHalf, MmaTf32, SetMaxNReg, Stmatrix, Tcgen05, Tma, Wgmma};
+use Capability::{
+    AtomicBf16, AtomicVectors, Clusters, CpAsync, MmaF64, MmaHalf, MmaTf32, SetMaxNReg, Stmatrix, Tcgen05, Tma, Wgmma,
+};
 use std::fmt;
 use std::str::FromStr;
 
@@ -29,7 +31,7 @@ const fn row(sm: u32, specific: bool, ptx: (u32, u32), has: Capabilities) -> Tar
 }
 
 const AMPERE: Capabilities = Capabilities::of(&[CpAsync, MmaHalf, MmaTf32]);
-const HOPPER: Capabilities = AMPERE.and(&[MmaF64, Stmatrix, AtomicBf16, Clusters, Tma]);
+const HOPPER: Capabilities = AMPERE.and(&[MmaF64, Stmatrix, AtomicBf16, AtomicVectors, Clusters, Tma]);
 
 /// The targets that the code generator lowers for, those that only one capability runs last.
 ///

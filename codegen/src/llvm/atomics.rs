@@ -1,16 +1,15 @@
 //! Atomic stores: an instruction where the target has one, and a loop of compare-and-swap elsewhere.
 
 use super::{Emitter, R};
-use crate::arch::Capability;
 use crate::error::CompileError;
-use crate::gpu::Accuracy;
+use crate::gpu::{Accuracy, combined_at_once};
 use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
 use inkwell::types::BasicMetadataTypeEnum;
 use inkwell::values::{BasicMetadataValueEnum, BasicValue, BasicValueEnum, IntValue, PointerValue};
 use inkwell::{AtomicOrdering, InlineAsmDialect, IntPredicate};
 
-/// An instruction that combines one element, or two neighbours of 16 bits.
+/// An instruction that combines an element, or some neighbours.
 struct Instruction {
     /// What follows `red.global.`.
     name: &'static str,
@@ -34,7 +33,7 @@ impl<'c> Emitter<'c, '_> {
             let on = self.cx.i64_type().const_int((n * step) as u64, false);
             let at = self.offset_pointer(dtype, at, on)?;
             match &instruction {
-                Some(i) => self.reduce_at(i.name, at, self.pack(part, dtype)?, dtype.bytes() * step as u32, real)?,
+                Some(i) => self.reduce_at(i.name, at, part, dtype, real)?,
                 None => match real {
                     Some(real) => self.only_where(real, |e| e.swap_at(op, at, part[0], dtype))?,
                     None => self.swap_at(op, at, part[0], dtype)?,
@@ -44,23 +43,29 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    /// Sums of all types, and the greater and the less of integers. The instructions for floats give the other operand for NaN.
+    /// The instruction for a run of elements, if the target has one.
     fn instruction(&self, op: BinaryOp, dtype: DType, run: usize) -> Option<Instruction> {
-        let is_pair = run.is_multiple_of(2);
-        let (name, elements) = match (op, dtype) {
-            (BinaryOp::Add, DType::F32) => ("add.f32", 1),
-            (BinaryOp::Add, DType::F64) => ("add.f64", 1),
-            (BinaryOp::Add, DType::F16) if is_pair => ("add.noftz.f16x2", 2),
-            (BinaryOp::Add, DType::F16) => ("add.noftz.f16", 1),
-            (BinaryOp::Add, DType::Bf16) if !self.k.target.has(Capability::AtomicBf16) => return None,
-            (BinaryOp::Add, DType::Bf16) if is_pair => ("add.noftz.bf16x2", 2),
-            (BinaryOp::Add, DType::Bf16) => ("add.noftz.bf16", 1),
-            (BinaryOp::Add, DType::I32) => ("add.u32", 1),
-            (BinaryOp::Add, DType::I64) => ("add.u64", 1),
-            (BinaryOp::Max, DType::I32) => ("max.s32", 1),
-            (BinaryOp::Max, DType::I64) => ("max.s64", 1),
-            (BinaryOp::Min, DType::I32) => ("min.s32", 1),
-            (BinaryOp::Min, DType::I64) => ("min.s64", 1),
+        let most = combined_at_once(op, dtype, self.k.target)? as usize;
+        let elements = [8, 4, 2, 1].into_iter().find(|n| *n <= most && run.is_multiple_of(*n))?;
+        let name = match (op, dtype, elements) {
+            (BinaryOp::Add, DType::F32, 4) => "add.v4.f32",
+            (BinaryOp::Add, DType::F32, 2) => "add.v2.f32",
+            (BinaryOp::Add, DType::F32, _) => "add.f32",
+            (BinaryOp::Add, DType::F64, _) => "add.f64",
+            (BinaryOp::Add, DType::F16, 8) => "add.noftz.v4.f16x2",
+            (BinaryOp::Add, DType::F16, 4) => "add.noftz.v2.f16x2",
+            (BinaryOp::Add, DType::F16, 2) => "add.noftz.f16x2",
+            (BinaryOp::Add, DType::F16, _) => "add.noftz.f16",
+            (BinaryOp::Add, DType::Bf16, 8) => "add.noftz.v4.bf16x2",
+            (BinaryOp::Add, DType::Bf16, 4) => "add.noftz.v2.bf16x2",
+            (BinaryOp::Add, DType::Bf16, 2) => "add.noftz.bf16x2",
+            (BinaryOp::Add, DType::Bf16, _) => "add.noftz.bf16",
+            (BinaryOp::Add, DType::I32, _) => "add.u32",
+            (BinaryOp::Add, DType::I64, _) => "add.u64",
+            (BinaryOp::Max, DType::I32, _) => "max.s32",
+            (BinaryOp::Max, DType::I64, _) => "max.s64",
+            (BinaryOp::Min, DType::I32, _) => "min.s32",
+            (BinaryOp::Min, DType::I64, _) => "min.s64",
             _ => return None,
         };
         Some(Instruction { name, elements })
@@ -71,19 +76,29 @@ impl<'c> Emitter<'c, '_> {
         &self,
         name: &str,
         at: PointerValue<'c>,
-        value: BasicValueEnum<'c>,
-        bytes: u32,
+        part: &[BasicValueEnum<'c>],
+        dtype: DType,
         real: Option<IntValue<'c>>,
     ) -> R<()> {
-        let (bits, register) = self.bits(value, bytes)?;
+        let packed = self.pack(part, dtype)?;
+        let (words, register) = match (dtype.bytes(), part.len()) {
+            (8, _) => (vec![self.b.build_bit_cast(packed, self.cx.i64_type(), "")?.into_int_value()], "l"),
+            (2, 1) => (self.words(packed, 2)?, "h"),
+            (bytes, n) => (self.words(packed, bytes * n as u32)?, "r"),
+        };
         let (guard, first) = if real.is_some() { ("@$0 ", 1) } else { ("", 0) };
-        let text = format!("{guard}red.global.{name} [${first}], ${};", first + 1);
+        let list: Vec<String> = (0..words.len()).map(|i| format!("${}", first + 1 + i)).collect();
+        let data = if words.len() == 1 { list[0].clone() } else { format!("{{{}}}", list.join(", ")) };
+        let text = format!("{guard}red.global.{name} [${first}], {data};");
         let predicate = if real.is_some() { "b," } else { "" };
-        let constraints = format!("{predicate}l,{register},~{{memory}}");
+        let registers = vec![register; words.len()].join(",");
+        let constraints = format!("{predicate}l,{registers},~{{memory}}");
         let mut args: Vec<BasicMetadataValueEnum<'c>> = real.into_iter().map(Into::into).collect();
-        args.extend([BasicMetadataValueEnum::from(at), bits.into()]);
+        args.push(at.into());
+        args.extend(words.iter().map(|&w| BasicMetadataValueEnum::from(w)));
         let mut types: Vec<BasicMetadataTypeEnum<'c>> = real.iter().map(|p| p.get_type().into()).collect();
-        types.extend([BasicMetadataTypeEnum::from(at.get_type()), bits.get_type().into()]);
+        types.push(at.get_type().into());
+        types.extend(words.iter().map(|w| BasicMetadataTypeEnum::from(w.get_type())));
         let ty = self.cx.void_type().fn_type(&types, false);
         let asm = self.cx.create_inline_asm(ty, text, constraints, true, false, Some(InlineAsmDialect::ATT), false);
         let call = self.b.build_indirect_call(ty, asm, &args, "")?;
@@ -94,10 +109,10 @@ impl<'c> Emitter<'c, '_> {
     /// Exchanges the element that is there for what it and `value` become, until no other thread has come between. Nothing is
     /// exchanged where nothing changes.
     fn swap_at(&mut self, op: BinaryOp, at: PointerValue<'c>, value: BasicValueEnum<'c>, dtype: DType) -> R<()> {
-        let int = match dtype.bytes() {
-            2 => self.cx.i16_type(),
-            4 => self.cx.i32_type(),
-            8 => self.cx.i64_type(),
+        let (int, register) = match dtype.bytes() {
+            2 => (self.cx.i16_type(), "h"),
+            4 => (self.i32_type(), "r"),
+            8 => (self.cx.i64_type(), "l"),
             n => return Err(CompileError::bug(format!("an atomic of {n} bytes"))),
         };
         let found = self.load_aligned(int.into(), at, dtype.bytes())?;
@@ -119,7 +134,7 @@ impl<'c> Emitter<'c, '_> {
         self.b.build_conditional_branch(same, done, swap)?;
         self.b.position_at_end(swap);
         let expected = there.into_int_value();
-        let seen = self.swap_if(at, expected, made, dtype.bytes())?;
+        let seen = self.swap_if(at, [expected, made], register)?;
         let is_mine = self.b.build_int_compare(IntPredicate::EQ, seen, expected, "")?;
         old.add_incoming(&[(&seen, self.current()?)]);
         self.b.build_conditional_branch(is_mine, done, test)?;
@@ -129,9 +144,8 @@ impl<'c> Emitter<'c, '_> {
 
     /// What was there before, for which `new` is exchanged if it is `expected`. By inline PTX: LLVM would exchange 32 bits for an
     /// element of 16, and read them first in a way that races.
-    fn swap_if(&self, at: PointerValue<'c>, expected: IntValue<'c>, new: IntValue<'c>, bytes: u32) -> R<IntValue<'c>> {
-        let (_, register) = self.bits(expected.into(), bytes)?;
-        let text = format!("atom.global.cas.b{} $0, [$1], $2, $3;", 8 * bytes);
+    fn swap_if(&self, at: PointerValue<'c>, [expected, new]: [IntValue<'c>; 2], register: &str) -> R<IntValue<'c>> {
+        let text = format!("atom.global.cas.b{} $0, [$1], $2, $3;", expected.get_type().get_bit_width());
         let constraints = format!("={register},l,{register},{register},~{{memory}}");
         let int = expected.get_type();
         let ty = int.fn_type(&[at.get_type().into(), int.into(), int.into()], false);
@@ -139,16 +153,5 @@ impl<'c> Emitter<'c, '_> {
         let call = self.b.build_indirect_call(ty, asm, &[at.into(), expected.into(), new.into()], "")?;
         self.never_unwinds(call);
         Ok(call.try_as_basic_value().unwrap_basic().into_int_value())
-    }
-
-    /// The bits of an element, or of two, and the kind of register for them.
-    fn bits(&self, value: BasicValueEnum<'c>, bytes: u32) -> R<(IntValue<'c>, &'static str)> {
-        let (ty, register) = match bytes {
-            2 => (self.cx.i16_type(), "h"),
-            4 => (self.i32_type(), "r"),
-            8 => (self.cx.i64_type(), "l"),
-            n => return Err(CompileError::bug(format!("an atomic of {n} bytes"))),
-        };
-        Ok((self.b.build_bit_cast(value, ty, "")?.into_int_value(), register))
     }
 }

@@ -4,7 +4,7 @@ use super::Lower;
 use crate::analysis::{Home, Path, StagingReason, StorePath, Verdict};
 use crate::arch::Capability;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{Op as GpuOp, Operand, WarpGrid, warp_grid_of};
+use crate::gpu::{Op as GpuOp, Operand, WarpGrid, combined_at_once, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
@@ -146,9 +146,25 @@ impl Lower<'_> {
         });
     }
 
-    /// The path of a store, where the engine was asked for.
+    /// The path of a store, where the engine was asked for, and how an atomic one is made.
     fn note_store(&self, store: Inst, notes: &mut Notes) {
-        let Op::Store { param, .. } = self.tile.insts[store] else { return };
+        let Op::Store { param, value, update, .. } = self.tile.insts[store] else { return };
+        if let Some(op) = update.combine() {
+            let dtype = self.tile.ty(value).dtype;
+            let what = format!("{} {}", update.statement(), self.tile.params[param].name);
+            notes.push(what, self.tile.locs[store], || {
+                let how = match combined_at_once(op, dtype, self.k.target) {
+                    Some(1) => "an instruction for each element",
+                    Some(_) => "an instruction for each vector",
+                    None => "a loop of compare-and-swap for each element",
+                };
+                let because = match update.depends_on_order(dtype) {
+                    true => "programs have no order, so the last bits may differ from launch to launch",
+                    false => "the result is the same in any order",
+                };
+                (how.to_owned(), because.to_owned())
+            });
+        }
         if self.schedule.stores != Some(Copies::Engine) {
             return;
         }

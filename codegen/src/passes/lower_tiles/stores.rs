@@ -3,7 +3,7 @@
 use super::Lower;
 use crate::analysis::{Home, StorePath, contiguous_run, places_of};
 use crate::error::CompileError;
-use crate::gpu::{self, Op as GpuOp, access_elements};
+use crate::gpu::{self, Op as GpuOp, access_elements, combined_at_once};
 use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::op::{Slice, UnaryOp};
 use atlas_dsl::{Block, Dim, Inst, Op, Param, Value};
@@ -24,7 +24,10 @@ impl Lower<'_> {
         };
         let mut slices = self.slices(param, &slices, at.as_ref().map(|at| at.2))?;
         let ty = self.tile.ty(value).clone();
-        let blocked = self.placement.blocked(&ty.shape, self.elements_of_a_lane(param, &slices, ty.dtype.bytes()));
+        // Neighbouring lanes combine neighbours: an instruction of a warp then touches whole sectors.
+        let at_once = update.combine().map(|op| combined_at_once(op, ty.dtype, self.k.target).unwrap_or(1));
+        let of_a_lane = self.elements_of_a_lane(param, &slices, ty.dtype.bytes());
+        let blocked = self.placement.blocked(&ty.shape, at_once.map_or(of_a_lane, |n| n.min(of_a_lane)));
         let has_no_layout = matches!(self.placement.home(value), Home::Carried | Home::Copied(_) | Home::Anywhere);
         let own = if has_no_layout || self.of_stores[value] { blocked.clone() } else { self.layout_of(value)? };
         let fragment = self.fragment(value, &own)?;
@@ -33,7 +36,10 @@ impl Lower<'_> {
             return self.store_by_engine(param, &slices, value);
         }
         let scattered = ty.rank() == 2 && ty.elements() >= 1024 && contiguous_run(&own) * ty.dtype.bytes() < 32;
-        let fragment = if scattered { self.convert(fragment, &blocked) } else { fragment };
+        let has_places_inside = matches!(slices.last(), Some(gpu::Slice::Gather { .. }));
+        let run = ty.rank().checked_sub(1).map_or(1, |last| own.run(last as u8, 16));
+        let too_wide = at_once.is_some_and(|n| run > n) && ty.elements() >= 1024 && !has_places_inside;
+        let fragment = if scattered || too_wide { self.convert(fragment, &blocked) } else { fragment };
         let value = self.zero_for_store(inst, fragment)?;
         if let Some((v, shape, places)) = at {
             let layout = self.k.tile(value).1.clone();

@@ -29,6 +29,11 @@ impl<'k> Ranges<'k> {
         let mut op = self.k.insts[root].clone();
         if let Op::StoreGlobal { slices, value, .. } = &mut op {
             *value = self.columns(*value);
+            for slice in slices.iter_mut() {
+                if let Slice::Gather { places, .. } = slice {
+                    *places = self.columns(*places);
+                }
+            }
             self.narrow(slices);
         } else if let Op::StoreShared { to, value } = &mut op {
             *value = self.without_new_padding(*value);
