@@ -1,6 +1,6 @@
 //! Atomic stores: sums, the greater and the less, at tiles, elements and places that meet, of every type.
 
-use super::{Given, agrees, agrees_on_hopper, agrees_with, in_place, input, random};
+use super::{Given, agrees, agrees_on_hopper, agrees_with, devices, in_place, input, random, run};
 use atlas::prelude::*;
 use atlas_dsl::DType::{Bf16, F16, F32, F64, I32, I64};
 
@@ -272,4 +272,18 @@ fn wide_products_scattered() {
         agrees(&wide_scatter, &args, 3e-2);
         agrees_on_hopper(&wide_scatter, &args, 3e-2);
     }
+}
+
+#[test]
+fn gpus_take_subnormal_terms_of_sums_for_0() {
+    let there = [1e-40, 1e-20, 1.0];
+    let y = input(F32, &[3, 1], |i| there[i]).into_output();
+    let args = [input(F32, &[3, 1], |_| 1e-40), input(I32, &[3], |i| i as f64), y];
+    for (name, device) in devices() {
+        let found = run(&scatter_add, &device, None, &args).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let wanted = [0.0, f64::from(1e-20_f32), 1.0];
+        assert_eq!(found, [wanted], "{name}");
+    }
+    let found = run(&scatter_add, &atlas_runtime::Device::cpu(), None, &args).unwrap_or_else(|e| panic!("{e}"));
+    assert!(found[0][0] > 0.0);
 }

@@ -422,14 +422,8 @@ fn degrees_of_a_graph() {
         let args = [ids(&[e], m, 7919), ids(&[e], m, 104_729), filled(I32, &[m], 0.0), filled(I32, &[m], 3.0)];
         agrees_with(&degrees, &args, 0.0, |x| {
             let (mut outward, mut inward) = (x[2].clone(), x[3].clone());
-            for k in 0..e {
-                if let Some(s) = place(x[0][k], m) {
-                    outward[s] += 1.0;
-                }
-                if let Some(t) = place(x[1][k], m) {
-                    inward[t] += 1.0;
-                }
-            }
+            x[0].iter().filter_map(|&s| place(s, m)).for_each(|s| outward[s] += 1.0);
+            x[1].iter().filter_map(|&t| place(t, m)).for_each(|t| inward[t] += 1.0);
             vec![outward, inward]
         });
     }
@@ -441,8 +435,8 @@ fn confusions() {
         let args = [ids(&[n], k, 7919), ids(&[n], k, 31), filled(I32, &[k * k], 0.0), Given::I32(k as i32)];
         agrees_with(&confusion, &args, 0.0, |x| {
             let mut table = x[2].clone();
-            for i in 0..n {
-                if let (Some(t), Some(g)) = (place(x[0][i], k), place(x[1][i], k)) {
+            for (&t, &g) in x[0].iter().zip(&x[1]) {
+                if let (Some(t), Some(g)) = (place(t, k), place(g, k)) {
                     table[t * k + g] += 1.0;
                 }
             }

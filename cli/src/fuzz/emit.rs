@@ -11,7 +11,7 @@ use atlas_codegen::math::SIN_COS_DOMAIN;
 use atlas_dsl::diag::Diagnostics;
 use atlas_dsl::infer::infer;
 use atlas_dsl::ir::{Access, BlockData, DimData, DimSize, GridExtent, Loc, ParamData, ParamKind, TableData};
-use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, ReduceOp, Slice, UnaryOp, Update};
+use atlas_dsl::op::{BinaryOp, LoopKind, Op, Precision, ReduceOp, Slice, UnaryOp};
 use atlas_dsl::specialization::largest_class;
 use atlas_dsl::{Block, DType, Diagnostic, Dim, Kernel, Param, Table, TileType, Value};
 use std::collections::{BTreeMap, BTreeSet};

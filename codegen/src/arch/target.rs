@@ -4,6 +4,8 @@ use super::{Capabilities, Capability};
 use Capability::{
     AtomicBf16, AtomicVectors, Clusters, CpAsync, MmaF64, MmaHalf, MmaTf32, SetMaxNReg, Stmatrix, Tcgen05, Tma, Wgmma,
 };
+use atlas_dsl::DType;
+use atlas_dsl::op::BinaryOp;
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,6 +104,20 @@ impl Target {
     /// The lowest PTX ISA version that knows this target; none if the table does not.
     pub fn ptx_version(self) -> Option<(u32, u32)> {
         self.row().map(|r| r.ptx)
+    }
+
+    /// How many consecutive elements an instruction combines with those in memory; `None` if it has no instruction. Those for
+    /// the greater and the less of floats give the other operand for NaN.
+    pub fn combined_at_once(self, op: BinaryOp, dtype: DType) -> Option<u32> {
+        let vectors = self.has(AtomicVectors);
+        match (op, dtype) {
+            (BinaryOp::Add, DType::Bf16) if !self.has(AtomicBf16) => None,
+            (BinaryOp::Add, DType::F32 | DType::F16 | DType::Bf16) if vectors => Some(16 / dtype.bytes()),
+            (BinaryOp::Add, DType::F16 | DType::Bf16) => Some(2),
+            (BinaryOp::Add, DType::F32 | DType::F64 | DType::I32 | DType::I64) => Some(1),
+            (BinaryOp::Max | BinaryOp::Min, DType::I32 | DType::I64) => Some(1),
+            _ => None,
+        }
     }
 
     fn row(self) -> Option<TargetRow> {

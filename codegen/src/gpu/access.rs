@@ -29,11 +29,9 @@
 
 use super::vectors::access_elements;
 use super::{Inst, Kernel, Op, SharedRef, Value};
-use crate::arch::{Capability, Target};
+use crate::arch::Capability;
 use crate::gpu_ops;
 use crate::layout::{Fragment, Mode};
-use atlas_dsl::DType;
-use atlas_dsl::op::BinaryOp;
 
 /// What of a layout fits its rectangle of the buffer: the buffer's extents for tiles of rank 2, which may be padded, else
 /// the tile's own.
@@ -124,18 +122,4 @@ fn is_blocks(at: &SharedRef, layout: &Fragment, limits: &[u32]) -> bool {
             })
         })
         && (0..2).all(|a| layout.cover(a as u8) <= limits[a])
-}
-
-/// How many consecutive elements an instruction of a target combines with those in memory; `None` if it has no instruction. Those for
-/// the greater and the less of floats give the other operand for NaN.
-pub fn combined_at_once(op: BinaryOp, dtype: DType, target: Target) -> Option<u32> {
-    let vectors = target.has(Capability::AtomicVectors);
-    match (op, dtype) {
-        (BinaryOp::Add, DType::Bf16) if !target.has(Capability::AtomicBf16) => None,
-        (BinaryOp::Add, DType::F32 | DType::F16 | DType::Bf16) if vectors => Some(16 / dtype.bytes()),
-        (BinaryOp::Add, DType::F16 | DType::Bf16) => Some(2),
-        (BinaryOp::Add, DType::F32 | DType::F64 | DType::I32 | DType::I64) => Some(1),
-        (BinaryOp::Max | BinaryOp::Min, DType::I32 | DType::I64) => Some(1),
-        _ => None,
-    }
 }

@@ -1,7 +1,7 @@
 //! A kernel in GPU IR: roles, values, buffers, rings and the index map.
 
 use super::ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
-use super::{AccessKind, Cache, CopyAtom, Op, Slice, combined_at_once};
+use super::{AccessKind, Cache, CopyAtom, Op, Slice};
 use crate::arch::Target;
 use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::layout::{Fragment, SharedLayout};
@@ -330,13 +330,11 @@ impl Kernel {
     /// The lowest PTX version that knows the kernel's instructions.
     pub fn ptx_version(&self) -> (u32, u32) {
         let hints = |op: &Op| matches!(op, Op::LoadGlobal { cache: Cache::EvictLast | Cache::EvictFirst, .. });
-        let wide_sums = |op: &Op| match op {
-            Op::StoreGlobal { value, update, .. } => {
-                let dtype = self.tile(*value).0;
-                let at_once = update.combine().and_then(|op| combined_at_once(op, dtype, self.target));
-                at_once.is_some_and(|n| n * dtype.bytes() > 8)
-            }
-            _ => false,
+        let wide_sums = |op: &Op| {
+            let Op::StoreGlobal { value, update, .. } = op else { return false };
+            let dtype = self.tile(*value).0;
+            let at_once = update.combine().and_then(|op| self.target.combined_at_once(op, dtype));
+            at_once.is_some_and(|n| n * dtype.bytes() > 8)
         };
         match () {
             () if self.insts.values().any(wide_sums) => (8, 1),

@@ -41,7 +41,7 @@ mod verify_overlap;
 mod verify_types;
 mod warp_grid;
 
-pub use access::{accessed, combined_at_once, moves_by_matrix, widest, writable};
+pub use access::{accessed, moves_by_matrix, widest, writable};
 pub use access_kind::AccessKind;
 pub use atlas_dsl::reach::Reach;
 pub use atom::Side;

@@ -2,7 +2,7 @@
 
 use super::{Emitter, R};
 use crate::error::CompileError;
-use crate::gpu::{Accuracy, combined_at_once};
+use crate::gpu::Accuracy;
 use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
 use inkwell::types::BasicMetadataTypeEnum;
@@ -45,7 +45,7 @@ impl<'c> Emitter<'c, '_> {
 
     /// The instruction for a run of elements, if the target has one.
     fn instruction(&self, op: BinaryOp, dtype: DType, run: usize) -> Option<Instruction> {
-        let most = combined_at_once(op, dtype, self.k.target)? as usize;
+        let most = self.k.target.combined_at_once(op, dtype)? as usize;
         let elements = [8, 4, 2, 1].into_iter().find(|n| *n <= most && run.is_multiple_of(*n))?;
         let name = match (op, dtype, elements) {
             (BinaryOp::Add, DType::F32, 4) => "add.v4.f32",

@@ -280,12 +280,8 @@ impl Resolver<'_> {
                 };
                 ExprKind::Size(self.dim(dim)?)
             }
-            "store" => return self.misplaced(e, "`store` is a statement, not a value"),
-            "atomic_add" | "atomic_max" | "atomic_min" => {
-                let message = format!(
-                    "`{name}` is a statement, not a value: what was there before depends on which program runs first"
-                );
-                return self.misplaced(e, &message);
+            "store" | "atomic_add" | "atomic_max" | "atomic_min" => {
+                return self.misplaced(e, &format!("`{name}` is a statement, not a value"));
             }
             "span" => {
                 return self.misplaced(

@@ -9,7 +9,7 @@ use crate::fault::{Fault, FaultKind, Result};
 use crate::memory::Actor;
 use crate::program::{Access, AtomOp, Reg, Src};
 use crate::race::ThreadId;
-use crate::syntax::ast::Type;
+use crate::syntax::ast::{Space, Type};
 
 /// An atomic: operation, type, destination, operands.
 pub(crate) type Atomic = (AtomOp, Type, Option<Reg>, [Src; 2]);
@@ -20,6 +20,7 @@ impl Execution<'_> {
         let Some(f) = alu::atom(op, ty, self.program.arithmetic) else {
             return Err(Fault::new(FaultKind::Illegal, format!("no atomic {op:?} of type {ty:?}")));
         };
+        let is_ieee = self.program.arithmetic == alu::Arithmetic::Ieee;
         let (line, first) = (self.line(at), self.thread(at, 0).0);
         let places = self.places(at, exec, access, true);
         let Some(warp) = self.warp(at) else { return Ok(Flow::Moved) };
@@ -38,7 +39,10 @@ impl Execution<'_> {
                 Ok(found) => found,
                 Err(fault) => return Err(self.blame_lane(at, lane, fault)),
             };
-            let new = |old: u64| f(old, b[lane], c[lane], 0);
+            // PTX ISA, `atom`: sums of f32 in global memory take subnormal numbers for 0, and give 0 for them.
+            let flushes = (op, ty, access.space) == (AtomOp::Add, Type::F32, Space::Global) && is_ieee;
+            let kept = |x: u64| if flushes { without_subnormal(x) } else { x };
+            let new = |old: u64| kept(f(kept(old), kept(b[lane]), c[lane], 0));
             old[lane] = match region.atomic(offset, access.bytes, &by, &mut self.clocks, new) {
                 Ok(old) => old,
                 Err(violation) => return Err(self.refuse(at, lane, name, &violation)),
@@ -49,4 +53,10 @@ impl Execution<'_> {
         }
         Ok(Flow::Next)
     }
+}
+
+/// The bits of an f32, with a zero of its sign for a subnormal number.
+fn without_subnormal(bits: u64) -> u64 {
+    let is_subnormal = f32::from_bits(bits as u32).is_subnormal();
+    if is_subnormal { bits & 0x8000_0000 } else { bits }
 }

@@ -4,7 +4,7 @@ use super::Lower;
 use crate::analysis::{Home, Path, StagingReason, StorePath, Verdict};
 use crate::arch::Capability;
 use crate::gpu::atom::MmaAtom;
-use crate::gpu::{Op as GpuOp, Operand, WarpGrid, combined_at_once, warp_grid_of};
+use crate::gpu::{Op as GpuOp, Operand, WarpGrid, warp_grid_of};
 use crate::notes::{Notes, place};
 use atlas_dsl::config::Copies;
 use atlas_dsl::ir::{Loc, ParamData, ParamKind, ValueDef};
@@ -153,7 +153,7 @@ impl Lower<'_> {
             let dtype = self.tile.ty(value).dtype;
             let what = format!("{} {}", update.statement(), self.tile.params[param].name);
             notes.push(what, self.tile.locs[store], || {
-                let how = match combined_at_once(op, dtype, self.k.target) {
+                let how = match self.k.target.combined_at_once(op, dtype) {
                     Some(1) => "an instruction for each element",
                     Some(_) => "an instruction for each vector",
                     None => "a loop of compare-and-swap for each element",

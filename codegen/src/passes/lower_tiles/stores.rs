@@ -3,7 +3,7 @@
 use super::Lower;
 use crate::analysis::{Home, StorePath, contiguous_run, places_of};
 use crate::error::CompileError;
-use crate::gpu::{self, Op as GpuOp, access_elements, combined_at_once};
+use crate::gpu::{self, Op as GpuOp, access_elements};
 use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::op::{Slice, UnaryOp};
 use atlas_dsl::{Block, Dim, Inst, Op, Param, Value};
@@ -25,7 +25,7 @@ impl Lower<'_> {
         let mut slices = self.slices(param, &slices, at.as_ref().map(|at| at.2))?;
         let ty = self.tile.ty(value).clone();
         // Neighbouring lanes combine neighbours: an instruction of a warp then touches whole sectors.
-        let at_once = update.combine().map(|op| combined_at_once(op, ty.dtype, self.k.target).unwrap_or(1));
+        let at_once = update.combine().map(|op| self.k.target.combined_at_once(op, ty.dtype).unwrap_or(1));
         let of_a_lane = self.elements_of_a_lane(param, &slices, ty.dtype.bytes());
         let blocked = self.placement.blocked(&ty.shape, at_once.map_or(of_a_lane, |n| n.min(of_a_lane)));
         let has_no_layout = matches!(self.placement.home(value), Home::Carried | Home::Copied(_) | Home::Anywhere);
