@@ -217,6 +217,7 @@ const DOT: &str = "`dot(a, b)`";
 const RANGE: &str = "`for i in lo..hi`, or `for i in tiles(DIM, SIZE)`";
 const SIZE: &str = "`size(N)` with the dim's name";
 const ATOMIC: &str = "`atomic_add(y[load(ids[n]), ..], value)`, or `atomic_max`, `atomic_min`: a kernel does nothing else with such a `y`, whose elements must hold something before, such as 0";
+const BINS: &str = "`atomic_add(count[load(ids[n])], 1)`, with `count: &mut Tensor<i32, [V]>` that holds 0 before";
 const LOCKS: &str = "`atomic_add(y[..], value)`, `atomic_max` or `atomic_min`: programs do not wait for each other, so there are no locks";
 const RANDOM: &str = "`load(noise[n, ..])` of a tensor of random numbers that the host makes, or a hash of the element's number: no function makes them";
 const ROWS: &str =
@@ -231,7 +232,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 175] = [
+const ELSEWHERE: [(&str, &str); 181] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -248,12 +249,15 @@ const ELSEWHERE: [(&str, &str); 175] = [
     ("atomicAdd", ATOMIC),
     ("atomicMax", "`atomic_max(y[..], value)`, whose `y` a kernel does nothing else with"),
     ("atomicMin", "`atomic_min(y[..], value)`, whose `y` a kernel does nothing else with"),
+    ("atomicSub", "`atomic_add(y[..], -value)`"),
     ("atomic_cas", LOCKS),
+    ("atomic_sub", "`atomic_add(y[..], -value)`"),
     ("atomic_xchg", LOCKS),
     ("barrier", BARRIER),
     ("bernoulli", RANDOM),
     ("bf16", "`x.cast::<bf16>()`"),
     ("bfloat16", "`x.cast::<bf16>()`"),
+    ("bincount", BINS),
     ("bit_count", "`popcount(x)`"),
     ("bitcast", NOTHING),
     ("bitwise_and", "`a & b`"),
@@ -265,10 +269,10 @@ const ELSEWHERE: [(&str, &str); 175] = [
     ("cdiv", CEIL_DIV),
     ("ceil_div", CEIL_DIV),
     ("clone", "`x`: tiles are values"),
-    ("copy", "`x`: tiles are values"),
     ("concat", NOTHING),
     ("concatenate", NOTHING),
     ("contiguous", "`x`: tiles are values"),
+    ("copy", "`x`: tiles are values"),
     ("cosf", "`cos(x)`"),
     ("count_nonzero", "`sum((x != 0).cast::<i32>())`"),
     ("cumprod", NOTHING),
@@ -311,8 +315,10 @@ const ELSEWHERE: [(&str, &str); 175] = [
     ("ge", "`a >= b`"),
     ("gt", "`a > b`"),
     ("half", "`x.cast::<f16>()`"),
+    ("histogram", BINS),
     ("i32", "`x.cast::<i32>()`"),
     ("i64", "`x.cast::<i64>()`"),
+    ("index_add", ATOMIC),
     ("int", "`x.cast::<i32>()`"),
     ("int_as_float", NOTHING),
     ("isfinite", "`abs(x) < f32::INFINITY`"),
@@ -369,6 +375,7 @@ const ELSEWHERE: [(&str, &str); 175] = [
     ("rotr", ROTATE),
     ("rsqrtf", "`rsqrt(x)`"),
     ("scatter", ATOMIC),
+    ("scatter_add", ATOMIC),
     ("shape", SIZE),
     ("shared", STAGED),
     ("shared_memory", STAGED),
