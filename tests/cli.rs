@@ -102,7 +102,7 @@ fn codes_are_explained() {
     has(&text, &["ATL226: A loop carries a ragged tile out", "error: ATL226: ", "What to do: Reduce the ragged axis"]);
     assert_eq!(text, prints(&["explain-error", "226"]));
     assert_eq!(prints(&["explain-error", "atl1"]), prints(&["explain-error", "ATL001"]));
-    has(&refuses(&["explain-error", "ATL239"]), &["no code ATL239", "similar ones are ATL235 (", "ATL234 ("]);
+    has(&refuses(&["explain-error", "ATL239"]), &["no code ATL239", "similar ones are ATL236 (", "ATL235 ("]);
     has(&refuses(&["explain-error", "E0308"]), &["`E0308` is no code", "as in ATL226"]);
 }
 

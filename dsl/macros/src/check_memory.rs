@@ -70,8 +70,15 @@ impl Checker<'_> {
                     None => String::new(),
                 },
             };
+            let mend = match (&to[..], update.combine()) {
+                ([], Some(op)) if mend.is_empty() => {
+                    format!("; reduce first: `{}(..)`", if op == BinaryOp::Add { "sum" } else { op.name() })
+                }
+                _ => mend,
+            };
+            let verb = if update.is_atomic() { format!("`{}` to", update.statement()) } else { "store to".to_owned() };
             let found = if from.is_empty() { "a scalar".to_owned() } else { list(from) };
-            self.error(111, value.place, format!("store to `{name}` wants a tile {wanted}, found {found}{mend}"));
+            self.error(111, value.place, format!("{verb} `{name}` wants a tile {wanted}, found {found}{mend}"));
         } else if let Some([p, q]) = crossed(&found, &target) {
             let message = format!(
                 "the axes of this tile are tiles ({q}, {p}), and those of this store to `{name}` are ({p}, {q}): is a `.t()` missing, or one too many?"
@@ -465,18 +472,18 @@ fn not_gathered(name: &Ident, is_writable: bool, update: Option<Update>, before:
     if update == Some(Update::Replace) {
         return Some(format!(
             "`{name}` is stored to at the places of a tile, which may name one twice: `atomic_add({name}[..], value)` adds up what \
-             meets. Or let each program store at its own coordinate, and load what it stores from the places where that is"
+             meets, to a `{name}` that holds 0 before. Or let each program store at its own coordinate, and load what it stores from the places where that is"
         ));
     }
     if is_writable && update.is_none() {
         return Some(format!(
             "`{name}` is `&mut`, and is loaded at the places of a tile, which other programs may write: load from a tensor that this \
-             kernel does not write"
+             kernel does not write, or in a kernel after this one"
         ));
     }
     let before = before?;
     Some(format!(
-        "axis {before} of this {} `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number",
+        "axis {before} of this {} `{name}` has a tile of places, and one axis may have one: give the others `..`, a tile, a span or a number. For an element at two places, give the tensor one axis for both, and a place such as `select(inside, i * L + j, -1)`",
         if update.is_some() { "store to" } else { "load of" }
     ))
 }

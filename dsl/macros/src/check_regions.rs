@@ -64,6 +64,7 @@ impl Checker<'_> {
                 let [atomic, other] = [*update, access.update].map(|u| u.map_or("load", Update::statement));
                 let mend = match access.update {
                     None => "load from another tensor, or in another kernel, after this one",
+                    Some(Update::Replace) => "what it holds before is stored by the host, or by a kernel before this one",
                     Some(_) => "give each a tensor of its own, or a kernel of its own",
                 };
                 let message = format!(

@@ -218,6 +218,7 @@ const RANGE: &str = "`for i in lo..hi`, or `for i in tiles(DIM, SIZE)`";
 const SIZE: &str = "`size(N)` with the dim's name";
 const ATOMIC: &str = "`atomic_add(y[load(ids[n]), ..], value)`, or `atomic_max`, `atomic_min`: a kernel does nothing else with such a `y`, whose elements must hold something before, such as 0";
 const BINS: &str = "`atomic_add(count[load(ids[n])], 1)`, with `count: &mut Tensor<i32, [V]>` that holds 0 before";
+const SCANS: &str = "`cumsum(x, axis = 1)`, `cummax` or `cummin`: there is no other scan";
 const LOCKS: &str = "`atomic_add(y[..], value)`, `atomic_max` or `atomic_min`: programs do not wait for each other, so there are no locks";
 const RANDOM: &str = "`load(noise[n, ..])` of a tensor of random numbers that the host makes, or a hash of the element's number: no function makes them";
 const ROWS: &str =
@@ -232,7 +233,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 181] = [
+const ELSEWHERE: [(&str, &str); 183] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -243,6 +244,7 @@ const ELSEWHERE: [(&str, &str); 181] = [
     ("amax", "`max(x, axis = 1)`"),
     ("amin", "`min(x, axis = 1)`"),
     ("as_type", CAST),
+    ("associative_scan", SCANS),
     ("astype", CAST),
     ("atan2f", "`atan2(y, x)`"),
     ("atanf", "`atan(x)`"),
@@ -275,7 +277,7 @@ const ELSEWHERE: [(&str, &str); 181] = [
     ("copy", "`x`: tiles are values"),
     ("cosf", "`cos(x)`"),
     ("count_nonzero", "`sum((x != 0).cast::<i32>())`"),
-    ("cumprod", NOTHING),
+    ("cumprod", "`exp(cumsum(log(x), axis = 1))` of numbers above 0: scans are `cumsum`, `cummax` and `cummin`"),
     ("debug_barrier", BARRIER),
     ("detach", "`x`: a kernel records no gradients"),
     ("device_print", PRINT),
@@ -299,7 +301,10 @@ const ELSEWHERE: [(&str, &str); 181] = [
     ("fabsf", "`abs(x)`"),
     ("fdividef", "`a / b`"),
     ("flatten", ROWS),
-    ("flip", NOTHING),
+    (
+        "flip",
+        "`cumsum(x, axis = 1, reverse = true)` for a scan from the last element down: no function turns a tile around",
+    ),
     ("float", "`x.cast::<f32>()`"),
     ("float_as_int", NOTHING),
     ("floor_div", "`floor(a / b)`, of integers `a / b`, which cuts towards 0"),
@@ -328,6 +333,7 @@ const ELSEWHERE: [(&str, &str); 181] = [
     ("leaky_relu", "`select(x > 0, x, 0.01 * x)`, with the slope of your formula"),
     ("len", SIZE),
     ("lerp", "`a + w * (b - a)`"),
+    ("logcumsumexp", SCANS),
     ("logf", "`log(x)`"),
     ("logical_and", "`a && b`"),
     ("logical_not", "`!a`"),

@@ -179,6 +179,12 @@ pub(crate) fn no_place(left: &syn::Expr, op: Option<BinaryOp>) -> String {
         Some(BinaryOp::Max | BinaryOp::Min) | None => "value".to_owned(),
         Some(op) => format!("load({at}) {} value", op.text()),
     };
+    // Of a tile of places nothing is stored.
+    if op == Some(BinaryOp::Add) && index.contains("load(") {
+        return format!(
+            "a place in a tensor is added to with `atomic_add({at}, value)`; only a `let mut` name can be assigned"
+        );
+    }
     let meet = match op {
         Some(BinaryOp::Add) => {
             format!(". Where programs, or elements of one tile, may meet: `atomic_add({at}, value)`")
