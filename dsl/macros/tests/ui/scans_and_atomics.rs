@@ -494,7 +494,7 @@ atlas_kernel! {
 
 atlas_kernel! {
     /// Rust's method of atomics
-    kernel of_method(ids: &Tensor<i32, [N]>, count: &mut Tensor<i32, [V]>)
+    kernel of_method_again(ids: &Tensor<i32, [N]>, count: &mut Tensor<i32, [V]>)
     tune { BN: [64] }
     {
         for n in grid(tiles(N, BN)) {
