@@ -449,9 +449,9 @@ impl<'c> Emitter<'c, '_> {
         let (run, _) = vectors(form, view.dtype)?;
         let thread = self.thread_pointer(&view, &layout)?;
         for reg in (0..layout.reg_count()).step_by(run as usize) {
+            let at = self.element_pointer(&view, &layout, thread, reg)?;
             let real = self.mask(&mut masks, &layout, reg)?;
-            let (row, real) = self.at_place(&view, thread, reg, real)?;
-            let at = self.element_pointer(&view, &layout, row, reg)?;
+            let (at, real) = self.at_place(&view, at, reg, real)?;
             let values = &regs[reg as usize..(reg + run) as usize];
             match update.combine() {
                 None => self.store_run("global", at, values, view.dtype, real)?,
