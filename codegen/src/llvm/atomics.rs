@@ -5,8 +5,7 @@ use crate::error::CompileError;
 use crate::gpu::Accuracy;
 use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
-use inkwell::types::BasicMetadataTypeEnum;
-use inkwell::values::{BasicMetadataValueEnum, BasicValue, BasicValueEnum, IntValue, PointerValue};
+use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue};
 use inkwell::{AtomicOrdering, InlineAsmDialect, IntPredicate};
 
 /// An instruction that combines an element, or some neighbours.
@@ -86,24 +85,7 @@ impl<'c> Emitter<'c, '_> {
             (2, 1) => (self.words(packed, 2)?, "h"),
             (bytes, n) => (self.words(packed, bytes * n as u32)?, "r"),
         };
-        let (guard, first) = if real.is_some() { ("@$0 ", 1) } else { ("", 0) };
-        let list: Vec<String> = (0..words.len()).map(|i| format!("${}", first + 1 + i)).collect();
-        let data = if words.len() == 1 { list[0].clone() } else { format!("{{{}}}", list.join(", ")) };
-        let text = format!("{guard}red.global.{name} [${first}], {data};");
-        let predicate = if real.is_some() { "b," } else { "" };
-        let registers = vec![register; words.len()].join(",");
-        let constraints = format!("{predicate}l,{registers},~{{memory}}");
-        let mut args: Vec<BasicMetadataValueEnum<'c>> = real.into_iter().map(Into::into).collect();
-        args.push(at.into());
-        args.extend(words.iter().map(|&w| BasicMetadataValueEnum::from(w)));
-        let mut types: Vec<BasicMetadataTypeEnum<'c>> = real.iter().map(|p| p.get_type().into()).collect();
-        types.push(at.get_type().into());
-        types.extend(words.iter().map(|w| BasicMetadataTypeEnum::from(w.get_type())));
-        let ty = self.cx.void_type().fn_type(&types, false);
-        let asm = self.cx.create_inline_asm(ty, text, constraints, true, false, Some(InlineAsmDialect::ATT), false);
-        let call = self.b.build_indirect_call(ty, asm, &args, "")?;
-        self.never_unwinds(call);
-        Ok(())
+        self.write(&format!("red.global.{name}"), ["l", register], at, &words, real)
     }
 
     /// Exchanges the element that is there for what it and `value` become, until no other thread has come between. Nothing is

@@ -276,21 +276,33 @@ impl<'c> Emitter<'c, '_> {
             (4, 32) => ("v4.b32", "r"),
             (n, b) => return Err(CompileError::bug(format!("a store of {n} words of {b} bits"))),
         };
-        let list: Vec<String> = (0..words.len()).map(|i| format!("${}", i + 2)).collect();
-        let data = if words.len() == 1 { list[0].clone() } else { format!("{{{}}}", list.join(", ")) };
-        let text = format!("@$0 st.{space}.{suffix} [$1], {data};");
         let address = if space == "shared" { "r" } else { "l" };
-        let constraints = std::iter::once("b")
-            .chain(std::iter::once(address))
-            .chain(words.iter().map(|_| reg))
-            .collect::<Vec<_>>()
-            .join(",");
-        let constraints = format!("{constraints},~{{memory}}");
-        let mut types: Vec<BasicMetadataTypeEnum<'c>> = vec![p.get_type().into(), to.get_type().into()];
+        self.write(&format!("st.{space}.{suffix}"), [address, reg], to, words, Some(p))
+    }
+
+    /// An instruction of inline PTX that writes words to an address, where a predicate holds if there is one. `registers` are the kinds
+    /// of registers of the address and of the words.
+    pub(super) fn write(
+        &self,
+        instruction: &str,
+        [address, register]: [&str; 2],
+        to: PointerValue<'c>,
+        words: &[IntValue<'c>],
+        real: Option<IntValue<'c>>,
+    ) -> R<()> {
+        let (guard, at) = if real.is_some() { ("@$0 ", 1) } else { ("", 0) };
+        let list: Vec<String> = (0..words.len()).map(|i| format!("${}", at + 1 + i)).collect();
+        let data = if words.len() == 1 { list[0].clone() } else { format!("{{{}}}", list.join(", ")) };
+        let text = format!("{guard}{instruction} [${at}], {data};");
+        let kinds = real.map(|_| "b").into_iter().chain([address]).chain(words.iter().map(|_| register));
+        let constraints = format!("{},~{{memory}}", kinds.collect::<Vec<_>>().join(","));
+        let mut types: Vec<BasicMetadataTypeEnum<'c>> = real.iter().map(|p| p.get_type().into()).collect();
+        types.push(to.get_type().into());
         types.extend(words.iter().map(|w| BasicMetadataTypeEnum::from(w.get_type())));
         let ty = self.cx.void_type().fn_type(&types, false);
         let asm = self.cx.create_inline_asm(ty, text, constraints, true, false, Some(InlineAsmDialect::ATT), false);
-        let mut args: Vec<BasicMetadataValueEnum<'c>> = vec![p.into(), to.into()];
+        let mut args: Vec<BasicMetadataValueEnum<'c>> = real.into_iter().map(Into::into).collect();
+        args.push(to.into());
         args.extend(words.iter().map(|&w| BasicMetadataValueEnum::from(w)));
         let call = self.b.build_indirect_call(ty, asm, &args, "")?;
         self.never_unwinds(call);

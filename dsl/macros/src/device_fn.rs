@@ -36,7 +36,7 @@ pub(crate) fn results(body: &[StmtSyntax]) -> usize {
     match body.last() {
         Some(StmtSyntax::Expr { value, last: true }) => match &value.kind {
             ExprSyntaxKind::Tuple(list) => list.len(),
-            ExprSyntaxKind::Call { name, .. } if is_store(name) => 0,
+            ExprSyntaxKind::Call { name, .. } if is_store(&name.to_string()) => 0,
             _ => 1,
         },
         _ => 0,

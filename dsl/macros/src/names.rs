@@ -1,7 +1,6 @@
 //! Names of built-in functions, and names that are not known here: how other languages' are written, and what may have been meant.
 
 use atlas_vocabulary::{BinaryOp, UnaryOp, Update, distance};
-use proc_macro2::Ident;
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
 const FORMS: [&str; 32] = [
@@ -40,8 +39,8 @@ const FORMS: [&str; 32] = [
 ];
 
 /// True for the name of a statement that writes to a tensor: `store` and `atomic_add`, for instance.
-pub(crate) fn is_store(name: &Ident) -> bool {
-    Update::of_statement(&name.to_string()).is_some()
+pub(crate) fn is_store(name: &str) -> bool {
+    Update::of_statement(name).is_some()
 }
 
 pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {

@@ -2,7 +2,7 @@
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::{Errors, SourceRange};
-use crate::names::{functions, is_reserved, written_here};
+use crate::names::{functions, is_reserved, is_store, written_here};
 use crate::parse_tokens::{strip, type_name};
 use atlas_vocabulary::{BinaryOp, DType, Update};
 use proc_macro2::Ident;
@@ -252,10 +252,8 @@ pub(crate) fn no_callee(f: &syn::Expr) -> String {
     if functions().any(|f| name == f) {
         let call = match name.as_str() {
             "max" | "min" => format!("{name}(x, y)"),
-            "load" | "store" | "atomic_add" | "atomic_max" | "atomic_min" | "span" | "tiles" | "dot" | "select"
-            | "full" | "iota" | "broadcast" => {
-                format!("{name}(..)")
-            }
+            "load" | "span" | "tiles" | "dot" | "select" | "full" | "iota" | "broadcast" => format!("{name}(..)"),
+            name if is_store(name) => format!("{name}(..)"),
             _ => format!("{name}(x)"),
         };
         return format!("a built-in function has no path; write `{call}`");

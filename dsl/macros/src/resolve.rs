@@ -79,7 +79,7 @@ fn function(ast: TileFnSyntax, index: usize, fns: &Signatures, scope: &Scope, er
                     continue;
                 }
                 let message = match &value.kind {
-                    ExprSyntaxKind::Call { name, .. } if is_store(name) => {
+                    ExprSyntaxKind::Call { name, .. } if is_store(&name.to_string()) => {
                         "a tile fn gives a tile back, and stores nothing; store it in the kernel, or in a `device fn`"
                     }
                     _ => "the value of this expression is not used; a tile fn ends in an expression without `;`",

@@ -2,7 +2,7 @@
 //! end. Each is a mistake that says what to write.
 
 use crate::ast::{ExprSyntax, ExprSyntaxKind};
-use crate::names::{functions, written_here};
+use crate::names::{functions, is_store, written_here};
 use crate::parse_unsupported::{is_dotted_module, is_module};
 use crate::resolve::Resolver;
 use crate::tree::ParamKind;
@@ -189,7 +189,7 @@ impl Resolver<'_> {
                 format!("{name}(x, axis = 1)` along an axis, counted from 0, or of all elements `{name}(x)")
             }
             ("load", _) => "load(x[..])".to_owned(),
-            ("store" | "atomic_add" | "atomic_max" | "atomic_min", _) => format!("{name}(y[..], value)"),
+            (name, _) if is_store(name) => format!("{name}(y[..], value)"),
             ("max" | "min", _) => format!("{name}(x, y)"),
             ("dot", _) => "dot(a, b)".to_owned(),
             ("select", _) => "select(cond, a, b)".to_owned(),
@@ -207,9 +207,9 @@ impl Resolver<'_> {
         });
         Some(match (name, named.as_deref()) {
             ("load", Some("mask" | "other")) => "`load` has no mask: edges of tensors are masked by themselves, `load(x[..]).or(0.0)` has a number past them, and `select(mask, load(x[..]), other)` chooses".to_owned(),
-            ("atomic_add" | "atomic_max" | "atomic_min", Some("mask")) => format!("`{name}` has no mask: what lies outside of the tensor is dropped by itself, and `select(mask, value, other)` chooses what changes nothing, such as 0 for a sum"),
+            (name, Some("mask")) if name != "store" && is_store(name) => format!("`{name}` has no mask: what lies outside of the tensor is dropped by itself, and `select(mask, value, other)` chooses what changes nothing, such as 0 for a sum"),
             ("store", Some("mask")) => "`store` has no mask: what lies outside of the tensor is dropped by itself; where else nothing changes, store what is there: `store(y[..], select(mask, new, load(y[..])))`".to_owned(),
-            ("load" | "store" | "atomic_add" | "atomic_max" | "atomic_min", Some(what)) => format!("`{name}` has no `{what}`: leave it out; the compiler chooses how memory is accessed"),
+            (name, Some(what)) if name == "load" || is_store(name) => format!("`{name}` has no `{what}`: leave it out; the compiler chooses how memory is accessed"),
             ("store", None) if args.len() > 2 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `store(y[n, d], value)`".to_owned(),
             ("load", None) if args.len() > 1 && !matches!(args[0].kind, ExprSyntaxKind::Index { .. }) => "indices stand in brackets, as in `load(x[n, d])`".to_owned(),
             ("dot", _) if named.is_some() || args.len() > 2 => "`dot` takes two tiles and accumulates in f32; its precision stands behind it, as in `dot(a, b).precision(tf32)`, and a sum before it, as in `acc += dot(a, b)`".to_owned(),

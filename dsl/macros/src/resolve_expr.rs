@@ -2,7 +2,7 @@
 
 use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::SourceRange;
-use crate::names::{did_you_mean, elementwise, functions, nearest};
+use crate::names::{did_you_mean, elementwise, functions, is_store, nearest};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, LocalKind, ParamKind, Stmt};
@@ -280,7 +280,7 @@ impl Resolver<'_> {
                 };
                 ExprKind::Size(self.dim(dim)?)
             }
-            "store" | "atomic_add" | "atomic_max" | "atomic_min" => {
+            text if is_store(text) => {
                 return self.misplaced(e, &format!("`{name}` is a statement, not a value"));
             }
             "span" => {
@@ -482,7 +482,7 @@ impl Resolver<'_> {
                 let text = &name.to_string();
                 match text.as_str() {
                     // The place is right.
-                    "load" | "store" | "atomic_add" | "atomic_max" | "atomic_min" => drop(self.access(receiver, text)),
+                    text if text == "load" || is_store(text) => drop(self.access(receiver, text)),
                     _ => drop(self.expr(receiver)),
                 }
                 let as_function = functions().any(|f| f == text) || self.is_tile_fn(name);

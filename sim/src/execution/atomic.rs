@@ -20,7 +20,10 @@ impl Execution<'_> {
         let Some(f) = alu::atom(op, ty, self.program.arithmetic) else {
             return Err(Fault::new(FaultKind::Illegal, format!("no atomic {op:?} of type {ty:?}")));
         };
-        let is_ieee = self.program.arithmetic == alu::Arithmetic::Ieee;
+        // PTX ISA, `atom`: sums of f32 in global memory take subnormal numbers for 0, and give 0 for them.
+        let flushes = (op, ty, access.space) == (AtomOp::Add, Type::F32, Space::Global)
+            && self.program.arithmetic == alu::Arithmetic::Ieee;
+        let kept = |x: u64| if flushes { without_subnormal(x) } else { x };
         let (line, first) = (self.line(at), self.thread(at, 0).0);
         let places = self.places(at, exec, access, true);
         let Some(warp) = self.warp(at) else { return Ok(Flow::Moved) };
@@ -39,9 +42,6 @@ impl Execution<'_> {
                 Ok(found) => found,
                 Err(fault) => return Err(self.blame_lane(at, lane, fault)),
             };
-            // PTX ISA, `atom`: sums of f32 in global memory take subnormal numbers for 0, and give 0 for them.
-            let flushes = (op, ty, access.space) == (AtomOp::Add, Type::F32, Space::Global) && is_ieee;
-            let kept = |x: u64| if flushes { without_subnormal(x) } else { x };
             let new = |old: u64| kept(f(kept(old), kept(b[lane]), c[lane], 0));
             old[lane] = match region.atomic(offset, access.bytes, &by, &mut self.clocks, new) {
                 Ok(old) => old,
