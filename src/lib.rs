@@ -36,7 +36,7 @@
 //! | [`device`] | devices, their memory, streams and events |
 //! | [`error`] | errors, by kind |
 //! | [`shipping`] | bundles of compiled kernels, tuning records, and the sizes that a program launches |
-//! | [`ops`] | the kernels that ship with Atlas |
+#![cfg_attr(feature = "ops", doc = "| [`ops`] | the kernels that ship with Atlas |")]
 #![cfg_attr(feature = "sim", doc = "| [`sim`] | the simulator: its options and its findings |")]
 #![cfg_attr(feature = "verify", doc = "| [`verify`] | comparisons with f64 references |")]
 //!
@@ -45,8 +45,9 @@
 //! | feature | adds |
 //! |---|---|
 //! | `jit`, `static-llvm` | the code generator, with LLVM 22 as a shared library or linked in |
+//! | `ops` | the kernels that ship with Atlas, in the module `ops` |
 //! | `sim` | the PTX simulator as a device, and the module `sim` |
-//! | `verify` | the f64 references of the shipped kernels, and the module `verify`; includes `sim` |
+//! | `verify` | the f64 references of the shipped kernels, and the module `verify`; includes `ops` and `sim` |
 //!
 //! The command line is the crate `atlas-gpu-cli`. Build scripts make bundles with the crate `atlas-gpu-build`.
 #![warn(clippy::too_many_lines)]
@@ -56,6 +57,7 @@
 pub mod device;
 pub mod error;
 pub mod kernel;
+#[cfg(feature = "ops")]
 pub mod ops;
 pub mod prelude;
 pub mod shipping;

@@ -103,14 +103,14 @@ impl Checker<'_> {
             };
             let written = axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim);
             let other = axis.and_then(|axis| another_tile(edge, &target, axis));
-            let message = match written {
-                None if let Some([own, other]) = other => format!(
+            let message = match (written, other) {
+                (None, Some([own, other])) => format!(
                     "this tile has tile `{own}` of {dim} along the axis that this store to `{name}` has tile `{other}` along: is an index wrong?"
                 ),
-                Some(written) => format!(
+                (Some(written), _) => format!(
                     "this tile has {dim} along the axis that this store to `{name}` has {written} along: is a `.t()` missing, or one too many? If not, say what stands where elements of it lie outside of {dim}: {stands}"
                 ),
-                None => format!(
+                (None, None) => format!(
                     "this tile is stored to `{name}`, and elements of it may lie outside of {dim} where the store writes; say what stands there: {stands}"
                 ),
             };
@@ -311,21 +311,22 @@ impl Checker<'_> {
         let coord = self.local_name(axis.coord);
         let starts = |e: &Expr| self.first_of_tile(e).filter(|(name, ..)| *name == coord);
         for i in index {
-            match i {
-                Index::At(e) if let Some((_, size, _)) = starts(e) => {
+            let (Index::At(e) | Index::Span { start: e, .. }) = i else { continue };
+            match starts(e) {
+                Some((_, size, _)) if matches!(i, Index::At(_)) => {
                     return format!("; `{coord} * {size}` is one element: write `{coord}`, which is the whole tile");
                 }
-                Index::Span { start, .. } if let Some((_, size, _)) = starts(start) => {
+                Some((_, size, _)) => {
                     return format!(
                         "; write `{coord}`, which is the tile of {size} elements from `{coord} * {size}` on"
                     );
                 }
-                Index::At(e) | Index::Span { start: e, .. } if mentions(e, axis.coord) => {
+                None if mentions(e, axis.coord) => {
                     return format!(
                         "; an index that is computed from `{coord}` may be the same in two programs: store at `{coord}` itself, and shift what is loaded"
                     );
                 }
-                _ => {}
+                None => {}
             }
         }
         let dim = &self.kernel.dims[axis.dim].name;

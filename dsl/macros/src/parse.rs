@@ -432,7 +432,7 @@ fn nested(e: &syn::Expr, errors: &mut Errors) -> Option<ExprSyntax> {
         }
         // `x ** 2`, as `syn` reads it.
         syn::Expr::Binary(syn::ExprBinary { left, op: op @ syn::BinOp::Mul(_), right, .. })
-            if let syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Deref(_), .. }) = &**right =>
+            if matches!(&**right, syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Deref(_), .. })) =>
         {
             let _ = nested(left, errors);
             errors.push(20, op.span(), format!("there is no operator `**`; for a power write {POWER}"));

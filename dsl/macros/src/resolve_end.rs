@@ -14,19 +14,21 @@ impl Resolver<'_> {
             let message = match local.kind {
                 // A coordinate that no store mentions is reported by `check`.
                 LocalKind::Coordinate => continue,
-                _ if !local.used => match local.kind {
-                    LocalKind::Let { .. } if let Some(outer) = local.hides => {
+                _ if !local.used => match (local.kind, local.hides) {
+                    (LocalKind::Let { .. }, Some(outer)) => {
                         let is_mut = self.locals[outer].kind == LocalKind::Let { mutable: true };
                         let before = if is_mut { "" } else { " here, and `let mut` before the loop" };
                         format!(
                             "this `{name}` is a new value in each iteration, which nothing reads, and the `{name}` before the loop stays as it is; to carry it through the loop write `{name} = ..` without `let`{before}"
                         )
                     }
-                    LocalKind::Let { .. } if local.assigned => format!("`{name}` is assigned, but nothing reads it"),
-                    LocalKind::LoopIndex => {
+                    (LocalKind::Let { .. }, None) if local.assigned => {
+                        format!("`{name}` is assigned, but nothing reads it")
+                    }
+                    (LocalKind::LoopIndex, _) => {
                         format!("loop index `{name}` is never used; write `_` if the loop only repeats")
                     }
-                    LocalKind::FnParam => format!("parameter `{name}` is never used"),
+                    (LocalKind::FnParam, _) => format!("parameter `{name}` is never used"),
                     _ => format!("`{name}` is never used; remove it"),
                 },
                 LocalKind::Let { mutable: true } if !local.assigned => match self.hidden(id) {

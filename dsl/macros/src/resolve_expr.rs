@@ -23,6 +23,14 @@ pub(crate) fn is_const_name(name: &Ident) -> bool {
     name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.chars().any(char::is_lowercase)
 }
 
+/// The axis of `-1`, which counts from the end: 255.
+fn from_end(x: &ExprSyntax) -> Option<u8> {
+    match x.kind {
+        ExprSyntaxKind::Literal { value, whole: true } if (1.0..=128.0).contains(&value) => Some((256.0 - value) as u8),
+        _ => None,
+    }
+}
+
 /// A const that is given by its name only.
 pub(crate) fn const_path(name: &Ident) -> ExprPath {
     ExprPath { attrs: vec![], qself: None, path: name.clone().into() }
@@ -385,12 +393,7 @@ impl Resolver<'_> {
         match e.kind {
             ExprSyntaxKind::Literal { value, whole: true } if value < 128.0 => Some((value as u8, e.place)),
             // An axis from the end, which the check refuses: it knows the rank.
-            ExprSyntaxKind::Unary("-", ref x)
-                if let ExprSyntaxKind::Literal { value, whole: true } = x.kind
-                    && (1.0..=128.0).contains(&value) =>
-            {
-                Some(((256.0 - value) as u8, e.place))
-            }
+            ExprSyntaxKind::Unary("-", ref x) if from_end(x).is_some() => from_end(x).map(|axis| (axis, e.place)),
             ExprSyntaxKind::Tuple(_) | ExprSyntaxKind::Array(_) => {
                 let message = "one axis at a time is reduced, as in `sum(sum(x, axis = 0), axis = 1)`; of all axes write `sum(x)`";
                 self.errors.push(101, e.place, message);

@@ -9,102 +9,72 @@
 
 pub mod bodies;
 pub mod head;
+mod lexer;
 
 use crate::diag::Diagnostic;
 use crate::ir::Loc;
-use logos::Logos;
 use std::fmt::{self, Formatter};
 use std::ops::Range;
 use std::str::FromStr;
 
 /// What kind of token it is.
-#[derive(Logos, Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[logos(skip r"[ \t\r\n]+")]
-#[logos(skip(r"//[^\n]*", allow_greedy = true))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenKind {
     /// A word: `kernel`, `bf16`, `inf`.
-    #[regex("[A-Za-z_][A-Za-z0-9_]*")]
     Ident,
     /// `%name` or `%3`.
-    #[regex("%[A-Za-z0-9_]+")]
     Value,
     /// `@name`.
-    #[regex("@[A-Za-z_][A-Za-z0-9_]*")]
     Symbol,
     /// An unsigned whole number.
-    #[regex("[0-9]+")]
     Int,
     /// An unsigned number with a fraction or an exponent.
-    #[regex(r"[0-9]+\.[0-9]+([eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+")]
     Float,
     /// `"text"`, on one line, without escapes.
-    #[regex("\"[^\"\n]*\"")]
     Str,
     /// `(`
-    #[token("(")]
     LParen,
     /// `)`
-    #[token(")")]
     RParen,
     /// `[`
-    #[token("[")]
     LBracket,
     /// `]`
-    #[token("]")]
     RBracket,
     /// `{`
-    #[token("{")]
     LBrace,
     /// `}`
-    #[token("}")]
     RBrace,
     /// `<`
-    #[token("<")]
     Less,
     /// `>`
-    #[token(">")]
     Greater,
     /// `,`
-    #[token(",")]
     Comma,
     /// `:`
-    #[token(":")]
     Colon,
     /// `;`
-    #[token(";")]
     Semicolon,
     /// `=`
-    #[token("=")]
     Equals,
     /// `->`
-    #[token("->")]
     Arrow,
     /// `.`
-    #[token(".")]
     Dot,
     /// `..`
-    #[token("..")]
     DotDot,
     /// `..+`
-    #[token("..+")]
     DotDotPlus,
     /// `?`
-    #[token("?")]
     Question,
     /// `*`
-    #[token("*")]
     Star,
     /// `+`
-    #[token("+")]
     Plus,
     /// `-`
-    #[token("-")]
     Minus,
     /// `/`
-    #[token("/")]
     Slash,
     /// `|`
-    #[token("|")]
     Pipe,
     /// Characters that belong to no token.
     Unknown,
@@ -213,10 +183,10 @@ impl<'s> Cursor<'s> {
             seen = offset;
             loc
         };
-        for (kind, range) in TokenKind::lexer(src).spanned() {
+        for (kind, range) in lexer::tokens(src) {
             let text = src.get(range.clone()).unwrap_or_default();
             let loc = advance_to(range.start);
-            tokens.push(Token { kind: kind.unwrap_or(TokenKind::Unknown), text, start: range.start, loc });
+            tokens.push(Token { kind, text, start: range.start, loc });
         }
         let end = Token { kind: TokenKind::End, text: "", start: src.len(), loc: advance_to(src.len()) };
         Cursor { tokens, end, at: 0 }

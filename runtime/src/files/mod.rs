@@ -271,7 +271,8 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// A new file in the folder of another, with the default mode. It is removed when it is dropped.
 fn beside(path: &Path) -> io::Result<NamedTempFile> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let prefix = format!(".{}.", &name[..name.floor_char_boundary(MOST_OF_NAME)]);
+    let end = (0..=MOST_OF_NAME.min(name.len())).rfind(|&end| name.is_char_boundary(end)).unwrap_or_default();
+    let prefix = format!(".{}.", &name[..end]);
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix);
     #[cfg(unix)]
