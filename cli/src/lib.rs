@@ -3,7 +3,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `list`, `compile`, `explain`, `verify`, `bench`, `tune`, `bundle`, `demo`, `doctor` | the verbs |
+//! | `list`, `compile`, `explain`, `verify`, `bench`, `tune`, `bundle`, `wheel`, `demo`, `doctor` | the verbs |
 //! | `explain_error` | what a diagnostic code means |
 //! | `differential` | `verify --differential`: a GPU against the simulator |
 //! | `fuzz` | random kernels against the interpreter |
@@ -17,7 +17,6 @@
 //! | `input` | the user's arguments, resolved: kernels, dims, dtypes, configs |
 //! | `sizes` | sizes of dims that the user gave, and their checks |
 //! | `stages` | the one place that calls the code generator |
-//! | `ship` | `compile --all`: every kernel to a folder |
 //! | `counts` | one small run in the simulator, for `explain` |
 //! | `simulate` | `verify` in the simulator |
 //! | `verify_row` | a row in the results of `verify` |
@@ -55,7 +54,6 @@ mod print;
 pub mod ptxas;
 mod roundings;
 mod sample;
-mod ship;
 mod show;
 mod simulate;
 mod sizes;
@@ -64,6 +62,7 @@ mod sweep;
 mod tune;
 mod verify;
 mod verify_row;
+mod wheel;
 
 use self::print::tell;
 use atlas_runtime::{CacheDir, standard_streams};
@@ -99,6 +98,8 @@ enum Verb {
     Tune(tune::TuneArgs),
     /// Compile kernels ahead of time into one file, for programs without a compiler.
     Bundle(bundle::BundleArgs),
+    /// A Python package of a library of kernels.
+    Wheel(wheel::WheelArgs),
     #[command(hide = true)]
     TuneWorker(tune::WorkerArgs),
     /// Compile, run and check the kernels at the sizes of real models.
@@ -215,6 +216,7 @@ fn perform(verb: Verb, warn: &mut dyn FnMut(&str)) -> anyhow::Result<bool> {
         Verb::Bench(args) => bench::run(&args),
         Verb::Tune(args) => tune::run(&args),
         Verb::Bundle(args) => bundle::run(&args, warn),
+        Verb::Wheel(args) => wheel::run(&args),
         Verb::TuneWorker(args) => tune::work(&args),
         Verb::Demo(args) => demo::run(&args),
         Verb::Doctor(args) => doctor::run(&args),

@@ -93,7 +93,7 @@ pub(crate) fn test(root: &Path) -> Result<Option<String>> {
     command::run(Command::new(&python).arg(bindings.join("c/tests/python.py")).arg(&library))?;
     let atlas = target.join("debug/atlas");
     let compiles = command::succeeds(Command::new(&atlas).args(["compile", "softmax", "--arch", "sm_80"]));
-    let bundle = compiles.then_some(BundleParts { atlas, archs: "sm_80", kernels: &["log_sum_exp"] });
+    let bundle = compiles.then(|| BundleParts { atlas: atlas.clone(), archs: "sm_80", kernels: &["log_sum_exp"] });
     let wheel = build(root, &target, &python, &library, bundle.as_ref(), &target.join("wheel"))?;
     command::run(pip(&python, "install").args(["--force-reinstall", "--no-deps"]).arg(wheel))?;
     // Away from the sources, which are no package without the library.
@@ -104,7 +104,24 @@ pub(crate) fn test(root: &Path) -> Result<Option<String>> {
     };
     command::run(script("tests/check_numpy.py").args(compiles.then_some("--bundle")))?;
     command::run(script("record_sizes.py").arg("--check").arg("--library").arg(&library))?;
+    if atlas.exists() {
+        own(&python, &atlas, &library, &target.join("wheel"), script("tests/check_own_wheel.py"))?;
+    }
     Ok((!compiles).then(|| "without a bundle in the wheel: no step has built `atlas` with LLVM".to_owned()))
+}
+
+/// Tests a package that `atlas wheel` makes: of the C library, which has kernels and their functions as a library of one's own does.
+fn own(python: &Path, atlas: &Path, library: &Path, folder: &Path, mut script: Command) -> Result<()> {
+    let folder = folder.join("own");
+    // What an earlier build left has another tag, perhaps.
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    command::run(Command::new(atlas).arg("wheel").arg(library).args(["--name", "own", "--out-dir"]).arg(&folder))?;
+    let mut install = pip(python, "install");
+    install.args(["--force-reinstall", "--no-deps", "--no-index", "--find-links"]).arg(&folder).arg("own");
+    command::run(&mut install)?;
+    command::run(&mut script)
 }
 
 /// Python of an environment with the packages. `None` if it cannot be made.

@@ -1,11 +1,13 @@
 //! `atlas compile`: prints any stage of a kernel as text.
 
+mod all;
+
 use super::archs::{once, platform};
 use super::artifact::{slug, write};
 use super::input::{self, ProblemArgs};
 use super::print::say;
 use super::stages::{self, Stage, Texts};
-use super::{ship, show, sizes};
+use super::{show, sizes};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_dsl::Config;
@@ -47,7 +49,7 @@ pub(super) fn run(args: &CompileArgs) -> Result<bool> {
         if args.emit != ["ptx"] {
             bail!("--all writes PTX: leave --emit out, or name a kernel");
         }
-        return ship::run(on, dir);
+        return all::run(on, dir);
     }
     let name = args.kernel.as_deref().context("name a kernel or a .tile file")?;
     once("--emit", &args.emit)?;

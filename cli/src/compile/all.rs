@@ -1,9 +1,9 @@
 //! `atlas compile --all`: compiles every kernel, in every element type and its likely configs, to a folder.
 
-use super::artifact::{slug, write};
-use super::print::{say, tell};
-use super::show::Progress;
-use super::{input, sizes, stages};
+use super::super::artifact::{slug, write};
+use super::super::print::{say, tell};
+use super::super::show::Progress;
+use super::super::{input, sizes, stages};
 use anyhow::{Context, Result, bail};
 use atlas_codegen::Platform;
 use atlas_dsl::{Config, DType, KernelDef, Specialization};
