@@ -17,22 +17,20 @@ pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|v| v != "false" && v != "0" && !v.is_empty())
 }
 
-/// The packages with code that needs LLVM, with all their features. Everything that is built with LLVM selects these
-/// packages and these features, because cargo compiles a crate anew for each selection that gives it other features.
+/// Every package with LLVM and all features, but for the C library, which is tested as it ships. Everything that is built with LLVM
+/// selects these packages and these features, because cargo compiles a crate anew for each selection that gives it other features.
 ///
 /// `mutations` are known mistakes that a test can plant. Without a planted mistake the compiler is the same.
-pub(crate) const WITH_LLVM: [&str; 10] = [
-    "-p",
-    "atlas-gpu",
-    "-p",
-    "atlas-gpu-cli",
-    "-p",
-    "atlas-gpu-codegen",
-    "-p",
-    "atlas-gpu-runtime",
+pub(crate) const WITH_LLVM: [&str; 5] = [
+    "--workspace",
+    "--exclude",
+    "atlas-gpu-c",
     "--features",
     "atlas-gpu/jit,atlas-gpu/verify,atlas-gpu-cli/jit,atlas-gpu-cli/mutations",
 ];
+
+/// What users build without LLVM: the C library, and the crates that it has in it.
+pub(crate) const WITHOUT_LLVM: [&str; 2] = ["-p", "atlas-gpu-c"];
 
 /// The cargo that runs this program.
 pub(crate) fn cargo(root: &Path) -> Command {
@@ -89,6 +87,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("`{shown}` failed ({}): {}", out.status, String::from_utf8_lossy(&out.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Runs a command quietly and returns all that it printed, whether it succeeds or not.
+pub(crate) fn said(command: &mut Command) -> Result<String> {
+    let shown = text(command);
+    let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{shown}`"))?;
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
 }
 
 /// True if a program starts and succeeds.

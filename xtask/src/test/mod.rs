@@ -3,7 +3,7 @@
 pub(crate) mod timed;
 
 use self::timed::Timed;
-use crate::command::WITH_LLVM;
+use crate::command::{WITH_LLVM, WITHOUT_LLVM};
 use crate::{command, setup, tidy, validate, wheel};
 use anyhow::{Context, Result, bail};
 use std::fmt;
@@ -35,9 +35,6 @@ struct Run<'r> {
 
 type StepFn = fn(&mut Run<'_>) -> Result<()>;
 
-/// Everything, including the parts that a user of the library does not build.
-const WHOLE: [&str; 3] = ["--workspace", "--features", "atlas-gpu/verify"];
-
 /// Packages for the development of Atlas alone.
 const UNPUBLISHED: [&str; 2] = ["xtask", "atlas-gpu-interp"];
 
@@ -47,18 +44,10 @@ const TESTS: [&str; 1] = ["--tests"];
 /// The tests that plant mistakes.
 const MUTATIONS: &str = "mutations::";
 
-/// Tests of the whole that the step `test` runs and `test-llvm` skips. They execute what passes leave, or Tile IR, and what
-/// they execute has no code that depends on LLVM.
-const WITHOUT_LLVM: [(&str, &str); 3] = [
-    ("bounds::", "tests/bounds.rs"),
-    ("gpu_interp::kernels::", "tests/gpu_interp/kernels.rs"),
-    ("rewrite::", "tests/rewrite.rs"),
-];
-
 /// How many of the slowest tests the summary names.
 const SLOWEST: usize = 10;
 
-/// The steps in order: those that need no LLVM first.
+/// The steps in order.
 const STEPS: [(&str, StepFn); 17] = [
     ("setup", |run| setup::run(run.root, &setup::SetupArgs::default())),
     ("tidy", |run| tidy::run(run.root)),
@@ -70,22 +59,21 @@ const STEPS: [(&str, StepFn); 17] = [
         package.args(["package", "--workspace", "--no-verify", "--allow-dirty", "--offline", "--quiet"]);
         command::run(package.args(UNPUBLISHED.iter().flat_map(|name| ["--exclude", name])))
     }),
-    ("clippy", |run| clippy(run.root, &[&["--all-targets"][..], &WHOLE].concat())),
+    ("clippy", |run| clippy(run.root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
     // Exactly what a user of the library builds.
     ("clippy-default", |run| clippy(run.root, &["-p", "atlas-gpu", "-p", "atlas-gpu-runtime", "-p", "atlas-gpu-ops"])),
-    ("clippy-llvm", |run| clippy(run.root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
+    ("clippy-c", |run| clippy(run.root, &[&["--all-targets"][..], &WITHOUT_LLVM].concat())),
     ("test", |run| {
-        run.test(&[&WHOLE[..], &TESTS].concat(), &[])?;
-        command::run(command::cargo(run.root).args(["test", "--quiet", "--no-fail-fast", "--doc"]).args(WHOLE))
-    }),
-    ("candle", candle),
-    ("test-llvm", |run| {
-        let skipped = WITHOUT_LLVM.iter().map(|(tests, _)| *tests).chain([MUTATIONS]);
-        let skip: Vec<&str> = skipped.flat_map(|tests| ["--skip", tests]).collect();
-        run.test(&[&WITH_LLVM[..], &TESTS].concat(), &skip)
+        run.test(&[&WITH_LLVM[..], &TESTS].concat(), &["--skip", MUTATIONS])?;
+        run.documents(&WITH_LLVM)
     }),
     ("mutations", |run| run.test(&[&WITH_LLVM[..], &["--test", "main"]].concat(), &[MUTATIONS])),
-    // The steps before have built the program that makes its bundle.
+    ("test-c", |run| {
+        run.test(&[&WITHOUT_LLVM[..], &TESTS].concat(), &[])?;
+        run.documents(&WITHOUT_LLVM)
+    }),
+    ("candle", candle),
+    // The step `test` has built the program that makes its bundle.
     ("python", |run| {
         run.skipped = wheel::test(run.root)?;
         Ok(())
@@ -108,6 +96,11 @@ impl Run<'_> {
         self.times.extend(tested.times);
         self.output.extend(tested.output);
         tested.failed.map_or(Ok(()), Err)
+    }
+
+    /// Runs the examples in documentation.
+    fn documents(&self, packages: &[&str]) -> Result<()> {
+        command::run(command::cargo(self.root).args(["test", "--quiet", "--no-fail-fast", "--doc"]).args(packages))
     }
 }
 
@@ -156,7 +149,13 @@ fn candle(run: &mut Run<'_>) -> Result<()> {
     command::run(command::cargo(root).args(["run", "--quiet", "--example", "teacher"]).args(place))
 }
 
-/// Builds and runs the example of a program without a compiler. Its build script has one.
+/// Commands that a command line without LLVM answers with how to get one, and parts of the answers.
+const NEEDS_LLVM: [(&[&str], [&str; 2]); 2] = [
+    (&["compile", "softmax", "--emit", "ptx"], ["code generator", "--features jit"]),
+    (&["doctor"], ["--features jit", "--features static-llvm"]),
+];
+
+/// Builds and runs the example of a program without a compiler, whose build script has one, and its command line, which has none.
 fn shipping(run: &mut Run<'_>) -> Result<()> {
     let root = run.root;
     let manifest = root.join("examples/shipping/Cargo.toml").display().to_string();
@@ -173,6 +172,12 @@ fn shipping(run: &mut Run<'_>) -> Result<()> {
     };
     command::run(&mut cargo())?;
     let records = root.join("examples/shipping/records").display().to_string();
+    for (command, parts) in NEEDS_LLVM {
+        let said = command::said(cargo().args(["-p", "shipping-tools", "--"]).args(command))?;
+        if let Some(missing) = parts.iter().find(|part| !said.contains(**part)) {
+            bail!("without LLVM, `{}` does not say `{missing}`:\n{said}", command.join(" "));
+        }
+    }
     let mut tools = cargo();
     tools.args(["-p", "shipping-tools", "--", "tune", "--check", "--records", &records, "--device", "cpu"]);
     command::run(&mut tools)
@@ -300,7 +305,7 @@ impl fmt::Display for StepResult {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, STEPS, StepResult, WITHOUT_LLVM, cpu_seconds};
+    use super::{Outcome, STEPS, StepResult, cpu_seconds};
     use std::time::Duration;
 
     #[test]
@@ -327,16 +332,5 @@ mod tests {
     fn steps_have_names_of_their_own() {
         let names: std::collections::BTreeSet<&str> = STEPS.iter().map(|(name, _)| *name).collect();
         assert_eq!(names.len(), STEPS.len());
-    }
-
-    /// A test that is skipped in builds with LLVM has nothing that such builds alone have.
-    #[test]
-    fn what_is_tested_without_llvm_alone_does_not_depend_on_it() {
-        for (_, path) in WITHOUT_LLVM {
-            let text = std::fs::read_to_string(crate::command::root().join(path)).unwrap();
-            for feature in ["llvm", "jit"] {
-                assert!(!text.contains(&format!("feature = \"{feature}\"")), "{path} depends on `{feature}`");
-            }
-        }
     }
 }
