@@ -45,6 +45,13 @@ fn a_c_program() {
     assert!(text.ends_with("all right\n"), "{text}");
 }
 
+/// It takes a GPU to run.
+#[test]
+fn the_program_that_times_calls_compiles() {
+    let folder = built().display().to_string();
+    compile(&["cc", "-std=c11"], "host_time.c", &["-L", &folder, "-latlas_c", "-ldl"]);
+}
+
 #[test]
 fn chains_from_c() {
     let text = shared(&["cc", "-std=c11", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"], "chains.c");
