@@ -447,6 +447,20 @@ errors! {
             /// The op.
             op: &'static str,
         } = 660, "one run of the graph would leave `{op}` elsewhere than it found it: at other tokens of a chunk, with fewer tokens before them, or with its two buffers in the other order; record an even number of pushes of whole chunks, after as many tokens as its windows reach, or call `restart` first in the closure";
+        /// A condition outside of a recording.
+        NoRecording {
+            /// The method that was called.
+            call: &'static str,
+        } = 661, "`{call}` records launches behind a condition, and this stream does not record; call it on the stream that the closure of `capture` is given. Outside of a graph, read the number and launch, or do not";
+        /// A condition that is not one number.
+        WrongCondition {
+            /// The method that was called.
+            call: &'static str,
+            /// What it was given.
+            found: String,
+            /// Where the graph runs.
+            device: String,
+        } = 662, "the condition of `{call}` is a tensor of one i32 on {device}, and {found} is given";
         /// A size for which there is no bucket.
         NoBucket {
             /// The size.

@@ -245,6 +245,26 @@ impl Context {
         Ok(Some(number))
     }
 
+    /// The graph that a stream records, and the nodes that the next one stands behind. A null graph if the driver does not tell, which drivers with
+    /// conditional nodes do.
+    pub(super) fn recorded_so_far(&self, stream: Handle) -> Result<(Handle, Vec<Handle>)> {
+        let api = self.enter()?;
+        let (mut graph, mut nodes, mut count) = (std::ptr::null_mut(), std::ptr::null(), 0);
+        let Some(info) = api.capture_info else { return Ok((graph, Vec::new())) };
+        let (mut state, mut number) = (0, 0);
+        // SAFETY: out-pointers to live values; a live stream of this context.
+        let status = unsafe { info(stream, &mut state, &mut number, &mut graph, &mut nodes, &mut count) };
+        self.check("cuStreamGetCaptureInfo", status)?;
+        // SAFETY: the driver's list, which lives until the next call for this stream; an empty one has no address.
+        let nodes = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, count) } };
+        Ok((graph, nodes.to_vec()))
+    }
+
+    /// The driver's handle of this context.
+    pub(super) fn raw(&self) -> Handle {
+        self.handle
+    }
+
     /// Waits for the work of one stream.
     pub(crate) fn synchronize(&self, stream: Handle) -> Result<()> {
         let api = self.enter()?;

@@ -56,6 +56,36 @@ pub(crate) type GraphUpdate = unsafe extern "C" fn(Handle, Handle, *mut Handle, 
 pub(crate) type CaptureInfo =
     unsafe extern "C" fn(Handle, *mut c_uint, *mut u64, *mut Handle, *mut *const Handle, *mut usize) -> c_uint;
 
+/// Driver functions for conditional nodes of graphs, of CUDA 12.4 and later. All are in the forms of CUDA 12.3, which later drivers keep.
+pub(crate) struct ConditionalApi {
+    /// `cuGraphConditionalHandleCreate`: the handle, the graph, the context, the value at each launch, and flags.
+    pub(super) create: unsafe extern "C" fn(*mut u64, Handle, Handle, c_uint, c_uint) -> c_uint,
+    /// `cuGraphAddNode`: the node, the graph, the nodes before it and their number, and its `CUgraphNodeParams`.
+    pub(super) add: unsafe extern "C" fn(*mut Handle, Handle, *const Handle, usize, *mut c_void) -> c_uint,
+    /// `cuStreamBeginCaptureToGraph`: the stream, the graph, the nodes before the first one, their edges and number, and the mode.
+    pub(super) begin: unsafe extern "C" fn(Handle, Handle, *const Handle, *const c_void, usize, c_uint) -> c_uint,
+    /// `cuStreamUpdateCaptureDependencies`: the stream, nodes and their number, and what they become.
+    pub(super) follow: unsafe extern "C" fn(Handle, *mut Handle, usize, c_uint) -> c_uint,
+}
+
+impl ConditionalApi {
+    /// Looks them up; `None` if the driver lacks one.
+    ///
+    /// # Safety
+    /// The library is the driver's, and stays open as long as the result is in use.
+    unsafe fn load(library: &Library) -> Option<ConditionalApi> {
+        // SAFETY: the signatures are those of the driver's C header.
+        unsafe {
+            Some(ConditionalApi {
+                create: *library.get(b"cuGraphConditionalHandleCreate").ok()?,
+                add: *library.get(b"cuGraphAddNode").ok()?,
+                begin: *library.get(b"cuStreamBeginCaptureToGraph").ok()?,
+                follow: *library.get(b"cuStreamUpdateCaptureDependencies").ok()?,
+            })
+        }
+    }
+}
+
 /// Declares the table of driver functions. Statuses are plain numbers, because a driver may return codes that no enum
 /// lists.
 macro_rules! api {
@@ -69,6 +99,8 @@ macro_rules! api {
             pub(crate) graph_update: Option<GraphUpdate>,
             /// `cuStreamGetCaptureInfo` in the form of CUDA 11.3, which later drivers keep.
             pub(crate) capture_info: Option<CaptureInfo>,
+            /// Conditional nodes, of drivers for CUDA 12.4 and later.
+            pub(crate) conditional: Option<ConditionalApi>,
         }
 
         impl Api {
@@ -90,6 +122,8 @@ macro_rules! api {
                     graph_update: unsafe { library.get::<GraphUpdate>(b"cuGraphExecUpdate") }.ok().map(|f| *f),
                     // SAFETY: as above.
                     capture_info: unsafe { library.get::<CaptureInfo>(b"cuStreamGetCaptureInfo_v2") }.ok().map(|f| *f),
+                    // SAFETY: as above.
+                    conditional: unsafe { ConditionalApi::load(library) },
                 })
             }
         }

@@ -154,7 +154,7 @@ fn is_whole_elf(code: &[u8]) -> bool {
 
 impl DriverModule {
     /// Loads PTX that ends with a zero byte, or machine code.
-    fn load(context: &Arc<Context>, name: &str, code: &[u8]) -> Result<DriverModule> {
+    pub(super) fn load(context: &Arc<Context>, name: &str, code: &[u8]) -> Result<DriverModule> {
         let entry = CString::new(name).map_err(|_| LaunchError::WrongAbi { kernel: name.to_owned() })?;
         let api = context.enter()?;
         let mut log = vec![0_u8; 8192];

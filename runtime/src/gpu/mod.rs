@@ -32,7 +32,7 @@ mod virtual_gpu;
 pub(crate) use context::Context;
 pub(crate) use current::Handle;
 pub(crate) use driver::driver;
-pub(crate) use graph::{ExecutableGraph, RecordedGraph};
+pub(crate) use graph::{ConditionSetter, Conditional, ExecutableGraph, RecordedGraph};
 pub use loaded_kernel::LaunchFacts;
 pub(crate) use loaded_kernel::{DriverModule, LoadedCode, LoadedKernel, does_not_fit};
 pub use memory::DeviceMemory;

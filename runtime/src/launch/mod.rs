@@ -24,24 +24,19 @@
 //! | `request`, `prepared`, `chain` | one launch; one that is resolved in advance; several, one after the other |
 //! | `chain_facts` | what is the same in all launches of a chain |
 //! | `workspace`, `chain_workspace` | what the launches of a chain pass to each other, and how it is made |
-//! | `recording`, `replay` | launches that are taken down, and run later one by one |
-//! | `host_state` | state of an op that moves with its launches, and that a graph cannot move |
-//! | `graph`, `cuda_graph` | recorded launches as one, on every device; as a graph of the driver |
-//! | `buckets` | what is made once for each of a few sizes |
+//! | `recording` | launches that are taken down, to run later |
+//! | `graphs` | launches that were recorded, run as one |
 //! | `parameters`, `queue` | the parameters of a compiled kernel; the only driver calls that launch |
 //! | `interpreter` | launches in the interpreter: natively, on copies of a GPU's tensors, and in f64 |
 //! | `raw` | PTX of any origin on plain bytes, for tools |
 
 mod args;
 mod bind;
-mod buckets;
 mod chain;
 mod chain_facts;
 mod chain_workspace;
 mod choose;
-mod cuda_graph;
-mod graph;
-mod host_state;
+mod graphs;
 mod interpreter;
 mod parameters;
 mod prepared;
@@ -50,18 +45,15 @@ mod problem_words;
 mod queue;
 mod raw;
 mod recording;
-mod replay;
 mod request;
 mod resolve;
 mod workspace;
 
 pub use args::{Arg, IntoArg};
 pub use bind::{BoundArg, BoundLaunch, MAX_DIM};
-pub use buckets::Buckets;
 pub use chain::{Chain, PreparedChain, Repeated};
 pub use choose::{choose, choose_given, refusal};
-pub use graph::Graph;
-pub use host_state::HostState;
+pub use graphs::{Buckets, Graph, HostState};
 pub use interpreter::{OracleOutput, run_f64};
 pub use parameters::check_grid;
 pub use prepared::PreparedLaunch;

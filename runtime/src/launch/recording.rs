@@ -7,7 +7,7 @@ use super::args::Arg;
 use super::queue::{note, queue_kernels};
 use crate::device::{Device, LaunchBody, LaunchPlan, Stream};
 use crate::error::{LaunchError, Result};
-use crate::gpu::{Context, Handle, Scratch, ScratchBytes};
+use crate::gpu::{Conditional, Context, Handle, Scratch, ScratchBytes};
 use crate::tensor::Tensor;
 use atlas_dsl::{Config, KernelDef};
 use std::cell::RefCell;
@@ -20,6 +20,67 @@ pub(super) struct RecordedLaunch {
     pub(super) config: Option<Config>,
     pub(super) plan: Arc<LaunchPlan>,
     args: Box<[RecordedArg]>,
+}
+
+/// What runs later.
+#[derive(Clone)]
+pub(super) enum RecordedStep {
+    Launch(RecordedLaunch),
+    Block(RecordedBlock),
+}
+
+/// Steps that run as a number in memory says when they would.
+#[derive(Clone)]
+pub(super) struct RecordedBlock {
+    pub(super) kind: Conditional,
+    /// The number: one i32.
+    pub(super) condition: Tensor,
+    pub(super) steps: Vec<RecordedStep>,
+}
+
+impl RecordedStep {
+    /// The launches of steps, those of blocks too, in their order.
+    pub(super) fn launches(steps: &[RecordedStep]) -> Vec<&RecordedLaunch> {
+        steps
+            .iter()
+            .flat_map(|step| match step {
+                RecordedStep::Launch(launch) => vec![launch],
+                RecordedStep::Block(block) => RecordedStep::launches(&block.steps),
+            })
+            .collect()
+    }
+
+    /// The launch of that number in this order.
+    pub(super) fn launch_mut(steps: &mut [RecordedStep], number: usize) -> Option<&mut RecordedLaunch> {
+        let mut before = number;
+        for step in steps {
+            match step {
+                RecordedStep::Launch(launch) if before == 0 => return Some(launch),
+                RecordedStep::Launch(_) => before -= 1,
+                RecordedStep::Block(block) => {
+                    let count = RecordedStep::launches(&block.steps).len();
+                    if before < count {
+                        return RecordedStep::launch_mut(&mut block.steps, before);
+                    }
+                    before -= count;
+                }
+            }
+        }
+        None
+    }
+
+    /// The tensors of steps: of a block, its condition and then those of its steps; of a launch, in the order of its arguments.
+    pub(super) fn tensors(steps: &[RecordedStep]) -> Vec<&Tensor> {
+        steps
+            .iter()
+            .flat_map(|step| match step {
+                RecordedStep::Launch(launch) => launch.tensors().collect(),
+                RecordedStep::Block(block) => {
+                    std::iter::once(&block.condition).chain(RecordedStep::tensors(&block.steps)).collect::<Vec<_>>()
+                }
+            })
+            .collect()
+    }
 }
 
 /// An argument that needs nobody else to live.
@@ -119,6 +180,8 @@ pub(super) trait MovedState: Send {
     fn address(&self) -> usize;
     /// Whether what moved it may run again: it is what it was before, or does not depend on that.
     fn is_back(&self) -> bool;
+    /// Whether it is what it was before. What moved it may run again, or not at all.
+    fn is_unchanged(&self) -> bool;
     /// Makes it what it was before.
     fn go_back(&self);
 }
@@ -126,7 +189,9 @@ pub(super) trait MovedState: Send {
 /// What a stream that records has taken down, and the state on the host that has moved meanwhile.
 #[derive(Default)]
 struct TakenDown {
-    launches: Vec<RecordedLaunch>,
+    steps: Vec<RecordedStep>,
+    /// Whether a block of it is being recorded, which takes down what is launched meanwhile.
+    is_in_block: bool,
     moved: Vec<Box<dyn MovedState>>,
 }
 
@@ -145,7 +210,7 @@ pub(super) struct Recording(Stream);
 
 impl Recording {
     /// The recording of a stream, if that records.
-    fn of(stream: &Stream) -> Option<Recording> {
+    pub(super) fn of(stream: &Stream) -> Option<Recording> {
         Recording::recorder(stream).map(|_| Recording(stream.clone()))
     }
 
@@ -153,25 +218,63 @@ impl Recording {
         stream.recorder()?.downcast_ref()
     }
 
+    /// Calls `act` on what has been taken down.
+    ///
+    /// # Errors
+    /// [`LaunchError::RecordingEnded`] if it takes nothing down any more, [`LaunchError::NotRecorded`] if a block does instead.
+    fn with<T>(&self, what: &'static str, act: impl FnOnce(&mut TakenDown) -> T) -> Result<T> {
+        let mut taken = Recording::recorder(&self.0).map(LaunchRecorder::lock);
+        match taken.as_mut().and_then(|taken| taken.as_mut()) {
+            None => Err(LaunchError::RecordingEnded { kernel: what }.into()),
+            Some(taken) if taken.is_in_block => Err(LaunchError::NotRecorded { kernel: what }.into()),
+            Some(taken) => Ok(act(taken)),
+        }
+    }
+
     /// Whether it still takes launches down.
     ///
     /// # Errors
-    /// [`LaunchError::RecordingEnded`] if not.
+    /// [`LaunchError::RecordingEnded`] or [`LaunchError::NotRecorded`] if not.
     pub(super) fn check_open(&self, kernel: &'static str) -> Result<()> {
-        match Recording::recorder(&self.0).is_some_and(|taken| taken.lock().is_some()) {
-            true => Ok(()),
-            false => Err(LaunchError::RecordingEnded { kernel }.into()),
-        }
+        self.with(kernel, |_| ())
     }
 
     /// Takes a launch down.
     pub(super) fn push(&self, launch: RecordedLaunch) -> Result<()> {
-        let mut taken = Recording::recorder(&self.0).map(LaunchRecorder::lock);
-        let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) else {
-            return Err(LaunchError::RecordingEnded { kernel: launch.def.name }.into());
-        };
-        taken.launches.push(launch);
-        Ok(())
+        self.with(launch.def.name, |taken| taken.steps.push(RecordedStep::Launch(launch)))
+    }
+
+    /// Takes down what another graph has recorded.
+    pub(super) fn extend(&self, name: &'static str, steps: &[RecordedStep]) -> Result<()> {
+        self.with(name, |taken| taken.steps.extend_from_slice(steps))
+    }
+
+    /// Takes down what a closure launches on the stream that it is given, as a block. `call` is what the user called.
+    pub(super) fn block(
+        &self,
+        call: &'static str,
+        (kind, condition): (Conditional, Tensor),
+        closure: impl FnOnce(&Stream) -> Result<()>,
+    ) -> Result<()> {
+        self.with(call, |taken| taken.is_in_block = true)?;
+        // Also after a panic.
+        let open = BlockOpen(self);
+        let steps = take_down(&self.0, closure, |state| state.is_unchanged());
+        drop(open);
+        let block = RecordedBlock { kind, condition, steps: steps? };
+        self.with(call, |taken| taken.steps.push(RecordedStep::Block(block)))
+    }
+}
+
+/// A recording of which a block is being recorded.
+struct BlockOpen<'r>(&'r Recording);
+
+impl Drop for BlockOpen<'_> {
+    fn drop(&mut self) {
+        let mut taken = Recording::recorder(&self.0.0).map(LaunchRecorder::lock);
+        if let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) {
+            taken.is_in_block = false;
+        }
     }
 }
 
@@ -242,14 +345,23 @@ impl Drop for OpenRecording {
     }
 }
 
-/// What a closure launches on the stream that it is given.
-pub(super) fn record(on: &Stream, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<Vec<RecordedLaunch>> {
+/// What a closure launches on the stream that it is given, to run any number of times.
+pub(super) fn record(on: &Stream, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<Vec<RecordedStep>> {
+    take_down(on, closure, |state| state.is_back())
+}
+
+/// The same, of which `may_run_again` decides by the state that it moved.
+fn take_down(
+    on: &Stream,
+    closure: impl FnOnce(&Stream) -> Result<()>,
+    may_run_again: impl Fn(&dyn MovedState) -> bool,
+) -> Result<Vec<RecordedStep>> {
     let open = OpenRecording::begin(on);
     closure(&open.0.0)?;
     let taken = open.end().unwrap_or_default();
-    if let Some(state) = taken.moved.iter().find(|state| !state.is_back()) {
+    if let Some(state) = taken.moved.iter().find(|state| !may_run_again(&***state)) {
         taken.moved.iter().for_each(|state| state.go_back());
         return Err(LaunchError::NotRepeatable { op: state.op() }.into());
     }
-    Ok(taken.launches)
+    Ok(taken.steps)
 }

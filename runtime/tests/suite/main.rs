@@ -1,6 +1,7 @@
 //! Tests of the runtime that need no GPU and no LLVM, in one binary. Those in `gpu` are run by hand.
 
 mod binding;
+mod conditions;
 mod devices;
 mod failures;
 mod foreign;

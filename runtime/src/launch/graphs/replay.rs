@@ -1,9 +1,9 @@
 //! Recorded launches run one by one, and planned again.
 
-use super::recording::RecordedLaunch;
-use super::request::{LaunchRequest, PlanFound};
 use crate::device::{Device, Stream};
 use crate::error::{Result, RuntimeError};
+use crate::launch::recording::RecordedLaunch;
+use crate::launch::request::{LaunchRequest, PlanFound};
 
 /// Runs a launch on a stream, as it would have run if nobody had recorded it.
 pub(super) fn run_recorded(launch: &mut RecordedLaunch, stream: &Stream) -> Result<()> {

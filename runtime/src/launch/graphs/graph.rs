@@ -1,10 +1,10 @@
 //! Graphs: launches that are recorded once, and run again as one.
 
+use super::conditional::run_steps;
 use super::cuda_graph::CudaGraph;
-use super::recording::{RecordedLaunch, record, recording_of};
-use super::replay::run_recorded;
 use crate::device::{Device, Stream};
 use crate::error::{LaunchError, Result};
+use crate::launch::recording::{RecordedStep, record, recording_of};
 use crate::tensor::Tensor;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ pub struct Graph {
     device: Device,
     /// `None` if the launches run one by one. It goes before what its launches need.
     cuda: Option<CudaGraph>,
-    launches: Vec<RecordedLaunch>,
+    steps: Vec<RecordedStep>,
     /// Whether it has run, since the device was last waited for, on a stream of the caller, with which nothing is ordered.
     ran_on_raw: bool,
     /// Whether it is a part of a graph that another library recorded. That knows no owner, so what this one has stays for good.
@@ -66,10 +66,10 @@ impl Stream {
     ///
     /// Driver errors. Nothing is left recording after an error or a panic.
     pub fn capture(&self, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
-        let mut launches = record(self, closure)?;
+        let mut steps = record(self, closure)?;
         let device = self.device().clone();
-        let cuda = CudaGraph::new(&device, &mut launches)?;
-        Ok(Graph { device, cuda, launches, ran_on_raw: false, is_recorded: false })
+        let cuda = CudaGraph::new(&device, &mut steps)?;
+        Ok(Graph { device, cuda, steps, ran_on_raw: false, is_recorded: false })
     }
 }
 
@@ -85,21 +85,22 @@ impl Graph {
             let (found, wanted) = stream.device().beside(&self.device);
             return Err(LaunchError::WrongStream { found, wanted }.into());
         }
-        let Some(first) = self.launches.first() else { return Ok(()) };
-        if let Some(recording) = recording_of(first.def.name, &self.device, Some(stream))? {
-            return self.launches.iter().try_for_each(|launch| recording.push(launch.clone()));
+        let launches = RecordedStep::launches(&self.steps);
+        let Some(name) = launches.first().map(|first| first.def.name) else { return Ok(()) };
+        if let Some(recording) = recording_of(name, &self.device, Some(stream))? {
+            return recording.extend(name, &self.steps);
         }
         let is_recorded = stream.is_raw() && stream.is_recording()?;
         self.is_recorded |= is_recorded;
         self.ran_on_raw |= stream.is_raw() && !is_recorded;
         let Some(cuda) = &mut self.cuda else {
-            return self.launches.iter_mut().try_for_each(|launch| run_recorded(launch, stream));
+            return run_steps(&mut self.steps, stream);
         };
-        let (counters, count) = (self.device.counters(), self.launches.len() as u64);
+        let (counters, count) = (self.device.counters(), launches.len() as u64);
         counters.launches.fetch_add(count, Ordering::Relaxed);
         counters.warm.fetch_add(count, Ordering::Relaxed);
-        self.launches.iter().for_each(|launch| launch.note(&self.device));
-        // SAFETY: `launches` are those of `cuda` and have its kernels and tensors. They are dropped after it, and only when a stream
+        launches.iter().for_each(|launch| launch.note(&self.device));
+        // SAFETY: `steps` are those of `cuda` and have its kernels and tensors. They are dropped after it, and only when a stream
         // that is ordered with no other has been waited for; kernels wait for the device before they are unloaded.
         unsafe { cuda.launch(stream) }
     }
@@ -112,15 +113,15 @@ impl Graph {
     /// # Errors
     /// As [`Stream::capture`]. The graph does what it did then; after an error of the driver, launch by launch.
     pub fn update(&mut self, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
-        let mut launches = record(&self.device.default_stream(), closure)?;
+        let mut steps = record(&self.device.default_stream(), closure)?;
         self.wait_for_raw()?;
         self.give_up();
         // If this fails, the launches that stay run one by one.
         self.cuda = match self.cuda.take() {
-            Some(cuda) => cuda.updated(&self.device, &mut launches)?,
-            None => CudaGraph::new(&self.device, &mut launches)?,
+            Some(cuda) => cuda.updated(&self.device, &mut steps)?,
+            None => CudaGraph::new(&self.device, &mut steps)?,
         };
-        self.launches = launches;
+        self.steps = steps;
         Ok(())
     }
 
@@ -137,7 +138,7 @@ impl Graph {
     /// Leaves what a graph of another library uses to it.
     fn give_up(&mut self) {
         if std::mem::take(&mut self.is_recorded) {
-            std::mem::forget((self.cuda.take(), self.launches.clone()));
+            std::mem::forget((self.cuda.take(), self.steps.clone()));
         }
     }
 
@@ -146,20 +147,20 @@ impl Graph {
         &self.device
     }
 
-    /// The number of launches.
+    /// The number of launches that were recorded. How often those behind a condition run is known when the graph does.
     pub fn len(&self) -> usize {
-        self.launches.len()
+        RecordedStep::launches(&self.steps).len()
     }
 
-    /// The tensors of its launches, in the order of the launches and of their arguments. One that several launches have comes several
-    /// times.
+    /// The tensors of its launches, in the order of the launches and of their arguments, and conditions where they are read. One that
+    /// several launches have comes several times.
     pub fn tensors(&self) -> impl Iterator<Item = &Tensor> {
-        self.launches.iter().flat_map(RecordedLaunch::tensors)
+        RecordedStep::tensors(&self.steps).into_iter()
     }
 
     /// Whether nothing was launched while it was recorded.
     pub fn is_empty(&self) -> bool {
-        self.launches.is_empty()
+        self.len() == 0
     }
 }
 
@@ -174,7 +175,7 @@ impl Drop for Graph {
 impl fmt::Debug for Graph {
     /// `Graph(12 launches on cpu)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph({} launches on {})", self.launches.len(), self.device.id())
+        write!(f, "Graph({} launches on {})", self.len(), self.device.id())
     }
 }
 

@@ -1,82 +1,14 @@
-//! CUDA graphs: work that a stream records instead of running it, and that the driver runs again as a whole.
+//! Recorded work that the driver runs again as a whole.
 
-use super::context::Context;
-use super::current::Handle;
+use super::recorded::RecordedGraph;
 use crate::error::Result;
+use crate::gpu::context::Context;
+use crate::gpu::current::Handle;
 use std::ffi::c_uint;
 use std::sync::Arc;
 
-/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: while one thread records, the others may do what they want.
-const THREAD_LOCAL: c_uint = 1;
-
 /// `CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE`: the graph differs from the executable one in more than an update may change.
 const UPDATE_FAILURE: c_uint = 910;
-
-/// A recorded piece of work.
-pub(crate) struct RecordedGraph {
-    context: Arc<Context>,
-    /// Null if the driver gave none.
-    handle: Handle,
-}
-
-impl RecordedGraph {
-    /// Records what `work` queues on a stream of the context that this crate made. If `work` fails, the stream records no more,
-    /// and the error is that of `work`. It must not wait for the device.
-    pub(crate) fn record(
-        context: &Arc<Context>,
-        stream: Handle,
-        work: impl FnOnce() -> Result<()>,
-    ) -> Result<RecordedGraph> {
-        let _alone = context.begin_recording();
-        let api = context.enter()?;
-        // SAFETY: a live stream of this context.
-        context.check("cuStreamBeginCapture", unsafe { (api.capture_begin)(stream, THREAD_LOCAL) })?;
-        let mut capture = Capture { context, stream, is_open: true };
-        work()?;
-        capture.end()
-    }
-}
-
-impl Drop for RecordedGraph {
-    fn drop(&mut self) {
-        if let Ok(api) = self.context.enter()
-            && !self.handle.is_null()
-        {
-            // SAFETY: the handle came from `cuStreamEndCapture` and is destroyed once. What was made of it does not need it.
-            unsafe { (api.graph_destroy)(self.handle) };
-        }
-    }
-}
-
-/// A stream that records. It stops when this is dropped.
-struct Capture<'c> {
-    context: &'c Arc<Context>,
-    stream: Handle,
-    is_open: bool,
-}
-
-impl Capture<'_> {
-    /// Stops recording.
-    fn end(&mut self) -> Result<RecordedGraph> {
-        self.is_open = false;
-        let api = self.context.enter()?;
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: the stream is live and records; an out-pointer to a live handle.
-        let status = unsafe { (api.capture_end)(self.stream, &mut handle) };
-        let recorded = RecordedGraph { context: self.context.clone(), handle };
-        self.context.check("cuStreamEndCapture", status)?;
-        Ok(recorded)
-    }
-}
-
-impl Drop for Capture<'_> {
-    fn drop(&mut self) {
-        if self.is_open {
-            // What was recorded is dropped; the error that led here is reported.
-            let _ = self.end();
-        }
-    }
-}
 
 /// A recorded piece of work that is ready to run.
 pub(crate) struct ExecutableGraph {

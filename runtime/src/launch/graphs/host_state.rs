@@ -4,8 +4,8 @@
 //! repeat launches of one place at others. It fails, and the state goes back to where it was, because nothing of what moved it
 //! has run.
 
-use super::recording::{MovedState, moved};
 use crate::device::Device;
+use crate::launch::recording::{MovedState, moved};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// State of an op on the host, which its launches depend on and move.
@@ -63,7 +63,11 @@ impl<S: Copy + PartialEq + Send> MovedState for Moved<S> {
     }
 
     fn is_back(&self) -> bool {
-        self.is_start || read(&self.of) == self.was
+        self.is_start || self.is_unchanged()
+    }
+
+    fn is_unchanged(&self) -> bool {
+        read(&self.of) == self.was
     }
 
     fn go_back(&self) {
