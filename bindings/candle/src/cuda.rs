@@ -12,9 +12,12 @@ use candle_core::cuda_backend::cudarc::driver::{CudaSlice, CudaStream, DevicePtr
 use candle_core::{CudaDevice, CudaStorage, Layout, Result};
 use std::sync::Arc;
 
-/// Operand that launches use which were queued on a stream. Dropped behind them, it tells the memory's other streams to wait.
+/// Memory that launches use which were queued on a stream. Dropped behind them, it tells the memory's other streams to wait.
 pub(crate) struct Queued<'a> {
-    stream: Arc<CudaStream>,
+    /// The stream of the launches.
+    on: Arc<CudaStream>,
+    /// The stream of the operand's device, if that is another one.
+    of: Option<Arc<CudaStream>>,
     memory: Use<'a>,
 }
 
@@ -28,12 +31,27 @@ impl Drop for Queued<'_> {
     fn drop(&mut self) {
         // cudarc records an event when it drops what comes with an address. It does nothing as long as there is one stream.
         match &mut self.memory {
-            Use::Read(slice) => each_type!(CudaStorageSlice, *slice, |_dtype, of| drop(of.device_ptr(&self.stream))),
+            Use::Read(slice) => each_type!(CudaStorageSlice, *slice, |_dtype, of| drop(of.device_ptr(&self.on))),
             Use::Write(slice) => {
-                each_type!(CudaStorageSlice, &mut **slice, |_dtype, of| drop(of.device_ptr_mut(&self.stream)))
+                each_type!(CudaStorageSlice, &mut **slice, |_dtype, of| drop(of.device_ptr_mut(&self.on)))
             }
         };
+        if let Some(of) = &self.of {
+            of.context().record_err(of.join(&self.on));
+        }
     }
+}
+
+/// The stream of an operand's device, if launches are on another one, which then waits for it.
+///
+/// Events of the memory alone would not do: a device of `CudaDevice::new` has none, because it has one stream.
+fn other_stream(operand: &CudaDevice, on: &CudaStream) -> Result<Option<Arc<CudaStream>>> {
+    let of = operand.cuda_stream();
+    if *of == *on {
+        return Ok(None);
+    }
+    on.join(&of).map_err(candle_core::Error::wrap)?;
+    Ok(Some(of))
 }
 
 /// The number of a GPU of candle.
@@ -53,49 +71,66 @@ pub(crate) fn stream(device: &CudaDevice) -> Result<Stream> {
     Ok(unsafe { Stream::from_raw(&open(device)?, raw.cast()) })
 }
 
-/// Safe code can join memory of one GPU and the device of another.
+/// Safe code can join memory of one GPU, or of a context that is not the primary one, and the device of another.
 fn same_gpu<T>(name: &str, slice: &CudaSlice<T>, device: &CudaDevice) -> Result<()> {
-    let (found, wanted) = (slice.ordinal(), ordinal(device));
-    if found == wanted {
+    if slice.context() == device.cuda_stream().context() {
         return Ok(());
     }
-    Err(refuse(611, format_args!("a tensor of `{name}` is of cuda:{wanted}, but its memory is of cuda:{found}")))
+    let (found, wanted) = (slice.ordinal(), ordinal(device));
+    let context = if found == wanted { "another context of " } else { "" };
+    Err(refuse(
+        611,
+        format_args!("a tensor of `{name}` is of cuda:{wanted}, but its memory is of {context}cuda:{found}"),
+    ))
 }
 
-/// The tensor of Atlas that an argument is.
-pub(crate) fn borrow<'a>(name: &str, storage: &'a CudaStorage, layout: &Layout) -> Result<(atlas::Tensor, Queued<'a>)> {
-    let stream = storage.device.cuda_stream();
+/// Whether two devices are one GPU. They may have streams of their own.
+pub(crate) fn is_same_gpu(one: &CudaDevice, other: &CudaDevice) -> bool {
+    ordinal(one) == ordinal(other)
+}
+
+/// The tensor of Atlas that an argument is, for launches on the stream of a device of the same GPU.
+pub(crate) fn borrow<'a>(
+    name: &str,
+    storage: &'a CudaStorage,
+    layout: &Layout,
+    launches: &CudaDevice,
+) -> Result<(atlas::Tensor, Queued<'a>)> {
+    let on = launches.cuda_stream();
+    let of = other_stream(&storage.device, &on)?;
     let elements = each_type!(CudaStorageSlice, &storage.slice, |dtype, of| {
         same_gpu(name, of, &storage.device)?;
         // The stream waits for who writes it. `Queued` records the use, which is yet to come.
-        let (address, recorded_early) = of.device_ptr(&stream);
+        let (address, recorded_early) = of.device_ptr(&on);
         std::mem::forget(recorded_early);
         Elements { dtype, address, count: of.len() }
     });
-    let queued = Queued { stream, memory: Use::Read(&storage.slice) };
+    let queued = Queued { on, of, memory: Use::Read(&storage.slice) };
     // SAFETY: the storage is borrowed for as long as the result, and freed behind what was queued. What operations promise sees to it that
     // it is read only, on the stream that waited.
     let made = unsafe { tensor_at(name, &open(&storage.device)?, elements, storage.dtype().as_str(), layout) }?;
     Ok((made, queued))
 }
 
-/// The tensor of Atlas that a result is.
+/// The tensor of Atlas that a result is, for launches on the stream of a device of the same GPU.
 pub(crate) fn borrow_mut<'a>(
     name: &str,
     storage: &'a mut CudaStorage,
     layout: &Layout,
+    launches: &CudaDevice,
 ) -> Result<(atlas::Tensor, Queued<'a>)> {
-    let (stream, kind) = (storage.device.cuda_stream(), storage.dtype().as_str());
+    let (on, kind) = (launches.cuda_stream(), storage.dtype().as_str());
+    let of = other_stream(&storage.device, &on)?;
     let elements = each_type!(CudaStorageSlice, &mut storage.slice, |dtype, of| {
         same_gpu(name, of, &storage.device)?;
         let count = of.len();
         // As in `borrow`; it waits for who reads it, too.
-        let (address, recorded_early) = of.device_ptr_mut(&stream);
+        let (address, recorded_early) = of.device_ptr_mut(&on);
         std::mem::forget(recorded_early);
         Elements { dtype, address, count }
     });
     let device = open(&storage.device)?;
-    let queued = Queued { stream, memory: Use::Write(&mut storage.slice) };
+    let queued = Queued { on, of, memory: Use::Write(&mut storage.slice) };
     // SAFETY: the storage is borrowed, by nobody else, for as long as the result, and freed behind what was queued.
     let made = unsafe { tensor_at(name, &device, elements, kind, layout) }?;
     Ok((made, queued))
@@ -121,7 +156,7 @@ fn room<T: DeviceRepr>(device: &CudaDevice, count: usize) -> Result<CudaSlice<T>
     unsafe { device.alloc(count.max(1)) }
 }
 
-/// Operand of no elements.
+/// Memory of no elements.
 pub(crate) fn nothing(device: &CudaDevice) -> Result<CudaStorage> {
     Ok(CudaStorage { slice: CudaStorageSlice::F32(room(device, 0)?), device: device.clone() })
 }

@@ -57,6 +57,12 @@ impl Borrowed<'_> {
     }
 }
 
+/// A tensor is not where the launches are.
+#[cfg(feature = "cuda")]
+fn elsewhere(name: &str) -> candle_core::Error {
+    refuse(611, format_args!("the tensors of `{name}` are on several devices; move them to one"))
+}
+
 impl<'a> Operand<'a> {
     pub(crate) fn place(self) -> Place {
         match self {
@@ -66,10 +72,10 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// The tensor of Atlas that an argument is. `name` is that of the operation.
-    pub(crate) fn borrow(self, name: &str, layout: &Layout) -> Result<Borrowed<'a>> {
-        match self {
-            Operand::Cpu(storage) => {
+    /// The tensor of Atlas that an argument is, for launches in a place. `name` is that of the operation.
+    pub(crate) fn borrow(self, name: &str, layout: &Layout, place: &Place) -> Result<Borrowed<'a>> {
+        match (self, place) {
+            (Operand::Cpu(storage), Place::Cpu) => {
                 let elements = each_type!(CpuStorage, storage, |dtype, of| Elements {
                     dtype,
                     address: of.as_ptr().expose_provenance() as u64,
@@ -81,19 +87,21 @@ impl<'a> Operand<'a> {
                 Ok(Borrowed::on_host(made))
             }
             #[cfg(feature = "cuda")]
-            Operand::Cuda(storage) => {
-                let (tensor, queued) = cuda::borrow(name, storage, layout)?;
+            (Operand::Cuda(storage), Place::Cuda(device)) if cuda::is_same_gpu(&storage.device, device) => {
+                let (tensor, queued) = cuda::borrow(name, storage, layout, device)?;
                 Ok(Borrowed { tensor, _queued: Some(queued), _memory: PhantomData })
             }
+            #[cfg(feature = "cuda")]
+            _ => Err(elsewhere(name)),
         }
     }
 }
 
 impl<'a> OperandMut<'a> {
-    /// The tensor of Atlas that a result is.
-    pub(crate) fn borrow(self, name: &str, layout: &Layout) -> Result<Borrowed<'a>> {
-        match self {
-            OperandMut::Cpu(storage) => {
+    /// The tensor of Atlas that a result is, for launches in a place.
+    pub(crate) fn borrow(self, name: &str, layout: &Layout, place: &Place) -> Result<Borrowed<'a>> {
+        match (self, place) {
+            (OperandMut::Cpu(storage), Place::Cpu) => {
                 let kind = storage.dtype().as_str();
                 let elements = each_type!(CpuStorage, storage, |dtype, of| Elements {
                     dtype,
@@ -105,10 +113,12 @@ impl<'a> OperandMut<'a> {
                 Ok(Borrowed::on_host(made))
             }
             #[cfg(feature = "cuda")]
-            OperandMut::Cuda(storage) => {
-                let (tensor, queued) = cuda::borrow_mut(name, storage, layout)?;
+            (OperandMut::Cuda(storage), Place::Cuda(device)) if cuda::is_same_gpu(&storage.device, device) => {
+                let (tensor, queued) = cuda::borrow_mut(name, storage, layout, device)?;
                 Ok(Borrowed { tensor, _queued: Some(queued), _memory: PhantomData })
             }
+            #[cfg(feature = "cuda")]
+            _ => Err(elsewhere(name)),
         }
     }
 
@@ -123,17 +133,6 @@ impl<'a> OperandMut<'a> {
 }
 
 impl Place {
-    /// Whether candle works there on the same stream of the same device.
-    pub(crate) fn is(&self, other: &Place) -> bool {
-        match (self, other) {
-            (Place::Cpu, Place::Cpu) => true,
-            #[cfg(feature = "cuda")]
-            (Place::Cuda(one), Place::Cuda(other)) => candle_core::backend::BackendDevice::same_device(one, other),
-            #[cfg(feature = "cuda")]
-            (Place::Cpu, Place::Cuda(_)) | (Place::Cuda(_), Place::Cpu) => false,
-        }
-    }
-
     /// The stream on which candle works there.
     pub(crate) fn stream(&self) -> Result<Stream> {
         match self {

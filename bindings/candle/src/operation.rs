@@ -15,7 +15,7 @@ use std::cell::RefCell;
 ///
 /// # Safety
 /// `launch` writes none of the tensors that it reads. It reads and writes by launches on the stream that it is given, and by nothing else.
-/// Operand that it allocates is of [`atlas::Tensor::empty_on`] or [`atlas::kernel::Chain::workspace_on`]. It keeps no tensor and no stream.
+/// Memory that it allocates is of [`atlas::Tensor::empty_on`] or [`atlas::kernel::Chain::workspace_on`]. It keeps no tensor and no stream.
 /// `outputs` keeps no tensor and launches nothing.
 pub unsafe trait Operation<const N: usize>: Send + Sync {
     /// Its name, for messages.
@@ -113,7 +113,10 @@ pub(crate) fn forward_into<const N: usize>(
             ),
         ));
     }
-    let written = into.borrow(name, layout)?;
+    let Some(place) = args.first().map(|(memory, _)| memory.place()) else {
+        return Err(refuse(601, format_args!("`{name}` is given no tensor")));
+    };
+    let written = into.borrow(name, layout, &place)?;
     with_arguments(operation, args, &mut |place, reads| {
         let outputs = operation.outputs(reads).map_err(of_atlas)?;
         let [(dtype, shape)] = &outputs[..] else {
@@ -149,9 +152,16 @@ fn with_arguments<const N: usize>(
     if let Some((tensor, _)) = beside.iter().find(|(_, tensor)| tensor.track_op()) {
         return Err(refuse(651, format_args!("`{name}` has no gradient by `{tensor}`; detach it")));
     }
-    let borrowed = args.iter().map(|(memory, layout)| memory.borrow(name, layout)).collect::<Result<Vec<_>>>()?;
+    // Launches are where the first argument is.
+    let place = args.first().map(|(memory, _)| memory.place());
+    let mut borrowed = Vec::with_capacity(N);
+    if let Some(place) = &place {
+        for (memory, layout) in args {
+            borrowed.push(memory.borrow(name, layout, place)?);
+        }
+    }
     let tensors = borrowed.iter().map(|b| b.tensor.clone()).collect();
-    let mut held = Held { name, place: args.first().map(|(memory, _)| memory.place()), tensors, then };
+    let mut held = Held { name, place, tensors, then };
     let beside: Vec<&Tensor> = beside.into_iter().map(|(_, tensor)| tensor).collect();
     hold(&beside, &mut held)
 }
@@ -170,7 +180,9 @@ fn compute<const N: usize>(
     }
     let written = results
         .iter_mut()
-        .map(|(storage, shape)| OperandMut::of(storage)?.borrow(operation.name(), &Layout::contiguous(shape.clone())))
+        .map(|(storage, shape)| {
+            OperandMut::of(storage)?.borrow(operation.name(), &Layout::contiguous(shape.clone()), place)
+        })
         .collect::<Result<Vec<_>>>()?;
     let mut writes: Vec<atlas::Tensor> = written.iter().map(|b| b.tensor.clone()).collect();
     operation.launch(&place.stream()?, reads, &mut writes).map_err(of_atlas)?;
@@ -209,14 +221,8 @@ struct Hold<'r, 'c, 'h> {
 impl Hold<'_, '_, '_> {
     fn go_on(&self, memory: Operand<'_>, layout: &Layout) -> Result<()> {
         let mut held = self.held.borrow_mut();
-        let place = memory.place();
-        if !held.place.get_or_insert_with(|| place.clone()).is(&place) {
-            return Err(refuse(
-                611,
-                format_args!("the tensors of `{}` are on several devices; move them to one", held.name),
-            ));
-        }
-        let borrowed = memory.borrow(held.name, layout)?;
+        let name = held.name;
+        let borrowed = memory.borrow(name, layout, held.place.get_or_insert_with(|| memory.place()))?;
         held.tensors.push(borrowed.tensor.clone());
         hold(self.rest, &mut held)
     }

@@ -49,7 +49,8 @@ pub fn windowed_attention(
     let (pk, pv) = match &with.prefix {
         Some(prefix) => prefix.clone(),
         None => {
-            let none = Tensor::zeros((heads, 0, width), q.dtype(), q.device())?;
+            // No row of one: the driver of a GPU allocates no zero bytes.
+            let none = Tensor::zeros((heads, 1, width), q.dtype(), q.device())?.narrow(1, 0, 0)?;
             (none.clone(), none)
         }
     };

@@ -1,9 +1,10 @@
 //! The Omega rule, token by token with candle's gradients.
 
 use super::compare::{F32, close, values};
+use super::devices::{devices, on_host, to};
 use atlas_candle::atlas::ops::omega::{Chunking, Loss, MemoryForm, OmegaRule, Read, Step};
 use atlas_candle::{Gates, Memory, Tokens, omega};
-use candle_core::{D, DType, Result, Tensor, Var};
+use candle_core::{D, DType, Device, Result, Tensor, Var};
 
 /// Sequences, tokens, heads, elements of keys and of values, hidden elements.
 const SIZES: [usize; 6] = [2, 7, 2, 8, 6, 12];
@@ -51,13 +52,14 @@ fn rule(
 
 /// The tensor of one sequence and head in f64.
 fn one(x: &Tensor, axes: [usize; 2], at: [usize; 2]) -> Tensor {
-    let x = x.narrow(axes[1], at[1], 1).unwrap().squeeze(axes[1]).unwrap();
-    x.narrow(axes[0], at[0], 1).unwrap().squeeze(axes[0]).unwrap().to_dtype(DType::F64).unwrap()
+    let x = on_host(x).narrow(axes[1], at[1], 1).unwrap().squeeze(axes[1]).unwrap();
+    x.narrow(axes[0], at[0], 1).unwrap().squeeze(axes[0]).unwrap()
 }
 
 /// Compares a rule with `rule`, whose `eta` is multiplied by `off`.
-fn check(memory: MemoryForm, chunk: usize, off: f64) {
+fn check(device: &Device, memory: MemoryForm, chunk: usize, off: f64) {
     let [b, n, h, d, e, m] = SIZES;
+    let values = |seed, shape: &[usize]| to(device, &values(seed, shape));
     let (q, k, v) = (values(1, &[b, n, h, d]), values(2, &[b, n, h, d]), values(3, &[b, n, h, e]));
     let gate = |seed, low: f64, high: f64| {
         let unit = ((values(seed, &[b, n, h]) + 1.0).unwrap() * 0.5).unwrap();
@@ -109,14 +111,16 @@ fn check(memory: MemoryForm, chunk: usize, off: f64) {
 
 #[test]
 fn memories_learn_token_by_token() {
-    for memory in [MemoryForm::Linear, MemoryForm::Mlp] {
-        check(memory, 1, 1.0);
-        check(memory, 4, 1.0);
+    for device in devices() {
+        for memory in [MemoryForm::Linear, MemoryForm::Mlp] {
+            check(&device, memory, 1, 1.0);
+            check(&device, memory, 4, 1.0);
+        }
     }
 }
 
 #[test]
 #[should_panic(expected = "apart")]
 fn another_step_size_is_seen() {
-    check(MemoryForm::Linear, 1, 1.001);
+    check(&Device::Cpu, MemoryForm::Linear, 1, 1.001);
 }

@@ -1,6 +1,7 @@
 //! An operation of one's own, and whose memory it reads.
 
 use super::compare::{F32, close, same_gradients, values};
+use super::devices::{devices, on_host, to};
 use atlas_candle::atlas::device::Stream;
 use atlas_candle::atlas::kernel::{DType, Launch};
 use atlas_candle::atlas::{self, args, atlas_kernel};
@@ -53,44 +54,56 @@ unsafe impl Operation<2> for SquareSum {
 fn address(x: &Tensor, element: usize) -> u64 {
     match &*x.storage_and_layout().0 {
         Storage::Cpu(CpuStorage::F32(elements)) => elements[element..].as_ptr() as u64,
-        _ => unreachable!("tensors are in f32 on the CPU here"),
+        #[cfg(feature = "cuda")]
+        Storage::Cuda(storage) => {
+            use candle_core::cuda_backend::cudarc::driver::DevicePtr;
+            let elements = storage.as_cuda_slice::<f32>().unwrap();
+            assert!(element < elements.len());
+            elements.device_ptr(&storage.device.cuda_stream()).0 + 4 * element as u64
+        }
+        _ => unreachable!("tensors are in f32 here"),
     }
 }
 
 #[test]
 fn an_operation_of_ones_own_reads_candles_memory() {
-    let (a, b) = (values(1, &[100]), values(2, &[2, 300]));
-    let part = b.narrow(0, 1, 1).unwrap().squeeze(0).unwrap().narrow(0, 7, 100).unwrap();
-    let operation = SquareSum::default();
-    let read = operation.read.clone();
-    let y = apply2(operation, &a, &part).unwrap();
-    close(&y, &(a.sqr().unwrap() + &part).unwrap(), F32);
-    assert_eq!(*read.lock().unwrap(), [address(&a, 0), address(&b, 307)], "nothing is copied");
+    for device in devices() {
+        let (a, b) = (to(&device, &values(1, &[100])), to(&device, &values(2, &[2, 300])));
+        let part = b.narrow(0, 1, 1).unwrap().squeeze(0).unwrap().narrow(0, 7, 100).unwrap();
+        let operation = SquareSum::default();
+        let read = operation.read.clone();
+        let y = apply2(operation, &a, &part).unwrap();
+        close(&y, &(on_host(&a).sqr().unwrap() + on_host(&part)).unwrap(), F32);
+        assert_eq!(*read.lock().unwrap(), [address(&a, 0), address(&b, 307)], "nothing is copied");
+    }
 }
 
 #[test]
 fn arguments_may_be_parts_of_each_other() {
-    let a = values(3, &[100]);
-    for y in [apply2(SquareSum::default(), &a, &a).unwrap(), run(&SquareSum::default(), [&a, &a]).unwrap().remove(0)] {
-        close(&y, &(a.sqr().unwrap() + &a).unwrap(), F32);
+    for device in devices() {
+        let a = to(&device, &values(3, &[100]));
+        let wanted = (on_host(&a).sqr().unwrap() + on_host(&a)).unwrap();
+        close(&apply2(SquareSum::default(), &a, &a).unwrap(), &wanted, F32);
+        close(&run(&SquareSum::default(), [&a, &a]).unwrap()[0], &wanted, F32);
     }
 }
 
 #[test]
 fn gradients_of_ones_own_go_on() {
-    let (a, b) = (values(4, &[50]), values(5, &[50]));
     let wanted = |x: &[Tensor]| (x[0].sqr()? * 3.0)?.sqr()? + &x[1];
     let found = |x: &[Tensor]| {
         let inner = apply2(SquareSum::default(), &x[0], &x[0].zeros_like()?)?;
         apply2(SquareSum::default(), &(inner * 3.0)?, &x[1])
     };
-    same_gradients(&[&a, &b], F32, found, wanted);
+    for device in devices() {
+        let inputs = [4, 5].map(|seed| to(&device, &values(seed, &[50])));
+        same_gradients(&inputs, F32, found, wanted);
+    }
 }
 
 #[test]
 #[should_panic(expected = "apart")]
 fn a_perturbed_gradient_is_seen() {
-    let (a, b) = (values(4, &[50]), values(5, &[50]));
     let off = |x: &[Tensor]| apply2(SquareSum { off: 1e-3, ..SquareSum::default() }, &x[0], &x[1]);
-    same_gradients(&[&a, &b], F32, off, |x| x[0].sqr()? + &x[1]);
+    same_gradients(&[4, 5].map(|seed| values(seed, &[50])), F32, off, |x| x[0].sqr()? + &x[1]);
 }
