@@ -138,4 +138,6 @@ mod documents {
     struct FromTriton;
     #[doc = include_str!("../docs/src/from-cutile.md")]
     struct FromCutile;
+    #[doc = include_str!("../docs/src/containers.md")]
+    struct Containers;
 }
