@@ -136,4 +136,10 @@ mod documents {
     struct Lessons;
     #[doc = include_str!("../docs/src/graphs.md")]
     struct Graphs;
+    #[doc = include_str!("../docs/src/from-triton.md")]
+    struct FromTriton;
+    #[doc = include_str!("../docs/src/from-cutile.md")]
+    struct FromCutile;
+    #[doc = include_str!("../docs/src/containers.md")]
+    struct Containers;
 }
