@@ -20,6 +20,7 @@ use std::fmt;
 pub const DTYPES: [DType; 3] = [DType::Bf16, DType::F16, DType::F32];
 
 /// An op: what all that checks and measures kernels knows of it. Its folder has it, as `cases::OP`.
+#[derive(Clone, Copy)]
 pub struct Op {
     /// Its name: that of its folder, but where a family of ops has one.
     pub name: &'static str,

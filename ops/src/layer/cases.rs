@@ -5,22 +5,21 @@ use crate::tolerance::ToleranceClass;
 use crate::usual::{long_rows, product, short_rows};
 use atlas_dsl::DType;
 
-pub(crate) const OP: Op = Op {
+/// A static, because one of these kernels is made by `fuse!` when it is first asked for, and constants of Rust 1.89 name no such statics.
+pub(crate) static OP: Op = Op {
     scalars: &[("a1", 1.0), ("a2", 0.5), ("a3", -0.25), ("eps", 1e-6)],
     far_from_one,
     plans: super::plans::PLANS,
     ..Op::of(Required {
         name: "layer",
-        kernels: const {
-            &[
-                &super::layer_features,
-                &super::layer_norm,
-                &super::layer_gate,
-                &super::layer_combine,
-                &crate::omega::stream::omega_copy_tokens,
-                &crate::omega::stream::omega_copy_gates,
-            ]
-        },
+        kernels: &[
+            &super::layer_features,
+            &super::layer_norm,
+            &super::layer_gate,
+            &super::layer_combine,
+            &crate::omega::stream::omega_copy_tokens,
+            &crate::omega::stream::omega_copy_gates,
+        ],
         class: ToleranceClass::Norm,
         batch: "B",
         reference: super::reference::checked,
