@@ -193,7 +193,8 @@ fn rotary(call: &OperatorCall<'_>) -> Result<Vec<GivenValue>> {
     let is_interleaved = call.whole(3)? != 0;
     let sizes = x.sizes()?;
     let (&[ref tokens @ .., heads, width], true) = (sizes, sizes.len() >= 3 && sizes[sizes.len() - 1] % 2 == 0) else {
-        let text = format_args!("`x` of `rotary` has dims [.., N, H, 2 D], but one of shape {} is given", tuple(sizes));
+        let found = tuple(sizes);
+        let text = format_args!("`x` of `rotary` has dims [.., N, H, 2 D], but one of shape {found} is given");
         return Err(Failure::coded(603, text));
     };
     let (count, pairs) = (tokens.iter().product(), width / 2);
