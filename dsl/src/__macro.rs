@@ -8,7 +8,7 @@ pub use crate::def::{
 pub use crate::diag::Diagnostics;
 pub use crate::fuse::{Fused, Fusion, Part};
 pub use crate::ir::{Access, Kernel, Loc};
-pub use crate::op::{BinaryOp, LoopKind, Precision, Predicate, ReduceOp, UnaryOp, Update};
+pub use crate::op::{BinaryOp, LoopKind, Precision, Predicate, Random, ReduceOp, UnaryOp, Update};
 pub use crate::require::{Quantity, Requirement};
 pub use crate::specialization::Specialization;
 pub use crate::types::DType;

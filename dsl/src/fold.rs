@@ -7,7 +7,7 @@
 use crate::op::{BinaryOp, Predicate, UnaryOp};
 use crate::rounding::{to_bf16, to_f16};
 use crate::types::DType;
-use atlas_vocabulary::{shift_left, shift_right, shift_right_logical};
+use atlas_vocabulary::{multiply_high, shift_left, shift_right, shift_right_logical};
 use half::{bf16, f16};
 
 /// What is known of an element of a type.
@@ -135,6 +135,7 @@ fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
         BinaryOp::Shl => wrap(dtype, i128::from(shift_left(a as i64, b as i64))),
         BinaryOp::Shr => wrap(dtype, i128::from(shift_right(a as i64, b as i64))),
         BinaryOp::ShrLogical => wrap(dtype, i128::from(shift_right_logical(a as i64, b as i64, 8 * dtype.bytes()))),
+        BinaryOp::MulHi => wrap(dtype, i128::from(multiply_high(a as i64, b as i64, 8 * dtype.bytes()))),
         BinaryOp::And | BinaryOp::Or | BinaryOp::Pow | BinaryOp::Atan2 => None,
     }
 }
@@ -142,10 +143,10 @@ fn integers(op: BinaryOp, dtype: DType, x: Known, y: Known) -> Option<Known> {
 /// An integer is always finite. The question is whether there is one result.
 fn unknown_integers(op: BinaryOp, x: Known, y: Known) -> Option<Known> {
     match op {
-        BinaryOp::Mul | BinaryOp::BitAnd if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
+        BinaryOp::Mul | BinaryOp::MulHi | BinaryOp::BitAnd if x.is(0.0) || y.is(0.0) => Some(Exact(0.0)),
         BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => Some(Finite),
         BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => Some(Finite),
-        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical => Some(Finite),
+        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical | BinaryOp::MulHi => Some(Finite),
         BinaryOp::Div | BinaryOp::Rem => match y {
             Exact(y) if y != 0.0 && y != -1.0 => Some(Finite),
             _ => None,

@@ -4,8 +4,8 @@
 
 use crate::entity::{Block, Dim, Param, Table, Value};
 use crate::types::DType;
-pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, ReduceOp, UnaryOp, Update};
-pub use atlas_vocabulary::{shift_left, shift_right, shift_right_logical};
+pub use atlas_vocabulary::{BinaryOp, Effect, Kind, LoopKind, Precision, Predicate, Random, ReduceOp, UnaryOp, Update};
+pub use atlas_vocabulary::{multiply_high, shift_left, shift_right, shift_right_logical};
 
 /// How one axis of a tensor is addressed by `load` and `store`. `At` drops the axis. The others keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

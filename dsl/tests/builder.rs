@@ -2,7 +2,7 @@
 
 use atlas_dsl::def::{DTypeRef, DimDef, ParamDef, TypeParamDef};
 use atlas_dsl::ir::{Access, Loc};
-use atlas_dsl::op::{BinaryOp, Predicate};
+use atlas_dsl::op::{BinaryOp, Predicate, Random};
 use atlas_dsl::specialization::DimFact;
 use atlas_dsl::{Builder, Config, DType, Diagnostics, KernelDef, Operand, Specialization};
 
@@ -111,4 +111,41 @@ fn no_number_becomes_an_infinity_but_by_a_conversion() {
     assert_eq!(messages.len(), 4, "{messages:?}");
     let want = "error[ATL117]: the number 70000 meets f16, but is beyond its largest number, 65504; infinity is `f32::INFINITY`";
     assert_eq!(messages[0], want);
+}
+
+#[test]
+fn seeds_and_indices_of_random_numbers() {
+    use Operand::{Literal, Poison, Whole};
+    let mut b = builder();
+    let loc = Loc::default();
+    let index = b.iota(loc, &[8], 0);
+    let floats = b.zeros(loc, DType::F32, &[8]);
+    for seed in [Whole(7), Literal(7.0), Whole(i64::MIN)] {
+        assert!(matches!(b.random(loc, Random::Normal, seed, index), Operand::Value(_)), "{seed:?}");
+    }
+    for (seed, index) in [
+        (Literal(0.5), index),
+        (Literal(1e19), index),
+        (index, index),
+        (Whole(1), Whole(2)),
+        (Whole(1), floats),
+        (floats, index),
+        (Poison, index),
+        (Whole(1), Poison),
+    ] {
+        assert_eq!(b.random(loc, Random::Bits, seed, index), Poison);
+    }
+    let errors = b.finish().unwrap_err();
+    let messages: Vec<String> = errors.0.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        messages,
+        [
+            "error[ATL117]: the seed of `random_bits` is 0.5, but it has to be a whole number below 2^53",
+            "error[ATL117]: the seed of `random_bits` is 1e19, but it has to be a whole number below 2^53",
+            "error[ATL104]: the seed of `random_bits` is a scalar of i32 or i64, found i32[8]",
+            "error[ATL104]: the index of `random_bits` is a tile or scalar, found a number",
+            "error[ATL104]: the index of `random_bits` is of i32 or i64, found f32[8]",
+            "error[ATL104]: the seed of `random_bits` is a scalar of i32 or i64, found f32[8]",
+        ]
+    );
 }

@@ -204,6 +204,10 @@ fn what_is_known() {
     assert_eq!(fold::select(Some(Exact(0.0)), None, Some(Exact(3.0))), Some(Exact(3.0)));
     assert_eq!(fold::select(None, Some(Exact(3.0)), Some(Exact(3.0))), Some(Exact(3.0)));
     assert_eq!(fold::select(None, Some(Exact(f64::INFINITY)), Some(Finite)), None);
+    assert_eq!(fold::binary(BinaryOp::MulHi, i32, Exact(-1.0), Exact(-1.0)), Some(Exact(-2.0)));
+    assert_eq!(fold::binary(BinaryOp::MulHi, i64, Exact(-1.0), Exact(8.0)), Some(Exact(7.0)));
+    assert_eq!(fold::binary(BinaryOp::MulHi, i64, Exact(1e15), Exact(1e15)), Some(Exact(54_210_108_624.0)));
+    assert_eq!(fold::binary(BinaryOp::MulHi, i32, Finite, Exact(0.0)), Some(Exact(0.0)));
     assert_eq!(fold::cast(f32, i32, Exact(-2.9)), Some(Exact(-2.0)));
     assert_eq!(fold::cast(f32, i32, Exact(1e30)), Some(Exact(f64::from(i32::MAX))));
     assert_eq!(fold::cast(i64, i32, Exact(4_294_967_296.0)), Some(Exact(0.0)));

@@ -1,7 +1,7 @@
 //! Tiles as dense arrays of elements by logical coordinates, and the two arithmetics in which floats are computed.
 
 use atlas_dsl::DType;
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right, shift_right_logical};
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, multiply_high, shift_left, shift_right, shift_right_logical};
 use atlas_dsl::rounding::{to_bf16, to_f16};
 
 /// How floats are computed, and what the bits of an element mean. Integers and truth values are those of an i64 in both.
@@ -170,6 +170,7 @@ impl Arithmetic {
             (BinaryOp::Shl, _) => int(dtype, shift_left),
             (BinaryOp::Shr, _) => int(dtype, shift_right),
             (BinaryOp::ShrLogical, _) => int(dtype, move |x, by| shift_right_logical(x, by, 8 * dtype.bytes())),
+            (BinaryOp::MulHi, _) => int(dtype, move |x, y| multiply_high(x, y, 8 * dtype.bytes())),
             (BinaryOp::Add, _) if dtype.is_int() => int(dtype, i64::wrapping_add),
             (BinaryOp::Sub, _) if dtype.is_int() => int(dtype, i64::wrapping_sub),
             (BinaryOp::Mul, _) if dtype.is_int() => int(dtype, i64::wrapping_mul),

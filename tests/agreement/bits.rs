@@ -104,6 +104,28 @@ atlas_kernel! {
         }
     }
 
+    kernel high32(x: &Tensor<i32, [N]>, w: &Tensor<i32, [N]>, y: &mut Tensor<i32, [F, N]>)
+    tune { BN: [32], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let x = load(x[n]);
+            store(y[0, n], mul_hi(x, load(w[n])));
+            store(y[1, n], x.mul_hi(-1) + mul_hi(1, x));
+            // What is known when the kernel is built.
+            store(y[2, n], mul_hi(full::<i32>([BN], -1), -3) + x);
+        }
+    }
+
+    kernel high64(x: &Tensor<i64, [N]>, w: &Tensor<i64, [N]>, y: &mut Tensor<i64, [F, N]>)
+    tune { BN: [32], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            // The lower half of what is above 2^53 is no number that the test reads exactly.
+            store(y[0, n], mul_hi(load(x[n]), load(w[n])).shr_logical(32));
+            store(y[1, n], mul_hi(load(x[n]), load(w[n])) & 0x7fffffff);
+        }
+    }
+
     kernel logical64(x: &Tensor<i64, [N]>, w: &Tensor<i64, [N]>, y: &mut Tensor<i64, [F, N]>)
     tune { BN: [32], warps: [1] }
     {
@@ -237,4 +259,40 @@ fn zeros_above() {
 #[should_panic(expected = "logical32 on the CPU: output 0 differs")]
 fn a_shift_with_the_sign_is_noticed() {
     check_logical(|x, by| if (0..32).contains(&by) { x >> by } else { 0 });
+}
+
+/// Compares `high32` on every device with `high`.
+fn check_high(high: fn(i32, i32) -> i32) {
+    let x = |i: usize| f64::from((i as i32).wrapping_mul(0x9e37_79b9_u32 as i32).wrapping_add(i32::MIN));
+    let w = |i: usize| [0.0, 1.0, -1.0, 65536.0, -2.0, f64::from(i32::MIN), f64::from(i32::MAX), -766_435_501.0][i % 8];
+    let args = [input(I32, &[90], x), input(I32, &[90], w), output(I32, &[3, 90])];
+    agrees_with(&high32, &args, 0.0, |a| {
+        let pairs = || a[0].iter().zip(&a[1]).map(|(&x, &w)| (x as i32, w as i32));
+        let first = pairs().map(|(x, w)| high(x, w));
+        let second = pairs().map(|(x, _)| ((u64::from(x as u32) * u64::from(u32::MAX)) >> 32) as i32);
+        let third = pairs().map(|(x, _)| x.wrapping_sub(4));
+        vec![first.chain(second).chain(third).map(f64::from).collect()]
+    });
+}
+
+#[test]
+fn high_halves() {
+    check_high(|x, y| ((u64::from(x as u32) * u64::from(y as u32)) >> 32) as i32);
+    // Numbers that f64 holds: few bits, far apart.
+    let x = |i: usize| [0.0, 1.0, -1.0, 1e15, -1e15, -9e18, 4_294_967_296.0, -4_294_967_296.0][i % 8];
+    let w = |i: usize| [3.0, -1.0, -2.0, 4.6e18, -4.6e18, 12_345.0, 1e15][i % 7];
+    let args = [input(I64, &[80], x), input(I64, &[80], w), output(I64, &[2, 80])];
+    agrees_with(&high64, &args, 0.0, |a| {
+        let high = |(&x, &w): (&f64, &f64)| ((u128::from(x as i64 as u64) * u128::from(w as i64 as u64)) >> 64) as u64;
+        let upper = a[0].iter().zip(&a[1]).map(high).map(|h| (h >> 32) as f64);
+        let lower = a[0].iter().zip(&a[1]).map(high).map(|h| (h & 0x7fff_ffff) as f64);
+        vec![upper.chain(lower).collect()]
+    });
+}
+
+/// The high half of the product of numbers with signs.
+#[test]
+#[should_panic(expected = "high32 on the CPU: output 0 differs")]
+fn a_product_with_signs_is_noticed() {
+    check_high(|x, y| ((i64::from(x) * i64::from(y)) >> 32) as i32);
 }

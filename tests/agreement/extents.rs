@@ -12,6 +12,7 @@ fn same_in_every_config(kernel: &'static KernelDef, given: &[Given], plain: impl
         Given::In(Data { values, .. }) | Given::Out(Data { values, .. }) => values.clone(),
         Given::F32(x) => vec![f64::from(*x)],
         Given::I32(x) => vec![f64::from(*x)],
+        Given::I64(x) => vec![*x as f64],
     };
     let wanted = plain(&given.iter().map(of).collect::<Vec<_>>());
     let mut wrong = Vec::new();

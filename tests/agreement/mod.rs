@@ -42,6 +42,7 @@ mod persistent;
 mod pinned;
 mod pipelines;
 mod precisions;
+mod random_numbers;
 mod scalars;
 mod scales;
 mod scans;
@@ -77,6 +78,8 @@ pub(crate) enum Given {
     F32(f32),
     /// A whole number.
     I32(i32),
+    /// A whole number of 64 bits.
+    I64(i64),
 }
 
 /// The elements of a tensor, and their layout.
@@ -262,6 +265,7 @@ fn run_unless(
             (Given::Out(_), Some(p)) => Arg::Out(&mut p.view),
             (Given::F32(x), _) => Arg::F32(*x),
             (Given::I32(x), _) => Arg::I32(*x),
+            (Given::I64(x), _) => Arg::I64(*x),
             (_, Some(p)) => Arg::In(&p.view),
             (_, None) => panic!("a tensor was not placed"),
         })
@@ -450,6 +454,7 @@ pub(crate) fn agrees_with(
         Given::In(d) | Given::Out(d) => d.values.iter().map(|&v| rounded(d.dtype, v)).collect(),
         Given::F32(x) => vec![f64::from(*x)],
         Given::I32(x) => vec![f64::from(*x)],
+        Given::I64(x) => vec![*x as f64],
     };
     let wanted = plain(&given.iter().map(read).collect::<Vec<_>>());
     let found = run(kernel, &Device::cpu(), None, given).unwrap_or_else(|e| panic!("{} on the CPU: {e}", kernel.name));

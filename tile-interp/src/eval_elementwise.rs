@@ -6,7 +6,7 @@ use crate::eval_reduce::{max_f32, max_f64, min_f32, min_f64};
 use crate::ring::Word;
 use crate::rounding::{round_all, to_narrow};
 use crate::tile::{Data, Tile, common, held, mismatch};
-use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, shift_left, shift_right, shift_right_logical};
+use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, multiply_high, shift_left, shift_right, shift_right_logical};
 use atlas_dsl::{DType, TileType, Value};
 
 impl Program<'_> {
@@ -237,6 +237,7 @@ macro_rules! binary_int {
                 BinaryOp::Shl => zip(x, y, |x, y| shift_left(x.into(), y.into()) as $t),
                 BinaryOp::Shr => zip(x, y, |x, y| shift_right(x.into(), y.into()) as $t),
                 BinaryOp::ShrLogical => zip(x, y, |x, y| shift_right_logical(x.into(), y.into(), <$t>::BITS) as $t),
+                BinaryOp::MulHi => zip(x, y, |x, y| multiply_high(x.into(), y.into(), <$t>::BITS) as $t),
                 BinaryOp::And | BinaryOp::Or | BinaryOp::Pow | BinaryOp::Atan2 => return Err(mismatch(op.name())),
             })
         }

@@ -138,7 +138,10 @@ impl Generator {
             return match self.rng.percent(50) {
                 true => Expr::binary(self.rng.of(&bits), a, b),
                 // Counts that are out of range too.
-                false => Expr::binary(self.rng.of(&[BinaryOp::Shl, BinaryOp::Shr, BinaryOp::ShrLogical]), a, b),
+                false => {
+                    let others = [BinaryOp::Shl, BinaryOp::Shr, BinaryOp::ShrLogical, BinaryOp::MulHi];
+                    Expr::binary(self.rng.of(&others), a, b)
+                }
             };
         }
         if ty.dtype.is_float() && self.rng.percent(12) {

@@ -319,6 +319,7 @@ impl<'c> Emitter<'c, '_> {
                     BinaryOp::BitXor => b_.build_xor(a, b, "")?.into(),
                     BinaryOp::Shl => self.shifted(a, b, |a, by| b_.build_left_shift(a, by, ""))?.into(),
                     BinaryOp::Shr => self.shifted_right(a, b)?.into(),
+                    BinaryOp::MulHi => self.multiply_high(a, b)?,
                     BinaryOp::Pow | BinaryOp::Atan2 => {
                         return Err(CompileError::bug(format!("`{}` of {dtype}", op.name())));
                     }
@@ -350,6 +351,13 @@ impl<'c> Emitter<'c, '_> {
         let fits = self.b.build_int_compare(IntPredicate::ULT, by, most, "")?;
         let by = self.b.build_select(fits, by, most, "")?.into_int_value();
         Ok(self.b.build_right_shift(a, by, true, "")?)
+    }
+
+    /// The upper half of the product of unsigned numbers. LLVM makes `mul.hi` of a wide product and a shift, too. But it merges such a
+    /// shift with those around it, and then multiplies 64 bits.
+    fn multiply_high(&self, a: IntValue<'c>, b: IntValue<'c>) -> R<BasicValueEnum<'c>> {
+        let name = if a.get_type().get_bit_width() == 64 { "llvm.nvvm.mulhi.ull" } else { "llvm.nvvm.mulhi.ui" };
+        self.call(name, a.get_type().into(), &[a.into(), b.into()])
     }
 
     /// Integer quotient or remainder. It is 0 if the divisor is 0, and wraps if the quotient is too large.

@@ -5,7 +5,7 @@
 use crate::error::{Errors, SourceRange};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, LocalKind, ParamKind, Stmt, TileFn};
-use atlas_vocabulary::{BinaryOp, DType, Takes, number};
+use atlas_vocabulary::{BinaryOp, DType, Random, Takes, number};
 use quote::ToTokens;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -294,6 +294,7 @@ impl<'a> Checker<'a> {
             ExprKind::Clamp(parts) => self.of_three("clamp", Takes::Numbers, parts, e),
             ExprKind::Fma(parts) => self.of_three("fma", Takes::Floats, parts, e),
             ExprKind::IsNan(x) => self.is_nan(x, e),
+            ExprKind::Random(of, parts) => self.random(*of, parts),
             ExprKind::Cast(to, x) => {
                 let (to, x) = (elem(*to), self.expr(x));
                 let counts = x.counts || x.elem.is_bool();
@@ -356,6 +357,50 @@ impl<'a> Checker<'a> {
             }
             ExprKind::Derivative { .. } => self.derivative(e).into_iter().next().unwrap_or_else(Ty::unknown),
             ExprKind::Bad => Ty::unknown(),
+        }
+    }
+
+    /// `uniform(seed, index)`: a number for each element of the index.
+    fn random(&mut self, of: Random, [seed, index]: &[Expr; 2]) -> Ty {
+        let (of_seed, of_index) = (self.expr(seed), self.expr(index));
+        let name = of.name();
+        let is_scalar = |ty: &Ty| ty.shape.as_ref().is_none_or(Vec::is_empty);
+        if let Elem::Literal(Some(x)) = of_seed.elem
+            && (x.fract() != 0.0 || x.abs() >= 9_007_199_254_740_992.0)
+        {
+            let message = format!("the seed of `{name}` is {}, but it has to be a whole number below 2^53", number(x));
+            return self.mistake(117, seed.place, message);
+        }
+        if !of_seed.elem.may_be_int() || !is_scalar(&of_seed) {
+            let mend = if !of_seed.elem.may_be_int() {
+                ""
+            } else if is_scalar(&of_index) {
+                "; the seed comes first, and then the tile of counters"
+            } else {
+                "; one element of a tensor is `load(seed[0])`"
+            };
+            let found = self.named(seed);
+            let message = format!("the seed of `{name}` is one whole number, i32 or i64, found {found}{of_seed}{mend}");
+            return self.mistake(104, seed.place, message);
+        }
+        if of_index.is_literal() || !of_index.elem.may_be_int() {
+            let found = self.named(index);
+            let message = format!(
+                "the index of `{name}` is a tile or scalar of i32 or i64, found {found}{of_index}; it counts elements, as in `n * BN + iota([BN], 0)`"
+            );
+            return self.mistake(104, index.place, message);
+        }
+        Ty {
+            elem: Elem::Fixed(of.row().dtype),
+            coordinate: None,
+            tile_number: None,
+            number: Number::Unknown,
+            of_numbers: false,
+            counts: false,
+            lacks_axes: None,
+            spells_tile: None,
+            depth: of_index.depth.max(of_seed.depth),
+            ..of_index
         }
     }
 

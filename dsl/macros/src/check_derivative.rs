@@ -80,7 +80,7 @@ fn contracts(e: &Expr, fns: &[TileFn]) -> Option<&'static str> {
         ExprKind::Broadcast { value, .. } | ExprKind::Fill { value, .. } => contracts(value, fns),
         ExprKind::Binary(_, a, b) | ExprKind::Compare(_, a, b) => contracts(a, fns).or_else(|| contracts(b, fns)),
         ExprKind::Select(parts) | ExprKind::Clamp(parts) | ExprKind::Fma(parts) => any(&parts[..]),
-        ExprKind::Or(parts) | ExprKind::CastLike(parts) => any(&parts[..]),
+        ExprKind::Or(parts) | ExprKind::CastLike(parts) | ExprKind::Random(_, parts) => any(&parts[..]),
         ExprKind::CallFn { index, args } | ExprKind::Derivative { of: Callee::Fn(index), args, .. } => {
             any(args).or_else(|| not_elementwise(*index, fns))
         }

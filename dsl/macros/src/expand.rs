@@ -516,7 +516,7 @@ impl Writer<'_> {
                 let [c, t, f] = [0, 1, 2].map(|i| self.operand(&parts[i], out));
                 quote!(__atlas_b.select(#loc, #c, #t, #f))
             }
-            ExprKind::Clamp(_) | ExprKind::Fma(_) => self.composed(e, out),
+            ExprKind::Clamp(_) | ExprKind::Fma(_) | ExprKind::Random(..) => self.composed(e, out),
             ExprKind::IsNan(_) | ExprKind::Transpose(_) | ExprKind::ClusterSum(_) | ExprKind::Scan { .. } => {
                 self.composed(e, out)
             }

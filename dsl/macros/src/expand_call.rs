@@ -108,6 +108,10 @@ impl Writer<'_> {
                 let x = self.operand(x, out);
                 quote!(__atlas_b.is_nan(#loc, #x))
             }
+            ExprKind::Random(of, parts) => {
+                let ([seed, index], of) = ([0, 1].map(|i| self.operand(&parts[i], out)), variant(of.variant()));
+                quote!(__atlas_b.random(#loc, #root::Random::#of, #seed, #index))
+            }
             ExprKind::Transpose(x) => {
                 let x = self.operand(x, out);
                 quote!(__atlas_b.transpose(#loc, #x))

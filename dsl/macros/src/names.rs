@@ -1,6 +1,6 @@
 //! Names of built-in functions, and names that are not known here: how other languages' are written, and what may have been meant.
 
-use atlas_vocabulary::{BinaryOp, UnaryOp, Update, distance};
+use atlas_vocabulary::{BinaryOp, Random, UnaryOp, Update, distance};
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
 const FORMS: [&str; 32] = [
@@ -49,11 +49,11 @@ pub(crate) fn elementwise<'a>() -> impl Iterator<Item = &'a str> {
 
 /// The built-in functions.
 pub(crate) fn functions<'a>() -> impl Iterator<Item = &'a str> {
-    FORMS.into_iter().chain(elementwise())
+    FORMS.into_iter().chain(Random::ALL.iter().map(|of| of.name())).chain(elementwise())
 }
 
 /// Functions that programs wrote for themselves before they were built in. A tile fn of the name takes the place of the function.
-const GIVES_WAY: [&str; 22] = [
+const GIVES_WAY: [&str; 26] = [
     "cumsum",
     "cummax",
     "cummin",
@@ -76,6 +76,10 @@ const GIVES_WAY: [&str; 22] = [
     "pow",
     "fma",
     "shr_logical",
+    "mul_hi",
+    "random_bits",
+    "uniform",
+    "normal",
 ];
 
 /// True for a name that no tile fn may have.
@@ -219,7 +223,14 @@ const ATOMIC: &str = "`atomic_add(y[load(ids[n]), ..], value)`, or `atomic_max`,
 const BINS: &str = "`atomic_add(count[load(ids[n])], 1)`, with `count: &mut Tensor<i32, [V]>` that holds 0 before";
 const SCANS: &str = "`cumsum(x, axis = 1)`, `cummax` or `cummin`: there is no other scan";
 const LOCKS: &str = "`atomic_add(y[..], value)`, `atomic_max` or `atomic_min`: programs do not wait for each other, so there are no locks";
-const RANDOM: &str = "`load(noise[n, ..])` of a tensor of random numbers that the host makes, or a hash of the element's number: no function makes them";
+const BITS: &str = "`random_bits(seed, index)`, 32 random bits for each element of a tile of counters, such as `n * BN + iota([BN], 0)`";
+const UNIFORM: &str = "`uniform(seed, index)`, a number in [0, 1) for each element of a tile of counters, such as `n * BN + iota([BN], 0)`";
+const NORMAL: &str =
+    "`normal(seed, index)`, a normal number for each element of a tile of counters, such as `n * BN + iota([BN], 0)`";
+const DROPOUT: &str = "`select(uniform(seed, index) < p, 0.0, x / (1.0 - p))`, whose `index` is the number of each element, such as `n * BN + iota([BN], 0)`";
+const CHANCE: &str =
+    "`uniform(seed, index) < p`, whose `index` is the number of each element, such as `n * BN + iota([BN], 0)`";
+const HIGH: &str = "`mul_hi(x, y)`, the high half of the product of unsigned numbers";
 const ROWS: &str =
     "the shape that you need at the `load`: `x.t()` makes a column of a row, and `broadcast(x, [A, B])` repeats axes";
 const BROADCAST: &str = "`broadcast(x, [A, B])`";
@@ -232,7 +243,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 183] = [
+const ELSEWHERE: [(&str, &str); 194] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -255,7 +266,7 @@ const ELSEWHERE: [(&str, &str); 183] = [
     ("atomic_sub", "`atomic_add(y[..], -value)`"),
     ("atomic_xchg", LOCKS),
     ("barrier", BARRIER),
-    ("bernoulli", RANDOM),
+    ("bernoulli", CHANCE),
     ("bf16", "`x.cast::<bf16>()`"),
     ("bfloat16", "`x.cast::<bf16>()`"),
     ("bincount", BINS),
@@ -277,13 +288,16 @@ const ELSEWHERE: [(&str, &str); 183] = [
     ("cosf", "`cos(x)`"),
     ("count_nonzero", "`sum((x != 0).cast::<i32>())`"),
     ("cumprod", "`exp(cumsum(log(x), axis = 1))` of numbers above 0: scans are `cumsum`, `cummax` and `cummin`"),
+    ("curand", BITS),
+    ("curand_normal", NORMAL),
+    ("curand_uniform", UNIFORM),
     ("debug_barrier", BARRIER),
     ("detach", "`x`: a kernel records no gradients"),
     ("device_print", PRINT),
     ("div", "`a / b`"),
     ("divide", "`a / b`"),
     ("double", "`x.cast::<f64>()`"),
-    ("dropout", RANDOM),
+    ("dropout", DROPOUT),
     ("einsum", DOT),
     ("empty", ZEROS),
     ("empty_like", ZEROS),
@@ -345,7 +359,8 @@ const ELSEWHERE: [(&str, &str); 183] = [
     ("mma", DOT),
     ("mul", "`a * b`"),
     ("mul24", WRAPS),
-    ("mulhi", NOTHING),
+    ("mul_high", HIGH),
+    ("mulhi", HIGH),
     ("multiply", "`a * b`"),
     ("ndim", SIZE),
     ("ne", "`a != b`"),
@@ -358,14 +373,21 @@ const ELSEWHERE: [(&str, &str); 183] = [
     ("ones_like", "`full::<f32>([A, B], 1)`"),
     ("outer", "`x.t() * broadcast(y, [1, B])` of two rows"),
     ("permute", ROWS),
-    ("philox", RANDOM),
+    ("philox", BITS),
     ("print", PRINT),
     ("printf", PRINT),
     ("program_idx", PROGRAM),
-    ("rand", RANDOM),
-    ("rand4x", RANDOM),
-    ("randint", RANDOM),
-    ("randn", RANDOM),
+    ("rand", UNIFORM),
+    ("rand4x", UNIFORM),
+    ("rand_like", UNIFORM),
+    ("randint", BITS),
+    ("randint4x", BITS),
+    ("randn", NORMAL),
+    ("randn4x", NORMAL),
+    ("randn_like", NORMAL),
+    ("random", UNIFORM),
+    ("random_normal", NORMAL),
+    ("random_uniform", UNIFORM),
     ("range", RANGE),
     ("reciprocal", "`1 / x`"),
     ("reduce", REDUCE),
@@ -409,7 +431,7 @@ const ELSEWHERE: [(&str, &str); 183] = [
     ("triu", "`select(iota([A, B], 0) <= iota([A, B], 1), x, 0.0)`"),
     ("true_divide", "`a / b`"),
     ("type_as", "`x.cast_like(y)`"),
-    ("umulhi", NOTHING),
+    ("umulhi", HIGH),
     ("unsqueeze", ROWS),
     ("vdot", "`sum(a * b)`"),
     ("view", ROWS),

@@ -5,6 +5,7 @@ use crate::names::{did_you_mean, elementwise, functions};
 use crate::resolve::Resolver;
 use crate::resolve_expr::unary_named;
 use crate::tree::{Callee, Expr, ExprKind};
+use atlas_vocabulary::{BinaryOp, Random, Takes};
 
 impl Resolver<'_> {
     /// A derivative, and the number of tiles that it gives.
@@ -33,10 +34,17 @@ impl Resolver<'_> {
             // Reported where it was read.
             (None, None) if function.path.is_some() => return None,
             (None, None) => {
-                if ["max", "min", "select", "clamp", "fma", "pow", "atan2", "shr_logical"].iter().any(|f| of == f) {
+                if ["max", "min", "select", "clamp", "fma", "pow", "atan2"].iter().any(|f| of == f) {
                     let message = format!(
                         "`{name}` is of a tile fn or of a function of one tile; write a `tile fn` that calls `{of}`"
                     );
+                    self.errors.push(21, of.span(), message);
+                    return None;
+                }
+                let text = of.to_string();
+                let is_of_bits = BinaryOp::function(&text).is_some_and(|op| op.row().takes == Takes::Integers);
+                if is_of_bits || Random::from_name(&text).is_some() {
+                    let message = format!("`{name}` differentiates by floats; `{of}` is a function of whole numbers");
                     self.errors.push(21, of.span(), message);
                     return None;
                 }

@@ -6,7 +6,7 @@ use crate::names::{did_you_mean, elementwise, functions, is_store, nearest};
 use crate::resolve::Resolver;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, LocalKind, ParamKind, Stmt};
-use atlas_vocabulary::{BinaryOp, DType, Precision, ReduceOp, UnaryOp, Update};
+use atlas_vocabulary::{BinaryOp, DType, Precision, Random, ReduceOp, UnaryOp, Update};
 use proc_macro2::Ident;
 use std::cell::OnceCell;
 use syn::ExprPath;
@@ -218,6 +218,9 @@ impl Resolver<'_> {
             "iota" => {
                 format!("`iota` is given no element type: it counts in i32; convert with `iota(..).cast::<{first}>()`")
             }
+            text if let Some(of) = Random::from_name(text) => {
+                format!("`{name}` is given no element type: its result is {}", of.row().dtype.name())
+            }
             _ => format!("`{name}` is given no element type: it takes that of its operands; {cast}"),
         };
         self.errors.push(22, SourceRange { start: first.span(), end: last.span() }, message);
@@ -241,6 +244,10 @@ impl Resolver<'_> {
         if let Some(op) = BinaryOp::function(&text) {
             self.arity(e, args, name, &op.operands())?;
             return Some(ExprKind::Binary(op, self.boxed(&args[0]), self.boxed(&args[1])));
+        }
+        if let Some(of) = Random::from_name(&text) {
+            self.arity(e, args, name, &["seed", "index"])?;
+            return Some(ExprKind::Random(of, Box::new([self.expr(&args[0]), self.expr(&args[1])])));
         }
         Some(match text.as_str() {
             "load" => {

@@ -2,7 +2,7 @@
 
 use crate::ast::{self, KernelSyntax, TileFnSyntax};
 use crate::error::SourceRange;
-use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, ReduceOp, UnaryOp, Update};
+use atlas_vocabulary::{BinaryOp, DType, LoopKind, Precision, Predicate, Random, ReduceOp, UnaryOp, Update};
 use proc_macro2::{Ident, Span};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -271,6 +271,8 @@ pub(crate) enum ExprKind {
     Clamp(Box<[Expr; 3]>),
     /// `fma(a, b, c)`
     Fma(Box<[Expr; 3]>),
+    /// `uniform(seed, index)`
+    Random(Random, Box<[Expr; 2]>),
     /// `is_nan(x)`
     IsNan(Box<Expr>),
     Cast(DTypeRef, Box<Expr>),

@@ -30,7 +30,7 @@ pub fn fold_binary(op: BinaryOp, x: f64, y: f64) -> Option<f64> {
         // Of integers alone.
         BinaryOp::Rem | BinaryOp::And | BinaryOp::Or => return None,
         BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor => return None,
-        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical => return None,
+        BinaryOp::Shl | BinaryOp::Shr | BinaryOp::ShrLogical | BinaryOp::MulHi => return None,
         BinaryOp::Pow | BinaryOp::Atan2 => return op.of_numbers(x, y),
     })
 }
@@ -63,6 +63,9 @@ pub fn fold_whole(op: BinaryOp, x: i64, y: i64) -> Result<i64, String> {
         }
         BinaryOp::ShrLogical if x < 0 => {
             return Err(format!("{x} shr_logical {y}: how many bits a number below 0 has is not known yet"));
+        }
+        BinaryOp::MulHi => {
+            return Err(format!("mul_hi of {x} and {y}: how many bits they have is not known yet"));
         }
         BinaryOp::Shl => Some(x << y).filter(|moved| moved >> y == x),
         BinaryOp::Shr | BinaryOp::ShrLogical => Some(x >> y),

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `operands` | what an expression denotes; literals that adapt, extents that broadcast |
 //! | `elementwise` | operations of one element each |
+//! | `random` | random numbers by counter, made of element-wise operations |
 //! | `loops` | loops and what they carry |
 //! | `fold` | operations of constants |
 //! | `extents` | extents that depend on a config and on consts |
@@ -20,6 +21,7 @@ mod extents;
 mod fold;
 mod loops;
 mod operands;
+mod random;
 
 pub use fold::{fold_binary, fold_whole};
 pub use operands::{Index, Operand};

@@ -50,6 +50,8 @@ table! {
         Shr = row("shr", ">>", Takes::Integers),
         /// The bits of the left operand moved down with zeros above, as [`shift_right_logical`] defines it.
         ShrLogical = row("shr_logical", "shr_logical", Takes::Integers),
+        /// The high half of the product of the operands as unsigned numbers, as [`multiply_high`] defines it.
+        MulHi = row("mul_hi", "mul_hi", Takes::Integers),
         /// The left operand to the power of the right one.
         Pow = row("pow", "pow", Takes::Floats),
         /// The angle of the point (x, y) from the axis of x, in radians; y is the left operand.
@@ -65,7 +67,7 @@ impl BinaryOp {
 
     /// Those that kernels write as functions and methods, besides `min` and `max`, which are also reductions.
     pub fn functions() -> impl Iterator<Item = BinaryOp> {
-        [BinaryOp::ShrLogical, BinaryOp::Pow, BinaryOp::Atan2].into_iter()
+        [BinaryOp::ShrLogical, BinaryOp::MulHi, BinaryOp::Pow, BinaryOp::Atan2].into_iter()
     }
 
     /// The function of this name.
@@ -128,6 +130,15 @@ pub const fn shift_right_logical(x: i64, by: i64, bits: u32) -> i64 {
     ((x as u64 & (u64::MAX >> (64 - bits))) >> by) as i64
 }
 
+/// The upper `bits` bits of the product of two integers of `bits` bits, 32 or 64, whose bits are taken as unsigned numbers, before
+/// it wraps to their type. The product has twice as many bits, so nothing is lost.
+pub const fn multiply_high(x: i64, y: i64, bits: u32) -> i64 {
+    if bits == 32 {
+        return ((x as u32 as u64 * y as u32 as u64) >> 32) as i64;
+    }
+    ((x as u64 as u128 * y as u64 as u128) >> 64) as i64
+}
+
 /// A row of [`Predicate`].
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
@@ -180,5 +191,20 @@ impl Predicate {
             Predicate::Gt => x > y,
             Predicate::Ge => x >= y,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::multiply_high;
+
+    #[test]
+    fn high_halves_are_of_unsigned_numbers() {
+        assert_eq!(multiply_high(-1, -1, 32), 0xffff_fffe);
+        assert_eq!(multiply_high(-1, -1, 64), -2);
+        assert_eq!(multiply_high(i64::from(i32::MIN), 2, 32), 1);
+        assert_eq!(multiply_high(i64::MIN, 6, 64), 3);
+        assert_eq!(multiply_high(65_535, 65_537, 32), 0);
+        assert_eq!(multiply_high(-1, 65_536, 32), 65_535);
     }
 }

@@ -11,6 +11,7 @@
 //! | `takes` | which element types an operation takes |
 //! | `unary`, `binary` | element-wise operations, and comparisons |
 //! | `reduction` | the operations of reductions and of atomic stores |
+//! | `random` | random numbers by counter |
 //! | `kind` | the kinds of operations of Tile IR |
 //! | `distance` | the edit distance of two names |
 //! | `word` | how `dot` multiplies, kinds of loops |
@@ -25,16 +26,20 @@ mod binary;
 mod distance;
 mod dtype;
 mod kind;
+mod random;
 mod reduction;
 mod schedule;
 mod takes;
 mod unary;
 mod word;
 
-pub use binary::{Binary, BinaryOp, Comparison, Predicate, shift_left, shift_right, shift_right_logical};
+pub use binary::{
+    Binary, BinaryOp, Comparison, Predicate, multiply_high, shift_left, shift_right, shift_right_logical,
+};
 pub use distance::distance;
 pub use dtype::{DType, number};
 pub use kind::{Effect, Kind, Operation};
+pub use random::{Draw, Random};
 pub use reduction::{ReduceOp, Reduction, Update, Updating};
 pub use schedule::{
     Copies, MOST_CONFIGS, Operands, Order, Products, Programs, SCHEDULE, ScheduleKey, Setting, WarpGrid, key_elsewhere,
@@ -48,7 +53,7 @@ pub const SOURCE_HASH: &str = env!("ATLAS_SOURCE_HASH");
 
 #[cfg(test)]
 mod tests {
-    use super::{BinaryOp, DType, Kind, Predicate, ReduceOp, Takes, UnaryOp};
+    use super::{BinaryOp, DType, Kind, Predicate, Random, ReduceOp, Takes, UnaryOp};
     use std::collections::BTreeSet;
 
     #[test]
@@ -56,6 +61,8 @@ mod tests {
         let page = include_str!("../../../docs/src/kernel-language.md");
         let words: BTreeSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         let functions = UnaryOp::functions().map(UnaryOp::name);
+        let functions =
+            functions.chain(BinaryOp::functions().map(BinaryOp::name)).chain(Random::ALL.iter().map(|of| of.name()));
         for word in functions.chain(ReduceOp::ALL.iter().map(|op| op.name())) {
             assert!(words.contains(word), "docs/src/kernel-language.md does not name `{word}`");
         }

@@ -352,7 +352,7 @@ impl Expected<'_> {
             }
             // They neither rise nor fall with their operands.
             Op::Binary(BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor, ..) => None,
-            Op::Binary(BinaryOp::ShrLogical | BinaryOp::Pow | BinaryOp::Atan2, ..) => None,
+            Op::Binary(BinaryOp::ShrLogical | BinaryOp::MulHi | BinaryOp::Pow | BinaryOp::Atan2, ..) => None,
             Op::Binary(op, _, a, b) => {
                 let (of_a, of_b) = match op {
                     // The nearer to 0, the further a number below 0 is moved.
