@@ -140,12 +140,14 @@ def attention(of: Sizes) -> None:
     for dtype in TYPES:
         for d in of.heads:
             q, k = empty(dtype, 3, n, 6, d), empty(dtype, 3, n, 3, d)
-            first, lse = empty("int32", 3, n), empty("float32", 3, 6, n)
+            lse = empty("float32", 3, 6, n)
+            # One for each token, and one for all where none is given.
+            firsts = (empty("int32", 3, n), NumPy.full(q, (3, n), 0, "int32"))
             for s in (0, 17):
                 prefix = empty(dtype, 3, s, d)
-                atlas.windowed_attention(q, k, k, 64, prefix=(prefix, prefix))
-                atlas.windowed_attention(q, k, k, 64, prefix=(prefix, prefix), first=first)
-                _launch.windowed_attention_backward(NumPy, q, q, k, k, prefix, prefix, first, q, lse, 64, 1.0)
+                for first in firsts:
+                    atlas.windowed_attention(q, k, k, 64, prefix=(prefix, prefix), first=first)
+                    _launch.windowed_attention_backward(NumPy, q, q, k, k, prefix, prefix, first, q, lse, 64, 1.0)
             for group in of.groups:
                 atlas.attention_decode(empty(dtype, 3, 3, group, d), k, k, empty("int32", 3))
 
@@ -199,16 +201,19 @@ def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon
         norm = empty(dtype, h, d) if memory == "normed" else None
         before = step == "muon_by_chunk"
         given = {"memory": memory, "step": step, "chunk": chunk, "norm": norm}
-        atlas.omega(x, x, x, gate, gate, gate, gamma, state, state, residual_q=x, residual_k=x, **given)
-        with atlas.OmegaStream(state, state, piece=min(n, 2 * chunk), before=before, **given) as stream:
-            for piece in (slice(0, n // 2), slice(n // 2, n // 2 + 1)):
-                part = [t[:, piece] for t in (x, x, x, gate, gate, gate, gamma)]
-                stream.push(*part, residual_q=x[:, piece], residual_k=x[:, piece])
-        if not is_long:
-            tokens = [x, x, x, x, x, gate, gate, gate, gamma]
-            rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
-            y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, 0)
-            _omega.omega_training_backward(NumPy, y, [*last[0], *last[1]], tokens, norm, kept, rule, 0)
+        # Residuals for each token, and one zero for all where none are given.
+        for residual in (x, NumPy.full(x, x.shape, 0.0)):
+            residuals = {"residual_q": residual, "residual_k": residual}
+            atlas.omega(x, x, x, gate, gate, gate, gamma, state, state, **residuals, **given)
+            with atlas.OmegaStream(state, state, piece=min(n, 2 * chunk), before=before, **given) as stream:
+                for piece in (slice(0, n // 2), slice(n // 2, n // 2 + 1)):
+                    part = [t[:, piece] for t in (x, x, x, gate, gate, gate, gamma)]
+                    stream.push(*part, residual_q=residual[:, piece], residual_k=residual[:, piece])
+            if not is_long:
+                tokens = [x, x, x, residual, residual, gate, gate, gate, gamma]
+                rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
+                y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, 0)
+                _omega.omega_training_backward(NumPy, y, [*last[0], *last[1]], tokens, norm, kept, rule, 0)
     if memory == "mlp":
         split_forward(dtype, sizes)
 

@@ -1,7 +1,7 @@
 //! The chains of the library, by name.
 
-use crate::calls::NamedChain;
 use crate::calls::shipped_chains;
+use crate::calls::{NamedChain, OwnChain};
 use crate::status::{AtlasStatus, Failure, Result, status, text};
 use atlas::kernel::Chain;
 use std::collections::HashMap;
@@ -11,15 +11,19 @@ use std::sync::OnceLock;
 /// The chains in the order of their names.
 struct Chains {
     all: Vec<&'static NamedChain>,
-    by_name: HashMap<&'static str, &'static NamedChain>,
+    by_name: HashMap<String, &'static NamedChain>,
 }
 
 fn library() -> &'static Chains {
     static LIBRARY: OnceLock<Chains> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let mut all = shipped_chains();
+        let own = || crate::inventory::iter::<OwnChain>.into_iter();
+        all.extend(own().map(|own| own.chain));
         all.sort_by_key(|of| of.chain().name);
-        let by_name = all.iter().map(|of| (of.chain().name, *of)).collect();
+        let named = all.iter().map(|of| (of.chain().name.to_owned(), *of));
+        // A function has the name of its static.
+        let by_name = named.chain(own().map(|own| (own.name.to_lowercase(), own.chain))).collect();
         Chains { all, by_name }
     })
 }

@@ -58,6 +58,8 @@ mod torch;
 #[doc(hidden)]
 pub mod tvm_ffi;
 
+#[doc(hidden)]
+pub use atlas::__macro::inventory;
 pub use calls::{ATLAS_ARG_FLOAT, ATLAS_ARG_INT, ATLAS_ARG_TENSOR, AtlasArg, AtlasValue};
 pub use chains::{atlas_chain_count, atlas_chain_name, atlas_chain_signature};
 pub use device::{

@@ -52,7 +52,10 @@ class NumPy:
     def full(like: Array, shape: Sequence[int], value: float, dtype: str | None = None) -> Array:
         import numpy as np
 
-        return np.full(shape, value, like.dtype if dtype is None else dtype)
+        # One element, which all places share, as of PyTorch: kernels see the same strides. `broadcast_to` would give a view that may not be
+        # written, and DLPack has no such arrays.
+        one = np.full((1,) * len(shape), value, like.dtype if dtype is None else dtype)
+        return np.lib.stride_tricks.as_strided(one, shape, (0,) * len(shape))
 
     @staticmethod
     def expand(x: Array, shape: Sequence[int]) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import pickle
 from pathlib import Path
 from typing import Any, Callable
 
@@ -33,8 +34,8 @@ def on_numpy() -> None:
     y = np.empty_like(x)
     assert own.softmax(x, y) is None
     assert np.abs(y - softmax(x)).max() < 1e-6
-    own.softmax(y=y, x=x[:, ::-1])
-    assert np.abs(y - softmax(x[:, ::-1])).max() < 1e-6
+    own.softmax(y=y, x=np.asfortranarray(x) + 1)
+    assert np.abs(y - softmax(x)).max() < 1e-6
     still = x.copy()
     still.flags.writeable = False
     own.softmax(still, y)
@@ -67,6 +68,8 @@ def on_torch(torch: Any, device: str) -> None:
     with torch.no_grad():
         own.softmax(learned, y)
     refused(RuntimeError, "Tensor", lambda: torch.ops.own.softmax(1.0, y))
+    refused(TypeError, "tensor of PyTorch", lambda: own.softmax(np.ones((5, 37), np.float32), y))
+    refused(NotImplementedError, "forward mode", lambda: torch.func.jvp(lambda a: own.softmax(a, y.clone()) or a, (x,), (x,)))
 
     class Softmax(torch.autograd.Function):
         @staticmethod
@@ -112,6 +115,7 @@ def main() -> None:
     # Every file of the list is there, as pip checked when it installed them.
     files = importlib.metadata.files("own") or []
     assert any(f.name == "libkernels.so" for f in files), files
+    assert pickle.loads(pickle.dumps(own.softmax)) is own.softmax
     on_numpy()
     try:
         import torch

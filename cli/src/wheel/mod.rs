@@ -7,17 +7,18 @@
 //! |---|---|
 //! | `library` | the functions in a library's file, and which systems it runs on |
 //! | `signature` | parameters of a kernel for Python |
-//! | `package` | the files of the package |
+//! | `package`, `python_names` | the files of the package; names that Python has taken |
 //! | `archive` | the wheel: an archive with a list of its files |
 
 mod archive;
 mod library;
 mod package;
+mod python_names;
 mod signature;
 
 use self::library::Library;
 use self::package::Package;
-use super::print::say;
+use super::print::{say, tell};
 use anyhow::{Context, Result};
 use atlas_runtime::bundle::Bundle;
 use std::path::PathBuf;
@@ -72,6 +73,13 @@ pub(super) fn run(args: &WheelArgs) -> Result<bool> {
     };
     package.check()?;
     let wheel = archive::write(&package, &args.out_dir)?;
+    if !library.foreign.is_empty() {
+        tell!(
+            "warning: the library needs {}, which not every Linux has, so the tag of the wheel is {}, and an index takes no such wheels",
+            library.foreign.join(", "),
+            library.tag
+        );
+    }
     let size = std::fs::metadata(&wheel).map_or(0, |m| m.len());
     say!("{}: {} functions, {:.1} MB", wheel.display(), library.functions.len(), size as f64 / 1e6);
     Ok(true)

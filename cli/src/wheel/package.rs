@@ -1,6 +1,7 @@
 //! The files of a Python package: the library, what calls it, and stubs for editors and type checkers.
 
 use super::library::Library;
+use super::python_names::{STANDARD, is_keyword};
 use super::signature;
 use anyhow::{Result, bail};
 use atlas_dsl::registry;
@@ -13,13 +14,6 @@ const SOURCES: [(&str, &str); 3] = [
     ("library.py", include_str!("python/library.py")),
     ("functions.py", include_str!("python/functions.py")),
     ("torch_ops.py", include_str!("python/torch_ops.py")),
-];
-
-/// Words of Python, which are no names.
-const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
-    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
-    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
 /// The library in the package.
@@ -47,14 +41,19 @@ pub(super) fn name_of(library: &Path) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
+/// Small letters and digits, and single underscores between them: other names are refused by Python or by pip.
 fn is_name(name: &str) -> bool {
-    let first = name.chars().next().is_some_and(|c| c.is_ascii_lowercase());
-    let rest = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    first && rest && !KEYWORDS.contains(&name)
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.starts_with(|c: char| c.is_ascii_lowercase()) && name.split('_').all(is_part) && !is_keyword(name)
 }
 
 /// Whether pip takes a version such as `1.2.0` or `0.1.0rc1`, which is a part of what its specification allows.
 fn is_version(version: &str) -> bool {
+    // A local version, such as `+cu12`.
+    let (version, local) = version.split_once('+').unwrap_or((version, "local"));
+    let is_local = local
+        .split('.')
+        .all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()));
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     let (numbers, pre) = version.split_at(end);
     let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
@@ -66,7 +65,7 @@ fn is_version(version: &str) -> bool {
         }
         _ => (numbers, pre.is_empty() || stage.is_some_and(is_number)),
     };
-    numbers.split('.').all(is_number) && pre_is_one
+    numbers.split('.').all(is_number) && pre_is_one && is_local
 }
 
 impl Package<'_> {
@@ -74,12 +73,13 @@ impl Package<'_> {
     pub(super) fn check(&self) -> Result<()> {
         if !is_name(self.name) {
             bail!(
-                "--name {}: a package is named by small letters, digits and underscores, and begins with a letter",
+                "--name {}: a package is named by small letters, digits and single underscores between them, begins with a letter, and is no word of Python",
                 self.name
             );
         }
-        if ["atlas_gpu", "torch", "numpy", "tvm_ffi"].contains(&self.name) {
-            bail!("--name {}: this is the name of another package, which it would hide", self.name);
+        let others = ["atlas_gpu", "torch", "numpy", "tvm_ffi"];
+        if others.contains(&self.name) || STANDARD.contains(&self.name) {
+            bail!("--name {}: this is the name of another package, and one would hide the other", self.name);
         }
         if !is_version(self.version) {
             bail!("--version {}: a version is numbers with points between them, such as 0.1.0 or 1.0rc1", self.version);
@@ -112,7 +112,7 @@ impl Package<'_> {
         let mut text = format!("\"\"\"{}\"\"\"\n\n", self.summary.replace('\\', "\\\\").replace('"', "\\\""));
         text += "from .functions import function as _function\n\n";
         for name in &self.library.functions {
-            if KEYWORDS.contains(&name.as_str()) {
+            if is_keyword(name) {
                 // Python reaches it by `getattr`.
                 _ = writeln!(text, "globals()[\"{name}\"] = _function(\"{name}\")");
             } else {
@@ -125,9 +125,11 @@ impl Package<'_> {
 
     /// What editors show. Of kernels that are part of this program, parameters are known.
     fn stubs(&self) -> String {
-        let mut text = "from typing import Any\n".to_owned();
-        for name in self.library.functions.iter().filter(|n| !KEYWORDS.contains(&n.as_str())) {
-            match registry().iter().find(|k| k.name == *name) {
+        let (mut text, known) = ("from typing import Any\n".to_owned(), registry());
+        for name in self.library.functions.iter().filter(|n| !is_keyword(n)) {
+            // A parameter that is a keyword is given by place.
+            let kernel = known.iter().find(|k| k.name == *name && !k.params.iter().any(|p| is_keyword(p.name())));
+            match kernel {
                 Some(kernel) => {
                     let params = signature::params(kernel);
                     _ = write!(text, "\ndef {name}({params}) -> None:\n    \"\"\"`{}`\"\"\"\n", kernel.signature());
@@ -158,25 +160,28 @@ mod tests {
     fn names_are_those_that_python_imports() {
         assert_eq!(name_of(Path::new("target/release/libmine.so")).as_deref(), Some("mine"));
         assert_eq!(name_of(Path::new("libMy_Kernels.so")).as_deref(), Some("my_kernels"));
-        for wrong in ["lib3d.so", "libmy-kernels.so", "lib.so", "libclass.so"] {
+        for wrong in ["lib3d.so", "libmy-kernels.so", "lib.so", "libclass.so", "liba__b.so", "liba_.so"] {
             assert_eq!(name_of(Path::new(wrong)), None, "{wrong}");
         }
     }
 
     #[test]
     fn versions_are_those_that_pip_takes() {
-        for version in ["1", "0.1.0", "1.2rc1", "1.2a3", "1.0.dev1", "1.0.post2"] {
+        for version in ["1", "0.1.0", "1.2rc1", "1.2a3", "1.0.dev1", "1.0.post2", "1.0+cu12"] {
             assert!(is_version(version), "{version}");
         }
-        for version in ["", ".", "1.", "v1", "1.0-beta", "1.0rc", "1..2", "1.0 "] {
+        for version in ["", ".", "1.", "v1", "1.0-beta", "1.0rc", "1..2", "1.0 ", "1.0+", "1.0+Cu"] {
             assert!(!is_version(version), "{version}");
         }
     }
 
     #[test]
     fn packages_that_python_would_not_take_are_refused() {
-        let library =
-            |name: &str| Library { functions: vec![name.to_owned()], tag: "manylinux_2_28_x86_64".to_owned() };
+        let library = |name: &str| Library {
+            functions: vec![name.to_owned()],
+            tag: "manylinux_2_28_x86_64".to_owned(),
+            foreign: vec![],
+        };
         let found = |name: &str, version: &str, summary: &str, kernel: &str| {
             let library = library(kernel);
             let package = Package { name, version, summary, library: &library, bytes: &[], bundle: None };
@@ -185,6 +190,7 @@ mod tests {
         assert_eq!(found("mine", "1.0", "Mine.", "scaled"), Ok(()));
         assert!(found("my-kernels", "1.0", "Mine.", "scaled").is_err());
         assert!(found("torch", "1.0", "Mine.", "scaled").unwrap_err().contains("another package"));
+        assert!(found("json", "1.0", "Mine.", "scaled").unwrap_err().contains("another package"));
         assert!(found("mine", "one", "Mine.", "scaled").is_err());
         assert!(found("mine", "1.0", "a\nName: b", "scaled").is_err());
         assert!(found("mine", "1.0", "Mine.", "library").unwrap_err().contains("module `library`"));
@@ -192,7 +198,8 @@ mod tests {
 
     #[test]
     fn quotes_in_a_summary_and_words_of_python_do_no_harm() {
-        let library = Library { functions: vec!["lambda".to_owned(), "scaled".to_owned()], tag: String::new() };
+        let library =
+            Library { functions: vec!["lambda".to_owned(), "scaled".to_owned()], tag: String::new(), foreign: vec![] };
         let package =
             Package { name: "m", version: "1", summary: "a \"\"\" b\\", library: &library, bytes: &[], bundle: None };
         let text = package.init();

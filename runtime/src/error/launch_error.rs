@@ -431,17 +431,17 @@ errors! {
         RecordedUnprepared {
             /// The kernel.
             kernel: &'static str,
-        } = 656, "`{kernel}` was not prepared for these sizes, types and layouts, and recording a launch does not prepare it, on any device; call `prepare` with these arguments before, or launch it once before the recording";
+        } = 656, "`{kernel}` was not prepared for these sizes, types and layouts, and recording a launch does not prepare it, on any device; call `prepare`, of the chain if one launches it, with these arguments before, or launch it once before the recording";
         /// A launch beside the recording, of the thread that records.
         NotRecorded {
             /// The kernel.
             kernel: &'static str,
-        } = 657, "`{kernel}` is launched on another stream while this thread records a graph, so the graph would lack it; launch it on the stream that the closure is given, or outside of the closure";
+        } = 657, "`{kernel}` is launched on another stream while this thread records a graph, so the graph, or the block of `run_if` or `run_while` that is being recorded, would lack it; launch it on the stream that the innermost closure is given, or outside of that closure";
         /// A launch on a stream that recorded a graph.
         RecordingEnded {
             /// The kernel.
             kernel: &'static str,
-        } = 658, "`{kernel}` is launched on the stream of a recording that has ended; launch it on the stream that was captured";
+        } = 658, "`{kernel}` is launched on the stream of a recording, or of a block, that has ended; launch it on the stream that was captured, or that its own closure is given";
         /// A recording that moves the state of an op on the host.
         NotRepeatable {
             /// The op.
@@ -461,6 +461,10 @@ errors! {
             /// Where the graph runs.
             device: String,
         } = 662, "the condition of `{call}` is a tensor of one i32 on {device}, and {found} is given";
+        /// A graph with conditions, on a stream that another library records.
+        GraphRecorded {} = 663, "this graph has conditions, and another library records what is queued on this stream, which cannot take them; launch the graph outside of that recording, or on a stream of its own";
+        /// A loop that nothing ends.
+        EndlessLoop {} = 664, "no launch of this `run_while` writes its condition, so it would never end; have one of them write a 0 there, which means no";
         /// A size for which there is no bucket.
         NoBucket {
             /// The size.

@@ -5,7 +5,7 @@ use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
 use crate::error::{DeviceError, Result};
 use atlas_codegen::{Machine, Target};
 use std::ffi::{CStr, c_int};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// `CUdevice_attribute`, as far as it is in use.
 #[derive(Clone, Copy)]
@@ -89,11 +89,13 @@ pub(crate) struct Context {
     /// Held alone by a thread while the driver records a graph for it, and together by those that wait for the whole context: the driver
     /// refuses such a wait while any stream records, and ends the recording.
     recording: RwLock<()>,
+    /// The function that sets the conditions of graphs, once it is loaded.
+    condition_setter: OnceLock<Handle>,
 }
 
 // SAFETY: a context handle may be used from any thread; the driver locks where necessary.
 unsafe impl Send for Context {}
-// SAFETY: as above; no field changes after `open` but the lock, which may be shared.
+// SAFETY: as above; no field changes after `open` but the lock and the cell, which may be shared.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -157,6 +159,7 @@ impl Context {
             handle,
             pool,
             recording: RwLock::new(()),
+            condition_setter: OnceLock::new(),
         })
     }
 
@@ -258,6 +261,15 @@ impl Context {
         // SAFETY: the driver's list, which lives until the next call for this stream; an empty one has no address.
         let nodes = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, count) } };
         Ok((graph, nodes.to_vec()))
+    }
+
+    /// The function that sets the conditions of graphs, which `load` loads if nobody has. Two threads may load it.
+    pub(super) fn condition_setter(&self, load: impl FnOnce() -> Result<Handle>) -> Result<Handle> {
+        if let Some(&function) = self.condition_setter.get() {
+            return Ok(function);
+        }
+        let function = load()?;
+        Ok(*self.condition_setter.get_or_init(|| function))
     }
 
     /// The driver's handle of this context.

@@ -38,16 +38,40 @@ pub(super) struct RecordedBlock {
     pub(super) steps: Vec<RecordedStep>,
 }
 
+impl RecordedBlock {
+    /// Whether one of its launches has the memory of a tensor as an output.
+    fn writes(&self, tensor: &Tensor) -> bool {
+        let range = tensor.address_range();
+        let mut found = false;
+        RecordedStep::each(&self.steps, &mut |launch| {
+            found |= launch.args.iter().any(|arg| match arg {
+                RecordedArg::Written(to) => {
+                    let to = to.address_range();
+                    to.start < range.end && range.start < to.end
+                }
+                _ => false,
+            });
+        });
+        found
+    }
+}
+
 impl RecordedStep {
-    /// The launches of steps, those of blocks too, in their order.
-    pub(super) fn launches(steps: &[RecordedStep]) -> Vec<&RecordedLaunch> {
-        steps
-            .iter()
-            .flat_map(|step| match step {
-                RecordedStep::Launch(launch) => vec![launch],
-                RecordedStep::Block(block) => RecordedStep::launches(&block.steps),
-            })
-            .collect()
+    /// Calls a function for the launches of steps, those of blocks too, in their order.
+    pub(super) fn each<'s>(steps: &'s [RecordedStep], act: &mut impl FnMut(&'s RecordedLaunch)) {
+        for step in steps {
+            match step {
+                RecordedStep::Launch(launch) => act(launch),
+                RecordedStep::Block(block) => RecordedStep::each(&block.steps, act),
+            }
+        }
+    }
+
+    /// How many launches there are.
+    pub(super) fn count(steps: &[RecordedStep]) -> usize {
+        let mut count = 0;
+        RecordedStep::each(steps, &mut |_| count += 1);
+        count
     }
 
     /// The launch of that number in this order.
@@ -58,7 +82,7 @@ impl RecordedStep {
                 RecordedStep::Launch(launch) if before == 0 => return Some(launch),
                 RecordedStep::Launch(_) => before -= 1,
                 RecordedStep::Block(block) => {
-                    let count = RecordedStep::launches(&block.steps).len();
+                    let count = RecordedStep::count(&block.steps);
                     if before < count {
                         return RecordedStep::launch_mut(&mut block.steps, before);
                     }
@@ -262,6 +286,13 @@ impl Recording {
         let steps = take_down(&self.0, closure, |state| state.is_unchanged());
         drop(open);
         let block = RecordedBlock { kind, condition, steps: steps? };
+        // A loop of nothing would never end, and a choice of nothing is none.
+        if RecordedStep::count(&block.steps) == 0 {
+            return Ok(());
+        }
+        if kind == Conditional::While && !block.writes(&block.condition) {
+            return Err(LaunchError::EndlessLoop {}.into());
+        }
         self.with(call, |taken| taken.steps.push(RecordedStep::Block(block)))
     }
 }
@@ -308,14 +339,19 @@ pub(super) fn recording_of(
     }
 }
 
-/// Takes down that state is about to move, if this thread records a graph of the device and that state has not moved yet.
-pub(super) fn moved(device: &Device, state: impl FnOnce() -> Box<dyn MovedState>) {
-    let Some(open) = open_on(device) else { return };
-    let mut taken = Recording::recorder(&open.0).map(LaunchRecorder::lock);
-    if let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) {
-        let state = state();
-        if taken.moved.iter().all(|m| m.address() != state.address()) {
-            taken.moved.push(state);
+/// Takes down that state is about to move, in every recording of the device whose closure runs on this thread and in which it has not moved
+/// yet: what an inner one moves, the outer ones find moved.
+pub(super) fn moved(device: &Device, state: impl Fn() -> Box<dyn MovedState>) {
+    let find = |open: &RefCell<Vec<Recording>>| -> Vec<Recording> {
+        open.borrow().iter().filter(|r| r.0.device() == device).cloned().collect()
+    };
+    for open in OPEN.try_with(find).unwrap_or_default() {
+        let mut taken = Recording::recorder(&open.0).map(LaunchRecorder::lock);
+        if let Some(taken) = taken.as_mut().and_then(|taken| taken.as_mut()) {
+            let state = state();
+            if taken.moved.iter().all(|m| m.address() != state.address()) {
+                taken.moved.push(state);
+            }
         }
     }
 }

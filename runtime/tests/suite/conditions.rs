@@ -33,6 +33,8 @@ on_devices! {
     launches_beside_the_block_are_refused
     a_block_that_fails_leaves_the_recording_around_it
     blocks_leave_the_state_of_the_host
+    blocks_of_nothing_are_left_out
+    updates_replace_blocks
 }
 
 /// One number, for which `BUMP` is prepared.
@@ -135,6 +137,11 @@ fn conditions_that_are_none_are_refused(device: &Device) {
     assert_eq!(one(&Tensor::zeros(device, DType::I32, [2]).unwrap()), "ATL662");
     assert_eq!(one(&Tensor::zeros(device, DType::I32, [0]).unwrap()), "ATL662");
     assert_eq!(one(&Tensor::zeros(device, DType::I32, [1, 1, 1]).unwrap()), "no error");
+    // A loop that nothing ends. A view of the same memory ends one.
+    let n = number(device, 1);
+    assert_eq!(code(stream.capture(|r| r.run_while(&n, |again| bump(again, &x, 1)))), "ATL664");
+    let view = n.slice(0, 0..1).unwrap();
+    assert_eq!(code(stream.capture(|r| r.run_while(&view, |again| bump(again, &n, -1)))), "no error");
     // Outside of a recording.
     assert_eq!(stream.run_if(&x, |_| Ok(())).unwrap_err().code().to_string(), "ATL661");
     assert_eq!(value(&x), 0);
@@ -201,4 +208,62 @@ fn blocks_leave_the_state_of_the_host(device: &Device) {
         })
     });
     assert_eq!((code(starts), place.get()), ("ATL660".to_owned(), 0));
+    // Nor does a graph of its own in the block, which moved it.
+    let inner = stream.capture(|r| {
+        r.run_if(&x, |then| {
+            let mut inner = then.capture(|own| {
+                place.restart(device, "op", 5);
+                bump(own, &x, 1)
+            })?;
+            inner.launch(then)
+        })
+    });
+    assert_eq!((code(inner), place.get()), ("ATL660".to_owned(), 0));
+    // What fails around a graph of its own takes back what that moved.
+    let other = device.tensor_from(&[1, 2, 3], [3]).unwrap();
+    let around = stream.capture(|r| {
+        r.capture(|own| {
+            place.restart(device, "op", 5);
+            bump(own, &x, 1)
+        })?;
+        bump(r, &other, 1)
+    });
+    assert_eq!((code(around), place.get()), ("ATL656".to_owned(), 0));
+}
+
+fn blocks_of_nothing_are_left_out(device: &Device) {
+    let stream = device.default_stream();
+    let x = number(device, 1);
+    let mut graph = stream
+        .capture(|recording| {
+            recording.run_while(&x, |_| Ok(()))?;
+            recording.run_if(&x, |then| then.run_while(&x, |_| Ok(())))?;
+            bump(recording, &x, 1)
+        })
+        .unwrap();
+    graph.launch(&stream).unwrap();
+    assert_eq!((value(&x), graph.len()), (2, 1));
+}
+
+/// Blocks alike are updated in place, others are made anew.
+fn updates_replace_blocks(device: &Device) {
+    let stream = device.default_stream();
+    let (x, y, n) = (number(device, 0), number(device, 0), number(device, 3));
+    let down = |on: &Stream, of: &Tensor| {
+        bump(on, &n, -1)?;
+        bump(on, of, 1)
+    };
+    let mut graph = stream.capture(|r| r.run_while(&n, |again| down(again, &x))).unwrap();
+    graph.launch(&stream).unwrap();
+    graph.update(|r| r.run_while(&n, |again| down(again, &y))).unwrap();
+    for count in [2, 4] {
+        n.clone().copy_from(&[count]).unwrap();
+        graph.launch(&stream).unwrap();
+    }
+    assert_eq!((value(&x), value(&y)), (3, 6));
+    graph.update(|r| r.run_if(&y, |then| down(then, &x))).unwrap();
+    graph.launch(&stream).unwrap();
+    graph.update(|r| bump(r, &y, 10)).unwrap();
+    graph.launch(&stream).unwrap();
+    assert_eq!((value(&x), value(&y), value(&n)), (4, 16, -1));
 }

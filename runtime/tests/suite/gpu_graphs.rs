@@ -246,6 +246,49 @@ fn an_unprepared_launch_does_not_spoil_the_recording_of_others() {
     }
 }
 
+/// While another library has a stream record, the launches of a graph become a part of that recording. A graph with conditions is refused,
+/// and the recording goes on.
+#[test]
+#[ignore = "needs a GPU"]
+fn graphs_do_not_spoil_the_recording_of_others() {
+    let folder = TempDir::new().unwrap();
+    let device = device(&folder);
+    let (x, mut y, stream) = (counted(&device, 37), zeros(&device), Stream::new(&device).unwrap());
+    let flag = device.tensor_from(&[1_i32], [1]).unwrap();
+    prepare(&device, 37);
+    let mut plain = stream.capture(|recording| SCALE.launch_on(recording, args!(x, x, 3.0, &mut y))).unwrap();
+    let mut conditional = stream
+        .capture(|recording| recording.run_if(&flag, |then| SCALE.launch_on(then, args!(x, x, 5.0, &mut y))))
+        .unwrap();
+    device.synchronize().unwrap();
+    let (mut context, mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+    let handle = stream.as_raw().cast();
+    let mode = cuda::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    // SAFETY: out-pointers to live handles; the primary context of device 0, which `device` keeps; the stream is alive.
+    unsafe {
+        ok(cuda::cuDevicePrimaryCtxRetain(&mut context, 0));
+        ok(cuda::cuCtxPushCurrent_v2(context));
+        ok(cuda::cuStreamBeginCapture_v2(handle, mode));
+    }
+    assert_eq!(conditional.launch(&stream).unwrap_err().code().to_string(), "ATL663");
+    plain.launch(&stream).unwrap();
+    // Neither does dropping one.
+    drop(conditional);
+    // SAFETY: as above; the graph is destroyed once.
+    unsafe {
+        ok(cuda::cuStreamEndCapture(handle, &mut graph));
+        ok(cuda::cuGraphInstantiateWithFlags(&mut executable, graph, 0));
+        ok(cuda::cuGraphDestroy(graph));
+        ok(cuda::cuGraphLaunch(executable, handle));
+    }
+    assert_eq!(y.to_vec::<f32>().unwrap(), scaled(37, 3.0));
+    // SAFETY: destroyed once, and the device is idle; pushed above.
+    unsafe {
+        ok(cuda::cuGraphExecDestroy(executable));
+        ok(cuda::cuCtxPopCurrent_v2(&mut context));
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn a_graph_takes_less_host_time_than_its_launches() {

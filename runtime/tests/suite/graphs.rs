@@ -143,7 +143,7 @@ fn what_was_never_prepared_is_refused_and_nothing_records_afterwards() {
     let capture = |x: &mut Tensor| stream().capture(|recording| BUMP.launch_on(recording, args!(x, 1)));
     let error = capture(&mut x).map(drop).unwrap_err();
     let wanted = "error[ATL656]: `bump` was not prepared for these sizes, types and layouts, and recording a launch \
-                  does not prepare it, on any device; call `prepare` with these arguments before, or launch it once before the recording";
+                  does not prepare it, on any device; call `prepare`, of the chain if one launches it, with these arguments before, or launch it once before the recording";
     assert_eq!(error.to_string(), wanted);
     // Wrong arguments are wrong first.
     let wrong = stream().capture(|recording| BUMP.launch_on(recording, args!(x)));
@@ -178,8 +178,8 @@ fn a_panic_ends_the_recording() {
     BUMP.launch(&cpu, args!(&mut x, 5)).unwrap();
     assert_eq!(values(&x), [5; 4]);
     let ended = BUMP.launch_on(&kept.unwrap(), args!(&mut x, 1)).unwrap_err();
-    let wanted = "error[ATL658]: `bump` is launched on the stream of a recording that has ended; launch it on the stream that was \
-                  captured";
+    let wanted = "error[ATL658]: `bump` is launched on the stream of a recording, or of a block, that has ended; launch it \
+                  on the stream that was captured, or that its own closure is given";
     assert_eq!(ended.to_string(), wanted);
     assert_eq!(values(&x), [5; 4]);
 }
@@ -208,8 +208,9 @@ fn launches_beside_the_recording() {
     // SAFETY: the CPU has no handles.
     let other = unsafe { Stream::from_raw(&cpu, std::ptr::null_mut()) };
     let refused = stream().capture(|_| BUMP.launch_on(&other, args!(&mut x, 1))).map(drop).unwrap_err();
-    let wanted = "error[ATL657]: `bump` is launched on another stream while this thread records a graph, so the graph would \
-                  lack it; launch it on the stream that the closure is given, or outside of the closure";
+    let wanted = "error[ATL657]: `bump` is launched on another stream while this thread records a graph, so the graph, or the \
+                  block of `run_if` or `run_while` that is being recorded, would lack it; launch it on the stream that the innermost closure \
+                  is given, or outside of that closure";
     assert_eq!(refused.to_string(), wanted);
     let mut graph = bumps(&mut x, 1);
     let refused = stream().capture(|_| graph.launch(&other)).map(drop);

@@ -62,14 +62,18 @@ const STEPS: [(&str, StepFn); 17] = [
     ("clippy", |run| clippy(run.root, &[&["--all-targets"][..], &WITH_LLVM].concat())),
     // Exactly what a user of the library builds.
     ("clippy-default", |run| clippy(run.root, &["-p", "atlas-gpu", "-p", "atlas-gpu-runtime", "-p", "atlas-gpu-ops"])),
-    ("clippy-c", |run| clippy(run.root, &[&["--all-targets"][..], &WITHOUT_LLVM].concat())),
+    ("clippy-without-llvm", |run| {
+        clippy(run.root, &[&["--all-targets", "-p", "atlas-gpu-cli"][..], &WITHOUT_LLVM].concat())
+    }),
     ("test", |run| {
         run.test(&[&WITH_LLVM[..], &TESTS].concat(), &["--skip", MUTATIONS])?;
         run.documents(&WITH_LLVM)
     }),
     ("mutations", |run| run.test(&[&WITH_LLVM[..], &["--test", "main"]].concat(), &[MUTATIONS])),
-    ("test-c", |run| {
+    // What users without LLVM run: the C library, and devices that have no compiler.
+    ("without-llvm", |run| {
         run.test(&[&WITHOUT_LLVM[..], &TESTS].concat(), &[])?;
+        run.test(&["-p", "atlas-gpu-runtime", "--features", "sim", "--test", "suite"], &[])?;
         run.documents(&WITHOUT_LLVM)
     }),
     ("candle", candle),

@@ -15,5 +15,5 @@ mod shipped;
 pub use arguments::{ATLAS_ARG_FLOAT, ATLAS_ARG_INT, ATLAS_ARG_TENSOR, AtlasArg, AtlasValue};
 pub(crate) use arguments::{Arguments, Given, arguments};
 pub(crate) use callee::{Callee, Param};
-pub use named_chain::NamedChain;
+pub use named_chain::{NamedChain, OwnChain};
 pub(crate) use shipped::{shipped, shipped_chains};

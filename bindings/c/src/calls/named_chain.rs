@@ -11,6 +11,16 @@ pub struct NamedChain {
     facts: OnceLock<Facts>,
 }
 
+/// A chain that a program exports, by the name of its function.
+pub struct OwnChain {
+    /// That of the static, which is in upper case.
+    pub name: &'static str,
+    /// The chain.
+    pub chain: &'static NamedChain,
+}
+
+atlas::__macro::inventory::collect!(OwnChain);
+
 struct Facts {
     params: Vec<Param>,
     open: Vec<&'static str>,

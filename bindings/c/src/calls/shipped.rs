@@ -11,7 +11,7 @@ macro_rules! shipped {
             vec![$(&$($part)::+),*]
         }
 
-        crate::export!($($($part)::+),*);
+        $(crate::export!(@one [] $($part)::+);)*
     };
 }
 
@@ -25,7 +25,7 @@ macro_rules! shipped_chains {
             }),*]
         }
 
-        crate::export_chains!($($($part)::+),*);
+        $(crate::export_chains!(@one [] $($part)::+);)*
     };
 }
 

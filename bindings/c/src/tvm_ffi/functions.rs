@@ -227,7 +227,16 @@ macro_rules! export {
         };
     };
     (@one [$($path:tt)*] $head:ident :: $($rest:tt)+) => { $crate::export!(@one [$($path)* $head ::] $($rest)+); };
-    ($($($part:ident)::+),* $(,)?) => { $($crate::export!(@one [] $($part)::+);)* };
+    // What a program exports, besides what this crate does, is marked for `atlas wheel`.
+    (@mark $name:ident) => {
+        const _: () = {
+            // SAFETY: as for the function.
+            #[unsafe(export_name = concat!("__atlas_own_", stringify!($name)))]
+            static MARK: u8 = 0;
+        };
+    };
+    (@mark $head:ident :: $($rest:tt)+) => { $crate::export!(@mark $($rest)+); };
+    ($($($part:ident)::+),* $(,)?) => { $($crate::export!(@one [] $($part)::+); $crate::export!(@mark $($part)::+);)* };
 }
 
 /// Exports chains as functions of tvm-ffi: `export_chains!(my_kernels::STEP);`. The name of a function is that of the static.
@@ -250,5 +259,18 @@ macro_rules! export_chains {
         };
     };
     (@one [$($path:tt)*] $head:ident :: $($rest:tt)+) => { $crate::export_chains!(@one [$($path)* $head ::] $($rest)+); };
-    ($($($part:ident)::+),* $(,)?) => { $($crate::export_chains!(@one [] $($part)::+);)* };
+    (@own [$($path:tt)*] $name:ident) => {
+        const _: () = {
+            static CHAIN: $crate::calls::NamedChain = $crate::calls::NamedChain::new(&$($path)* $name);
+            $crate::inventory::submit! { $crate::calls::OwnChain { name: stringify!($name), chain: &CHAIN } }
+        };
+    };
+    (@own [$($path:tt)*] $head:ident :: $($rest:tt)+) => { $crate::export_chains!(@own [$($path)* $head ::] $($rest)+); };
+    ($($($part:ident)::+),* $(,)?) => {
+        $(
+            $crate::export_chains!(@one [] $($part)::+);
+            $crate::export_chains!(@own [] $($part)::+);
+            $crate::export!(@mark $($part)::+);
+        )*
+    };
 }

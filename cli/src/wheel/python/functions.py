@@ -16,11 +16,11 @@ def function(name: str) -> Callable[..., Any]:
 
     def call(*args: Any, **named: Any) -> Any:
         if not found:
-            found.append((library.function(name), library.params(name)))
+            params = library.params(name)
+            if params is None:
+                raise RuntimeError(f"the library has a function `{name}` and says nothing of what it takes")
+            found.append((library.function(name), params))
         launch, params = found[0]
-        if params is None:
-            # The library alone knows what it takes.
-            return launch(*args, **named)
         values = _in_order(name, params, args, named)
         torch = sys.modules.get("torch")
         if torch is not None and any(isinstance(v, torch.Tensor) for v in values):
@@ -30,6 +30,8 @@ def function(name: str) -> Callable[..., Any]:
         return launch(*(_tensor(name, p, v) if p.is_tensor else v for p, v in zip(params, values)))
 
     call.__name__ = call.__qualname__ = name
+    # Where programs find it, for `pickle` too.
+    call.__module__ = __name__.rpartition(".")[0]
     call.__doc__ = f"The kernel `{name}`; `library.signature({name!r})` of this package says what it takes."
     return call
 
@@ -53,6 +55,8 @@ def _in_order(name: str, params: list[library.Param], args: tuple[Any, ...], nam
 
 def _tensor(name: str, param: library.Param, x: Any) -> Any:
     """An array for tvm-ffi. DLPack has no array that may not be written, so a copy of such an input goes in."""
+    if param.is_written and type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):
+        raise TypeError(f"`{name}` writes `{param.name}`, and an array of JAX never changes; see the page on JAX")
     if not hasattr(x, "flags"):
         if not hasattr(x, "__dlpack__"):
             raise TypeError(f"`{param.name}` of `{name}` is an array of NumPy or a tensor, and is given {type(x).__name__}")
@@ -60,7 +64,8 @@ def _tensor(name: str, param: library.Param, x: Any) -> Any:
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(x, masked.MaskedArray):
         raise TypeError(f"`{name}` takes no masked arrays, whose masks it would drop; pass `.filled(..)` or `.data`")
-    if not x.flags.writeable:
+    # Those of CuPy say nothing of it.
+    if not getattr(x.flags, "writeable", True):
         if param.is_written:
             raise ValueError(f"`{name}` writes `{param.name}`, and a read-only array is given; give it a copy")
         x = x.copy()

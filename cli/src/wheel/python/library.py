@@ -65,7 +65,7 @@ def add_bundle(path: str | os.PathLike[str], device: str = "cuda:0") -> None:
 
 
 def signature(name: str) -> str | None:
-    """The signature of a kernel, or `None` if the library says none: chains of your own have none."""
+    """The signature of a kernel, or of a chain by its name in upper case; `None` for another function of the library."""
     found = _signatures.get(name)
     if found is None:
         c, text = _load()[1], ctypes.c_char_p()

@@ -64,23 +64,30 @@ const SETTER: &[u8] = b".version 7.0
 }
 \0";
 
-/// What sets conditions in one context.
-pub(crate) struct ConditionSetter(DriverModule);
+/// What sets conditions. It is loaded once in each context, and stays: unloading code would wait for the device.
+pub(crate) struct ConditionSetter;
 
 impl ConditionSetter {
-    /// Loads it. `None` if the driver has no conditional nodes.
-    pub(crate) fn new(context: &Arc<Context>) -> Result<Option<ConditionSetter>> {
-        if context.enter()?.conditional.is_none() {
-            return Ok(None);
-        }
-        Ok(Some(ConditionSetter(DriverModule::load(context, "atlas_set_condition", SETTER)?)))
+    /// Loads it, and says whether the driver has conditional nodes.
+    pub(crate) fn is_there(context: &Arc<Context>) -> Result<bool> {
+        Ok(context.enter()?.conditional.is_some() && !ConditionSetter::function(context)?.is_null())
+    }
+
+    fn function(context: &Arc<Context>) -> Result<Handle> {
+        context.condition_setter(|| {
+            let module = DriverModule::load(context, "atlas_set_condition", SETTER)?;
+            let function = module.function;
+            std::mem::forget(module);
+            Ok(function)
+        })
     }
 
     /// Queues that a number becomes a condition.
-    fn queue(&self, context: &Context, stream: Handle, mut condition: u64, mut number: u64) -> Result<()> {
+    fn queue(context: &Arc<Context>, stream: Handle, mut condition: u64, mut number: u64) -> Result<()> {
+        let function = ConditionSetter::function(context)?;
         let api = context.enter()?;
         let mut params: [*mut c_void; 2] = [(&raw mut condition).cast(), (&raw mut number).cast()];
-        let (none, function) = (std::ptr::null_mut(), self.0.function);
+        let none = std::ptr::null_mut();
         // SAFETY: a live function that takes two numbers of 64 bits, and a live stream.
         let status = unsafe { (api.launch)(function, 1, 1, 1, 1, 1, 1, 0, stream, params.as_mut_ptr(), none) };
         context.check("cuLaunchKernel", status)
@@ -89,9 +96,8 @@ impl ConditionSetter {
     /// Adds a node to the graph that a stream records: what `work` queues on `inner`, another stream that records nothing, behind a
     /// condition. The condition is the 32-bit number at an address, when the graph comes to the node, and before each repetition.
     ///
-    /// The thread has begun the recording, and both streams are of the context.
+    /// The thread has begun the recording, both streams are of the context, and [`ConditionSetter::is_there`] has said yes.
     pub(crate) fn record(
-        &self,
         context: &Arc<Context>,
         (stream, inner): (Handle, Handle),
         (kind, number): (Conditional, u64),
@@ -104,7 +110,7 @@ impl ConditionSetter {
         // SAFETY: an out-pointer to a live number; the graph is being recorded; no flags, so that the condition is what the setter made it.
         let status = unsafe { (conditional.create)(&mut condition, graph, context.raw(), 0, 0) };
         context.check("cuGraphConditionalHandleCreate", status)?;
-        self.queue(context, stream, condition, number)?;
+        ConditionSetter::queue(context, stream, condition, number)?;
         let (graph, before) = context.recorded_so_far(stream)?;
         let mut params = NodeParams {
             of: 13,
@@ -132,7 +138,7 @@ impl ConditionSetter {
         context.check("cuStreamBeginCaptureToGraph", status)?;
         let worked = work().and_then(|()| match kind {
             Conditional::If => Ok(()),
-            Conditional::While => self.queue(context, inner, condition, number),
+            Conditional::While => ConditionSetter::queue(context, inner, condition, number),
         });
         // The graph that this gives is the body, which belongs to the node.
         let ended = end_capture(context, inner).map(drop);

@@ -47,7 +47,7 @@ impl Stream {
     /// All else is as for [`Stream::run_if`].
     ///
     /// # Errors
-    /// As for [`Stream::run_if`].
+    /// As for [`Stream::run_if`], and [`LaunchError::EndlessLoop`] if no launch of the closure writes the condition.
     pub fn run_while(&self, condition: &Tensor, closure: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
         self.block("run_while", Conditional::While, condition, closure)
     }

@@ -20,8 +20,6 @@ struct GraphParts {
     streams: Vec<Stream>,
     /// Of all launches, which follow each other. The runs of one executable graph do, too, on whatever streams.
     scratch: GraphScratch,
-    /// What sets conditions, if there are some.
-    setter: Option<ConditionSetter>,
 }
 
 /// Scratch memory that a graph keeps.
@@ -55,11 +53,11 @@ impl CudaGraph {
     /// A graph of these steps; `None` where the driver cannot run all of them.
     pub(super) fn new(device: &Device, steps: &mut [RecordedStep]) -> Result<Option<CudaGraph>> {
         let Backend::Cuda(context) = device.backend() else { return Ok(None) };
-        if RecordedStep::launches(steps).is_empty() {
+        if RecordedStep::count(steps) == 0 {
             return Ok(None);
         }
         let scratch = GraphScratch { context: context.clone(), scratch: Scratch::default() };
-        let mut parts = GraphParts { context: context.clone(), streams: Vec::new(), scratch, setter: None };
+        let mut parts = GraphParts { context: context.clone(), streams: Vec::new(), scratch };
         let Some(recorded) = parts.record(device, steps)? else { return Ok(None) };
         Ok(Some(CudaGraph { graph: ExecutableGraph::new(&recorded)?, parts }))
     }
@@ -87,29 +85,28 @@ impl GraphParts {
     /// Has the driver record steps. Of a launch that it refuses, the next config is tried. Each refusal is remembered, so this ends.
     fn record(&mut self, device: &Device, steps: &mut [RecordedStep]) -> Result<Option<RecordedGraph>> {
         let depth = depth(steps);
-        if depth > 0 && self.setter.is_none() {
-            self.setter = ConditionSetter::new(&self.context)?;
-            if self.setter.is_none() {
-                return Ok(None);
-            }
+        if depth > 0 && !ConditionSetter::is_there(&self.context)? {
+            return Ok(None);
         }
         while self.streams.len() <= depth {
             self.streams.push(Stream::to_record_on(device)?);
         }
         loop {
-            let launches = RecordedStep::launches(steps);
-            if !launches.iter().all(|launch| launch.is_for_driver()) {
+            let (mut is_for_driver, mut need) = (true, ScratchBytes::default());
+            RecordedStep::each(steps, &mut |launch| {
+                is_for_driver &= launch.is_for_driver();
+                need = need.most(launch.scratch());
+            });
+            if !is_for_driver {
                 return Ok(None);
             }
-            let need = launches.iter().map(|launch| launch.scratch());
-            self.scratch.reserve(need.fold(ScratchBytes::default(), ScratchBytes::most))?;
-            let mut at = 0;
+            self.scratch.reserve(need)?;
+            let mut progress = Progress::default();
             let stream = self.streams[0].as_raw();
-            let recorded = RecordedGraph::record(&self.context, stream, || self.queue(0, steps, &mut at));
+            let recorded = RecordedGraph::record(&self.context, stream, || self.queue(0, steps, &mut progress));
             match recorded {
                 Ok(recorded) => return Ok(Some(recorded)),
-                // The last launch that was begun is the one that failed.
-                Err(e) => match at.checked_sub(1).and_then(|last| RecordedStep::launch_mut(steps, last)) {
+                Err(e) => match progress.queues.and_then(|number| RecordedStep::launch_mut(steps, number)) {
                     Some(launch) => replan(launch, device, e)?,
                     None => return Err(e),
                 },
@@ -117,24 +114,34 @@ impl GraphParts {
         }
     }
 
-    /// Queues steps on the stream of their depth, which records. `begun` counts launches.
-    fn queue(&self, depth: usize, steps: &mut [RecordedStep], begun: &mut usize) -> Result<()> {
+    /// Queues steps on the stream of their depth, which records.
+    fn queue(&self, depth: usize, steps: &mut [RecordedStep], progress: &mut Progress) -> Result<()> {
         let stream = self.streams[depth].as_raw();
         steps.iter_mut().try_for_each(|step| match step {
             RecordedStep::Launch(launch) => {
-                *begun += 1;
-                launch.queue(&self.context, stream, &self.scratch.scratch)
+                progress.queues = Some(progress.queued);
+                launch.queue(&self.context, stream, &self.scratch.scratch)?;
+                progress.queues = None;
+                progress.queued += 1;
+                Ok(())
             }
             RecordedStep::Block(block) => {
-                // There is one where blocks are.
-                let Some(setter) = &self.setter else { return Ok(()) };
                 let (inner, number) = (self.streams[depth + 1].as_raw(), block.condition.address());
-                setter.record(&self.context, (stream, inner), (block.kind, number), || {
-                    self.queue(depth + 1, &mut block.steps, begun)
+                ConditionSetter::record(&self.context, (stream, inner), (block.kind, number), || {
+                    self.queue(depth + 1, &mut block.steps, progress)
                 })
             }
         })
     }
+}
+
+/// How far recording has come.
+#[derive(Default)]
+struct Progress {
+    /// How many launches are recorded.
+    queued: usize,
+    /// The number of the launch that is being recorded. If the driver refuses something else, it is none.
+    queues: Option<usize>,
 }
 
 /// How deep blocks lie in blocks.

@@ -34,6 +34,8 @@ pub struct Graph {
     /// `None` if the launches run one by one. It goes before what its launches need.
     cuda: Option<CudaGraph>,
     steps: Vec<RecordedStep>,
+    /// How many launches these are.
+    count: usize,
     /// Whether it has run, since the device was last waited for, on a stream of the caller, with which nothing is ordered.
     ran_on_raw: bool,
     /// Whether it is a part of a graph that another library recorded. That knows no owner, so what this one has stays for good.
@@ -69,7 +71,8 @@ impl Stream {
         let mut steps = record(self, closure)?;
         let device = self.device().clone();
         let cuda = CudaGraph::new(&device, &mut steps)?;
-        Ok(Graph { device, cuda, steps, ran_on_raw: false, is_recorded: false })
+        let count = RecordedStep::count(&steps);
+        Ok(Graph { device, cuda, steps, count, ran_on_raw: false, is_recorded: false })
     }
 }
 
@@ -77,29 +80,39 @@ impl Graph {
     /// Queues all launches on a stream, behind the earlier runs of this graph. On a stream that records, they become launches of the
     /// graph that it records.
     ///
+    /// On a stream that another library records, the launches are queued one by one, and become a part of that recording.
+    ///
     /// # Errors
-    /// [`LaunchError::WrongStream`] for a stream of another device; driver errors. If launches run one by one, also those of each
+    /// [`LaunchError::WrongStream`] for a stream of another device; [`LaunchError::GraphRecorded`] for a graph with conditions on a stream
+    /// that another library records; driver errors. If launches run one by one, also those of each
     /// launch; earlier ones have run then.
     pub fn launch(&mut self, stream: &Stream) -> Result<()> {
         if *stream.device() != self.device {
             let (found, wanted) = stream.device().beside(&self.device);
             return Err(LaunchError::WrongStream { found, wanted }.into());
         }
-        let launches = RecordedStep::launches(&self.steps);
-        let Some(name) = launches.first().map(|first| first.def.name) else { return Ok(()) };
+        let mut first = None;
+        RecordedStep::each(&self.steps, &mut |launch| first = first.or(Some(launch.def.name)));
+        let Some(name) = first else { return Ok(()) };
         if let Some(recording) = recording_of(name, &self.device, Some(stream))? {
             return recording.extend(name, &self.steps);
         }
-        let is_recorded = stream.is_raw() && stream.is_recording()?;
-        self.is_recorded |= is_recorded;
-        self.ran_on_raw |= stream.is_raw() && !is_recorded;
+        if !stream.is_default() && stream.is_recorded_by_driver()? {
+            // The driver would end that recording if it were given a graph.
+            if self.has_blocks() {
+                return Err(LaunchError::GraphRecorded {}.into());
+            }
+            self.is_recorded = true;
+            return run_steps(&mut self.steps, stream);
+        }
+        self.ran_on_raw |= stream.is_raw();
         let Some(cuda) = &mut self.cuda else {
             return run_steps(&mut self.steps, stream);
         };
-        let (counters, count) = (self.device.counters(), launches.len() as u64);
+        let (counters, count) = (self.device.counters(), self.count as u64);
         counters.launches.fetch_add(count, Ordering::Relaxed);
         counters.warm.fetch_add(count, Ordering::Relaxed);
-        launches.iter().for_each(|launch| launch.note(&self.device));
+        RecordedStep::each(&self.steps, &mut |launch| launch.note(&self.device));
         // SAFETY: `steps` are those of `cuda` and have its kernels and tensors. They are dropped after it, and only when a stream
         // that is ordered with no other has been waited for; kernels wait for the device before they are unloaded.
         unsafe { cuda.launch(stream) }
@@ -121,8 +134,14 @@ impl Graph {
             Some(cuda) => cuda.updated(&self.device, &mut steps)?,
             None => CudaGraph::new(&self.device, &mut steps)?,
         };
+        self.count = RecordedStep::count(&steps);
         self.steps = steps;
         Ok(())
+    }
+
+    /// Whether a number in memory decides on a part of it.
+    fn has_blocks(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, RecordedStep::Block(_)))
     }
 
     /// Waits until what is dropped next is in use on no stream of the caller. Memory is freed in the order of the default stream, with
@@ -149,7 +168,7 @@ impl Graph {
 
     /// The number of launches that were recorded. How often those behind a condition run is known when the graph does.
     pub fn len(&self) -> usize {
-        RecordedStep::launches(&self.steps).len()
+        self.count
     }
 
     /// The tensors of its launches, in the order of the launches and of their arguments, and conditions where they are read. One that
@@ -160,7 +179,7 @@ impl Graph {
 
     /// Whether nothing was launched while it was recorded.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.count == 0
     }
 }
 
@@ -175,7 +194,7 @@ impl Drop for Graph {
 impl fmt::Debug for Graph {
     /// `Graph(12 launches on cpu)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Graph({} launches on {})", self.len(), self.device.id())
+        write!(f, "Graph({} launches on {})", self.count, self.device.id())
     }
 }
 
