@@ -4,11 +4,17 @@ use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::names::{did_you_mean, functions, nearest};
 use crate::resolve::Resolver;
 use crate::tree::{Expr, ExprKind, LocalId, LocalKind, Param, ParamKind};
-use atlas_vocabulary::ReduceOp;
+use atlas_vocabulary::{BinaryOp, Random, ReduceOp, UnaryOp};
 use proc_macro2::Ident;
 
 fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
+}
+
+/// Whether the vocabulary lists a function of this name, other than reductions and scans.
+pub(crate) fn is_of_vocabulary(name: &Ident) -> bool {
+    let text = name.to_string();
+    UnaryOp::function(&text).is_some() || BinaryOp::function(&text).is_some() || Random::from_name(&text).is_some()
 }
 
 impl Resolver<'_> {
@@ -176,5 +182,21 @@ impl Resolver<'_> {
                 self.errors.push(25, name.span(), format!("`{name}` is assigned twice at once"));
             }
         }
+    }
+
+    /// A function that the vocabulary lists.
+    pub(crate) fn of_vocabulary(&mut self, e: &ExprSyntax, name: &Ident, args: &[ExprSyntax]) -> Option<ExprKind> {
+        let text = name.to_string();
+        if let Some(op) = UnaryOp::function(&text) {
+            self.arity(e, args, name, &["x"])?;
+            return Some(ExprKind::Unary(op, self.boxed(&args[0])));
+        }
+        if let Some(op) = BinaryOp::function(&text) {
+            self.arity(e, args, name, &op.operands())?;
+            return Some(ExprKind::Binary(op, self.boxed(&args[0]), self.boxed(&args[1])));
+        }
+        let of = Random::from_name(&text)?;
+        self.arity(e, args, name, &["seed", "index"])?;
+        Some(ExprKind::Random(of, Box::new([self.expr(&args[0]), self.expr(&args[1])])))
     }
 }

@@ -4,6 +4,7 @@ use crate::ast::{Called, ExprSyntax, ExprSyntaxKind};
 use crate::error::SourceRange;
 use crate::names::{did_you_mean, elementwise, functions, is_store, nearest};
 use crate::resolve::Resolver;
+use crate::resolve_call::is_of_vocabulary;
 use crate::signature::dtype_ref;
 use crate::tree::{DTypeRef, Expr, ExprKind, LocalKind, ParamKind, Stmt};
 use atlas_vocabulary::{BinaryOp, DType, Precision, Random, ReduceOp, UnaryOp, Update};
@@ -218,10 +219,10 @@ impl Resolver<'_> {
             "iota" => {
                 format!("`iota` is given no element type: it counts in i32; convert with `iota(..).cast::<{first}>()`")
             }
-            text if let Some(of) = Random::from_name(text) => {
-                format!("`{name}` is given no element type: its result is {}", of.row().dtype.name())
-            }
-            _ => format!("`{name}` is given no element type: it takes that of its operands; {cast}"),
+            text => match Random::from_name(text) {
+                Some(of) => format!("`{name}` is given no element type: its result is {}", of.row().dtype.name()),
+                None => format!("`{name}` is given no element type: it takes that of its operands; {cast}"),
+            },
         };
         self.errors.push(22, SourceRange { start: first.span(), end: last.span() }, message);
         None
@@ -237,19 +238,8 @@ impl Resolver<'_> {
             let (kind, results) = self.call_fn(e, &Called::named(name), args)?;
             return self.one_of(kind, results, e);
         }
-        if let Some(op) = unary_named(name) {
-            self.arity(e, args, name, &["x"])?;
-            return Some(ExprKind::Unary(op, self.boxed(&args[0])));
-        }
-        if let Some(op) = BinaryOp::function(&text) {
-            self.arity(e, args, name, &op.operands())?;
-            return Some(ExprKind::Binary(op, self.boxed(&args[0]), self.boxed(&args[1])));
-        }
-        if let Some(of) = Random::from_name(&text) {
-            self.arity(e, args, name, &["seed", "index"])?;
-            return Some(ExprKind::Random(of, Box::new([self.expr(&args[0]), self.expr(&args[1])])));
-        }
         Some(match text.as_str() {
+            _ if is_of_vocabulary(name) => return self.of_vocabulary(e, name, args),
             "load" => {
                 self.arity(e, args, name, &["x[..]"])?;
                 let (param, index) = self.access(&args[0], "load")?;

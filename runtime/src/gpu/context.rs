@@ -4,7 +4,7 @@ use super::current::{Entered, Handle};
 use super::driver::{Api, Driver, NOT_INITIALIZED, check, driver};
 use crate::error::{DeviceError, Result};
 use atlas_codegen::{Machine, Target};
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_uint};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// `CUdevice_attribute`, as far as it is in use.
@@ -97,6 +97,19 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 // SAFETY: as above; no field changes after `open` but the lock and the cell, which may be shared.
 unsafe impl Sync for Context {}
+
+/// The mode in which this thread records, to go back to.
+struct CaptureMode {
+    api: &'static Api,
+    before: c_uint,
+}
+
+impl Drop for CaptureMode {
+    fn drop(&mut self) {
+        // SAFETY: as in `relaxed`.
+        unsafe { (self.api.capture_mode)(&mut self.before) };
+    }
+}
 
 impl Context {
     /// Opens the primary context of a GPU.
@@ -261,6 +274,17 @@ impl Context {
         // SAFETY: the driver's list, which lives until the next call for this stream; an empty one has no address.
         let nodes = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(nodes, count) } };
         Ok((graph, nodes.to_vec()))
+    }
+
+    /// Lets this thread make calls of the driver that it would otherwise punish by ending a recording of the thread, until the result is
+    /// dropped. They must not wait for what is recorded.
+    pub(crate) fn relaxed(&self) -> Result<impl Drop + use<>> {
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED`
+        const RELAXED: c_uint = 2;
+        let (api, mut mode) = (&self.driver.api, RELAXED);
+        // SAFETY: an in- and out-pointer to a live mode.
+        self.check("cuThreadExchangeStreamCaptureMode", unsafe { (api.capture_mode)(&mut mode) })?;
+        Ok(CaptureMode { api, before: mode })
     }
 
     /// The function that sets the conditions of graphs, which `load` loads if nobody has. Two threads may load it.

@@ -178,6 +178,7 @@ api! {
     capture_begin = "cuStreamBeginCapture_v2"(Handle, c_uint);
     capture_end = "cuStreamEndCapture"(Handle, *mut Handle);
     is_capturing = "cuStreamIsCapturing"(Handle, *mut c_uint);
+    capture_mode = "cuThreadExchangeStreamCaptureMode"(*mut c_uint);
     graph_instantiate = "cuGraphInstantiateWithFlags"(*mut Handle, Handle, u64);
     graph_launch = "cuGraphLaunch"(Handle, Handle);
     graph_destroy = "cuGraphDestroy"(Handle);

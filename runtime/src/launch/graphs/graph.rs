@@ -2,7 +2,7 @@
 
 use super::conditional::run_steps;
 use super::cuda_graph::CudaGraph;
-use crate::device::{Device, Stream};
+use crate::device::{Backend, Device, Stream};
 use crate::error::{LaunchError, Result};
 use crate::launch::recording::{RecordedStep, record, recording_of};
 use crate::tensor::Tensor;
@@ -188,6 +188,13 @@ impl Drop for Graph {
         // A fault of a launch is reported by the next call that waits for the device.
         let _ = self.wait_for_raw();
         self.give_up();
+        // The driver ends a recording of this thread that meanwhile destroys a graph, also one of another library.
+        let context = match self.device.backend() {
+            Backend::Cuda(context) => context.relaxed().ok(),
+            Backend::Cpu | Backend::Virtual(_) => None,
+        };
+        self.cuda = None;
+        drop(context);
     }
 }
 
