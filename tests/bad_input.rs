@@ -126,6 +126,15 @@ fn a_cache_that_cannot_be_written_is_told_and_stops_nothing() {
 }
 
 #[test]
+#[cfg(not(feature = "llvm"))]
+fn the_doctor_says_how_to_get_a_code_generator() {
+    let findings = crate::command::json(&["doctor", "--json"]);
+    let found = findings.as_array().into_iter().flatten().find(|f| f["what"] == "code generator");
+    assert!(found.is_some_and(|f| f["has"] == false), "{findings}");
+    has(&findings.to_string(), &["--features jit", "--features static-llvm"]);
+}
+
+#[test]
 fn illegal_configs_of_a_tile_file_are_refused() {
     const STAGES: &str = if cfg!(feature = "llvm") { "tile,ptx" } else { "tile" };
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/cases/tile/gemm.tile");

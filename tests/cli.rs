@@ -525,6 +525,12 @@ fn a_config_that_does_not_fit_the_target_is_refused_with_the_reason() {
     has(&said, &["ATL302", "shared memory", "sm_89"]);
 }
 
+#[cfg(not(feature = "llvm"))]
+#[test]
+fn without_the_code_generator_ptx_is_refused_with_the_mend() {
+    has(&refuses(&["compile", "softmax", "--emit", "ptx"]), &["code generator", "--features jit"]);
+}
+
 /// The record of a kernel that has changed is reported as such, and is not used for times.
 #[test]
 fn a_stale_record_is_explained_as_such() {

@@ -89,13 +89,6 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// Runs a command quietly and returns all that it printed, whether it succeeds or not.
-pub(crate) fn said(command: &mut Command) -> Result<String> {
-    let shown = text(command);
-    let out = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start `{shown}`"))?;
-    Ok(String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr))
-}
-
 /// True if a program starts and succeeds.
 pub(crate) fn works(program: &str, args: &[&str]) -> bool {
     succeeds(Command::new(program).args(args))
