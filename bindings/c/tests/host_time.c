@@ -4,20 +4,10 @@
  *   cc -O2 -I bindings/c/include bindings/c/tests/host_time.c -L target/release -latlas_c -ldl -o host_time
  */
 #define _POSIX_C_SOURCE 200809L
-#include "atlas.h"
+#include "arrays.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
-
-#define CHECK(what)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(what)) {                                                                                                     \
-      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #what, atlas_last_error());                   \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 enum { ROUNDS = 61, CALLS = 100 };
 

@@ -1,19 +1,8 @@
 /* Launches kernels from C on the CPU, in every way that the header offers, and makes mistakes. */
-#include "atlas.h"
+#include "arrays.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(what)                                                                                                    \
-  do {                                                                                                                 \
-    if (!(what)) {                                                                                                     \
-      fprintf(stderr, "%s:%d: %s; last error: %s\n", __FILE__, __LINE__, #what, atlas_last_error());                   \
-      exit(1);                                                                                                         \
-    }                                                                                                                  \
-  } while (0)
 
 static DLTensor matrix(float *data, int64_t *shape, int64_t *strides) {
   DLTensor t = {data, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, strides, 0};
@@ -41,14 +30,6 @@ static void check_softmax(const float *x, const float *y, int n, int d) {
       total += y[i * d + j];
     }
     CHECK(fabs(total - 1) < 1e-5);
-  }
-}
-
-static void fails(AtlasStatus status, unsigned code, const char *part) {
-  CHECK(status == ATLAS_STATUS_ERROR);
-  if (atlas_last_error_code() != code || !strstr(atlas_last_error(), part)) {
-    fprintf(stderr, "not ATL%u with `%s`: %s\n", code, part, atlas_last_error());
-    exit(1);
   }
 }
 

@@ -70,35 +70,40 @@ fn quoted(input: &mut &str) -> Lexed<TokenKind> {
     delimited('"', take_while(0.., |c| c != '"' && c != '\n'), '"').value(TokenKind::Str).parse_next(input)
 }
 
-/// Punctuation. What begins with a shorter mark stands before it.
+/// Punctuation. A mark stands before those that it begins with.
+const MARKS: [(&str, TokenKind); 22] = [
+    ("..+", TokenKind::DotDotPlus),
+    ("..", TokenKind::DotDot),
+    (".", TokenKind::Dot),
+    ("->", TokenKind::Arrow),
+    ("-", TokenKind::Minus),
+    ("(", TokenKind::LParen),
+    (")", TokenKind::RParen),
+    ("[", TokenKind::LBracket),
+    ("]", TokenKind::RBracket),
+    ("{", TokenKind::LBrace),
+    ("}", TokenKind::RBrace),
+    ("<", TokenKind::Less),
+    (">", TokenKind::Greater),
+    (",", TokenKind::Comma),
+    (":", TokenKind::Colon),
+    (";", TokenKind::Semicolon),
+    ("=", TokenKind::Equals),
+    ("?", TokenKind::Question),
+    ("*", TokenKind::Star),
+    ("+", TokenKind::Plus),
+    ("/", TokenKind::Slash),
+    ("|", TokenKind::Pipe),
+];
+
 fn mark(input: &mut &str) -> Lexed<TokenKind> {
-    let brackets = alt((
-        '('.value(TokenKind::LParen),
-        ')'.value(TokenKind::RParen),
-        '['.value(TokenKind::LBracket),
-        ']'.value(TokenKind::RBracket),
-        '{'.value(TokenKind::LBrace),
-        '}'.value(TokenKind::RBrace),
-        '<'.value(TokenKind::Less),
-        '>'.value(TokenKind::Greater),
-    ));
-    let dots = alt(("..+".value(TokenKind::DotDotPlus), "..".value(TokenKind::DotDot), '.'.value(TokenKind::Dot)));
-    let others = alt((
-        ','.value(TokenKind::Comma),
-        ':'.value(TokenKind::Colon),
-        ';'.value(TokenKind::Semicolon),
-        '='.value(TokenKind::Equals),
-        "->".value(TokenKind::Arrow),
-        '?'.value(TokenKind::Question),
-    ));
-    let operators = alt((
-        '*'.value(TokenKind::Star),
-        '+'.value(TokenKind::Plus),
-        '-'.value(TokenKind::Minus),
-        '/'.value(TokenKind::Slash),
-        '|'.value(TokenKind::Pipe),
-    ));
-    alt((brackets, dots, others, operators)).parse_next(input)
+    MARKS.iter().find_map(|&(text, kind)| Some((input.strip_prefix(text)?, kind))).map_or(
+        Err(EmptyError),
+        |(rest, kind)| {
+            *input = rest;
+            Ok(kind)
+        },
+    )
 }
 
 #[cfg(test)]

@@ -91,9 +91,9 @@ impl Graph {
             let (found, wanted) = stream.device().beside(&self.device);
             return Err(LaunchError::WrongStream { found, wanted }.into());
         }
-        let mut first = None;
-        RecordedStep::each(&self.steps, &mut |launch| first = first.or(Some(launch.def.name)));
-        let Some(name) = first else { return Ok(()) };
+        let Some(name) = RecordedStep::launch_mut(&mut self.steps, 0).map(|first| first.def.name) else {
+            return Ok(());
+        };
         if let Some(recording) = recording_of(name, &self.device, Some(stream))? {
             return recording.extend(name, &self.steps);
         }
