@@ -3,10 +3,12 @@
     python record_sizes.py --library target/release/libatlas_c.so --atlas target/release/atlas    # writes it anew
     python record_sizes.py --library target/debug/libatlas_c.so --check    # whether it lacks a kernel that a function launches
 
-It runs the functions and their backward passes with NumPy, on the CPU. Some things are not seen there, and are added: bfloat16, which
-NumPy does not have; kernels that walk over wide memories, which a GPU takes where it has no room for the others; and the passes over a
-chunk as launches of their own, which only a GPU takes. The latter two take tensors and sizes by name, as the kernels in whose place they
-are, so their launches follow from those. Large matrices are added too, which take long on the CPU.
+It runs the functions and their backward passes with NumPy, on the CPU: once for the CPU, and once in the place of each of a few GPUs, which take
+other kernels where those leave them idle, or where they have no room (`ATLAS_RECORD_SIZES_AS`). Two things are not seen there, and are added:
+bfloat16, which NumPy does not have, and large matrices, which take long on the CPU.
+
+Arrays are views that promise little: their rows are apart by multiples of 8 elements, and numbers for each token by any number. Kernels for such
+views serve contiguous arrays too.
 """
 
 from __future__ import annotations
@@ -32,17 +34,8 @@ TYPES = ("float32", "float16")
 MEMORIES = ("linear", "mlp", "gated", "normed")
 # The shorter sides of matrices, which the kernel that divides by the norm holds whole. No other kernel does.
 SIDES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-# What only a GPU launches in the place of a kernel of a memory `mlp`.
-SPLIT = {
-    "omega_mlp_states": ("omega_mlp_split_states", "omega_mlp_split_state_errors", "omega_mlp_split_next_state"),
-    "omega_mlp_train_backward": (
-        "omega_mlp_split_back_start",
-        "omega_mlp_split_back_errors",
-        "omega_mlp_split_back",
-        "omega_mlp_split_ends",
-        "omega_mlp_split_keys",
-    ),
-}
+# GPUs that take kernels of their own for a memory: by their room (64, 99 and 227 KiB), and with clusters.
+GPUS = ("sm_75", "sm_86", "sm_90a")
 
 
 class Row(NamedTuple):
@@ -55,9 +48,6 @@ class Row(NamedTuple):
 
     def sizes(self) -> dict[str, int]:
         return {name: int(size) for name, _, size in (pair.partition("=") for pair in self.dims.split())}
-
-    def views(self) -> dict[str, str]:
-        return dict(view.split("=", 1) for view in self.tensors.split())
 
 
 @dataclass(frozen=True)
@@ -80,6 +70,8 @@ class Sizes:
     windows: tuple[int, ...]
     tokens: int
     chunk: int
+    # Keys and hidden elements of a memory that no kernel holds whole.
+    wide: tuple[int, int]
     # The window, chunk, key and hidden elements of the memory in the notebook: a small one, for which a rule may take other kernels.
     notebook: tuple[int, int, int, int]
 
@@ -97,17 +89,29 @@ OF_MODELS = Sizes(
     windows=(16,),
     tokens=257,
     chunk=64,
+    wide=(320, 256),
     notebook=(2, 32, 32, 64),
 )
-# These take no time.
+# These take little time. The chunk is the shortest whose passes a GPU launches one by one, and the memory the smallest that clusters train.
 SMALL = Sizes(
-    rows=(8,), heads=(8,), keys=(8,), features=(4,), small_matrices=(4,), matrices=(80, 144), groups=(2,), counts=(2,), windows=(2,), tokens=12, chunk=4,
-    notebook=(2, 4, 8, 16),
+    rows=(8,), heads=(8,), keys=(24,), features=(4,), small_matrices=(4,), matrices=(80, 144), groups=(2,), counts=(2,), windows=(2,), tokens=12, chunk=32,
+    wide=(320, 16), notebook=(2, 4, 8, 16),
 )  # fmt: skip
 
 
 def empty(dtype: str, *shape: int) -> Any:
     return np.zeros(shape, dtype)
+
+
+def apart(dtype: str, *shape: int) -> Any:
+    """Rows with a gap between them, as those of a slice."""
+    return empty(dtype, *shape[:-1], shape[-1] + 8)[..., : shape[-1]]
+
+
+def gates(b: int, n: int, h: int, window: int) -> tuple[Any, Any]:
+    """One number for each token and head, and one for each token of a window, as slices of one projection."""
+    every = empty("float32", b, n, h, window + 3)
+    return every[..., 1], every[..., 3:]
 
 
 def rows(of: Sizes) -> None:
@@ -117,16 +121,16 @@ def rows(of: Sizes) -> None:
 
     for dtype in TYPES:
         for d in of.rows:
-            x, w = empty(dtype, of.tokens, d), empty(dtype, d)
+            x, w = apart(dtype, of.tokens, d), empty(dtype, d)
             atlas.softmax(x), atlas.log_sum_exp(x), atlas.rms_norm(x, w)
-            _launch.rms_norm_backward(NumPy, x, x, w, 1e-6)
+            _launch.rms_norm_backward(NumPy, apart(dtype, *x.shape), x, w, 1e-6)
             for count in range(1, 5):
                 atlas.poly_features(x, [1.0] * count)
-        atlas.log_sum_exp(empty(dtype, of.tokens, 257))
+        atlas.log_sum_exp(apart(dtype, of.tokens, 257))
         for d in of.features:
-            atlas.taylor2_features(empty(dtype, of.tokens, d))
+            atlas.taylor2_features(apart(dtype, of.tokens, d))
         for d in of.heads:
-            x, angles = empty(dtype, of.tokens, 3, d), empty(dtype, of.tokens, d // 2)
+            x, angles = apart(dtype, of.tokens, 3, d), apart(dtype, of.tokens, d // 2)
             for interleaved in (False, True):
                 atlas.rotary(x, angles, angles, interleaved=interleaved)
 
@@ -139,7 +143,7 @@ def attention(of: Sizes) -> None:
     n = of.tokens
     for dtype in TYPES:
         for d in of.heads:
-            q, k = empty(dtype, 3, n, 6, d), empty(dtype, 3, n, 3, d)
+            q, k = apart(dtype, 3, n, 6, d), apart(dtype, 3, n, 3, d)
             lse = empty("float32", 3, 6, n)
             # One for each token, and one for all where none is given.
             firsts = (empty("int32", 3, n), NumPy.full(q, (3, n), 0, "int32"))
@@ -149,7 +153,7 @@ def attention(of: Sizes) -> None:
                     atlas.windowed_attention(q, k, k, 64, prefix=(prefix, prefix), first=first)
                     _launch.windowed_attention_backward(NumPy, q, q, k, k, prefix, prefix, first, q, lse, 64, 1.0)
             for group in of.groups:
-                atlas.attention_decode(empty(dtype, 3, 3, group, d), k, k, empty("int32", 3))
+                atlas.attention_decode(apart(dtype, 3, 3, group, d), k, k, empty("int32", 3))
 
 
 def matrices(of: Sizes) -> None:
@@ -160,7 +164,7 @@ def matrices(of: Sizes) -> None:
     for dtype in TYPES:
         for d in of.heads:
             for hidden in (4 * d, 4 * d + 1):
-                x, w2, w1 = empty(dtype, 3, of.tokens, d), empty(dtype, 3, hidden, d), empty(dtype, 3, d, hidden)
+                x, w2, w1 = apart(dtype, 3, of.tokens, d), empty(dtype, 3, hidden, d), empty(dtype, 3, d, hidden)
                 atlas.memory_read(x, w2, w1, x)
                 _launch.memory_read_backward(NumPy, x, x, w2, w1)
         for sides in (of.small_matrices, of.matrices):
@@ -176,6 +180,8 @@ def memories(of: Sizes) -> None:
             for window in of.windows:
                 for memory in MEMORIES:
                     rule_of(dtype, memory, (window, of.chunk, d, 4 * d), d == of.keys[0])
+        for memory in MEMORIES:
+            rule_of(dtype, memory, (of.windows[0], of.chunk, *of.wide), False)
         for d in of.heads:
             for heads in of.counts:
                 documents(of, dtype, heads, d)
@@ -184,6 +190,16 @@ def memories(of: Sizes) -> None:
 
 
 def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
+    """The launches of a rule. A small GPU has no room for some."""
+    try:
+        calls_of(dtype, memory, sizes, with_muon)
+    except ValueError as error:
+        if not os.environ.get("ATLAS_RECORD_SIZES_AS") or "no room" not in str(error):
+            raise
+        print(f"{os.environ['ATLAS_RECORD_SIZES_AS']}: {error}", file=sys.stderr)
+
+
+def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
     """Whole sequences with gradients, and pieces. With five chunks, the last segment of a backward pass has fewer than the others. An
     odd number of heads promises nothing about strides."""
     import atlas_gpu as atlas
@@ -195,7 +211,7 @@ def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon
         # A step of Muon for each token takes long, and its kernels depend on no number of chunks.
         is_long = step == "muon_by_token"
         b, n, h = (1, chunk - 1, 1) if is_long else (3, 5 * chunk - 1, 3)
-        x, gate, gamma = empty(dtype, b, n, h, d), empty("float32", b, n, h), empty("float32", b, n, h, window)
+        x, (gate, gamma) = apart(dtype, b, n, h, d), gates(b, n, h, window)
         shapes = {"linear": [(d, d)], "gated": [(d, m), (m, d), (m, d)]}.get(memory, [(d, m), (m, d)])
         state = [empty("float32", b, h, *shape) for shape in shapes]
         norm = empty(dtype, h, d) if memory == "normed" else None
@@ -213,40 +229,14 @@ def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon
                 tokens = [x, x, x, residual, residual, gate, gate, gate, gamma]
                 rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
                 y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, 0)
-                _omega.omega_training_backward(NumPy, y, [*last[0], *last[1]], tokens, norm, kept, rule, 0)
-    if memory == "mlp":
-        split_forward(dtype, sizes)
-
-
-def split_forward(dtype: str, sizes: tuple[int, int, int, int]) -> None:
-    """The chain whose passes over a chunk are launches: of the first segment of a sequence, and of one that looks back."""
-    from atlas_gpu import _omega
-    from atlas_gpu._arrays import NumPy
-    from atlas_gpu._library import parameters
-
-    (window, chunk, d, m), (b, h, chunks) = sizes, (1, 3, 3)
-    n = chunks * chunk - 1
-    _, keys = _omega.omega_chain("mlp", "descent", chunk, window, d, d, m, dtype)
-    params, open_dims = parameters("OMEGA_MLP_SPLIT")
-    for p in (n, n + keys - chunk):
-        token, key, gate = empty(dtype, b, n, h, d), empty(dtype, b, p, h, d), empty("float32", b, n, h)
-        w1, w2 = empty("float32", b, h, d, m), empty("float32", b, h, m, d)
-        given: dict[str, Any] = {
-            "q": token, "rq": token, "y": token, "k": key, "v": key, "rk": key, "alpha": gate, "theta": gate, "eta": gate,
-            "gamma": empty("float32", b, n, h, window), "w1": w1, "s1": w1.copy(), "w2": w2, "s2": w2.copy(), "before": 0,
-            "commit": chunks, "chunk": chunk, "scale": 2.0, "predicts": 1, "eps": 1e-6,
-        }  # fmt: skip
-        given["y"] = token.copy()
-        of_chunks = {"C": chunks, "L": chunk, "K": keys, "R": chunks}
-        NumPy.call("OMEGA_MLP_SPLIT", [*(given[name] for name in params), *(of_chunks[name] for name in open_dims)])
-
+                _omega.omega_training_backward(NumPy, apart(dtype, *y.shape), [*last[0], *last[1]], tokens, norm, kept, rule, 0)
 
 def documents(of: Sizes, dtype: str, heads: int, d: int) -> None:
     """Packed documents, and a sequence without residuals, which is copied: kernels that hold the heads of a token whole."""
     import atlas_gpu as atlas
 
     n, window = 4 * of.chunk - 1, of.windows[0]
-    x, gate, gamma = empty(dtype, 1, n, heads, d), empty("float32", 1, n, heads), empty("float32", 1, n, heads, window)
+    x, (gate, gamma) = apart(dtype, 1, n, heads, d), gates(1, n, heads, window)
     state = [empty("float32", 2, heads, d, d)]
     starts = np.array([0, of.chunk, n], np.int32)
     given = {"memory": "linear", "chunk": of.chunk}
@@ -259,12 +249,12 @@ def documents(of: Sizes, dtype: str, heads: int, d: int) -> None:
 PARTS = {part.__name__: part for part in (rows, attention, matrices, memories)}
 
 
-def recorded(part: str, is_small: bool) -> Iterator[Row]:
-    """The launches of a part, which runs in a process of its own."""
+def recorded(part: str, is_small: bool, gpu: str = "") -> Iterator[Row]:
+    """The launches of a part, which runs in a process of its own: on the CPU, or in the place of a GPU."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sizes.toml"
         command = [sys.executable, __file__, "--part", part, *(["--small"] if is_small else [])]
-        subprocess.run(command, check=True, env={**os.environ, "ATLAS_RECORD_SIZES": str(file)})
+        subprocess.run(command, check=True, env={**os.environ, "ATLAS_RECORD_SIZES": str(file), "ATLAS_RECORD_SIZES_AS": gpu})
         yield from read(file)
 
 
@@ -286,7 +276,6 @@ class Signatures:
     def __init__(self, atlas: str | None) -> None:
         import atlas_gpu
 
-        self.names = set(atlas_gpu.kernels())
         self._signature = atlas_gpu.signature
         listed = subprocess.run([atlas, "list", "--json"], check=True, capture_output=True).stdout if atlas else "[]"
         self.whole = {kernel["name"]: {dim["name"] for dim in kernel["dims"] if dim["whole"]} for kernel in json.loads(listed)}
@@ -295,55 +284,9 @@ class Signatures:
         found = re.findall(r"(\w+): &(?:mut )?Tensor<\w+, \[([^]]*)\]>", self._signature(kernel))
         return {name: dims.split(", ") for name, dims in found}
 
-    def dims(self, kernel: str) -> list[str]:
-        return list(dict.fromkeys(dim for dims in self.tensors(kernel).values() for dim in dims))
-
-    def types(self, kernel: str) -> bool:
-        """Whether a kernel has types to choose."""
-        return "<" in self._signature(kernel).partition("(")[0]
-
-
-def wide(row: Row, known: Signatures) -> Iterator[Row]:
-    """The launch of the kernel that walks over wide memories, in the place of one that holds whole rows."""
-    for memory in MEMORIES:
-        for stem in (f"omega_{memory}", f"memory_recall_{memory}"):
-            if row.kernel == stem or row.kernel.startswith(stem + "_"):
-                other = row.kernel.replace(stem, stem + "_wide", 1)
-                if other in known.names and set(known.dims(other)) <= set(row.sizes()):
-                    yield renamed(row, other, known)
-
-
-def renamed(row: Row, kernel: str, known: Signatures) -> Row:
-    """The launch of another kernel on the tensors that a launch has by name."""
-    sizes, tensors = row.sizes(), known.tensors(kernel)
-    dims = " ".join(f"{dim}={sizes[dim]}" for dim in known.dims(kernel))
-    views = " ".join(f"{name}={view_in(kernel, name, view, known)}" for name, view in row.views().items() if name in tensors)
-    return Row(kernel, row.types if known.types(kernel) else "", dims, views)
-
 
 def divisor(size: int) -> int:
     return min(size & -size, 128)
-
-
-def view_in(kernel: str, tensor: str, view: str, known: Signatures) -> str:
-    """A view as another kernel has it: strides are numbers where that kernel holds all dims behind them whole."""
-    (alignment, strides), dims = view.split(":"), known.tensors(kernel)[tensor]
-    texts = strides.split(",")
-    for i, text in enumerate(texts[:-1]):
-        if not text.startswith("*") and not set(dims[i + 1 :]) <= known.whole.get(kernel, set()):
-            texts[i] = f"*{divisor(int(text))}"
-    return f"{alignment}:{','.join(texts)}"
-
-
-def split(row: Row, mixing: dict[str, str], known: Signatures) -> Iterator[Row]:
-    """The launches that a GPU has in the place of one. `mixing` has the views of all tensors of mixing weights in a segment with fewer
-    chunks than others: in such a segment, these kernels have the same views."""
-    for kernel in SPLIT[row.kernel]:
-        found = renamed(row, kernel, known)
-        if row.tensors:
-            views = {name: view_in(kernel, name, mixing[name], known) for name in known.tensors(kernel) if name in mixing}
-            found = found._replace(tensors=" ".join(f"{name}={view}" for name, view in views.items()))
-        yield found
 
 
 def longer(row: Row, side: int) -> Row:
@@ -355,25 +298,13 @@ def longer(row: Row, side: int) -> Row:
 
 def all_rows(is_small: bool, known: Signatures) -> set[Row]:
     found = {row for part in PARTS for row in recorded(part, is_small)}
+    found.update(row for gpu in GPUS for row in recorded("memories", is_small, gpu))
     for row in list(found):
-        found.update(wide(row, known))
-        if row.kernel in SPLIT:
-            found.update(split(row, mixing(row, found), known))
         if row.kernel == "ns_normalise" and row.sizes()["M"] == 80 and row.sizes()["N"] == 144:
             found.update(longer(row, side) for side in SIDES)
     found |= {as_bfloat16(row) for row in found}
     # The kernels of memories are by far the most, and few models are trained in float16.
     return {row for row in found if not (row.kernel.startswith(("omega", "memory_recall")) and "=f16" in row.types)}
-
-
-def mixing(row: Row, rows: set[Row]) -> dict[str, str]:
-    """The views of mixing weights and their gradients in the segment of a launch, from the launches that have them."""
-    views: dict[str, str] = {}
-    keys = ("C", "L", "K", "M") if "L" in row.sizes() else ("C", "K", "M")
-    for other in rows:
-        if other.tensors and other.kernel.startswith("omega_mlp_") and all(other.sizes().get(k) == row.sizes()[k] for k in keys):
-            views.update(other.views())
-    return views
 
 
 def fewest(rows: set[Row], known: Signatures) -> set[Row]:

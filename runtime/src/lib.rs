@@ -36,7 +36,7 @@ pub mod records;
 mod select;
 mod tensor;
 
-pub use atlas_codegen::{Card, KernelImage, Machine, Target};
+pub use atlas_codegen::{Capability, Card, KernelImage, Machine, Target};
 #[cfg(feature = "sim")]
 pub use atlas_sim as simulator;
 #[cfg(feature = "sim")]

@@ -46,8 +46,19 @@ def _on_one_device(name: str, shapes: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def _with_rows(grad: Any) -> Any:
+    """A gradient as the gradient of a sum comes, one element that all places share, with a place for each. A kernel for such strides would be
+    compiled, or miss in a bundle, which takes longer than a copy."""
+    if isinstance(grad, (list, tuple)):
+        return [g if g is None else g.contiguous() for g in grad]
+    return grad.contiguous() if isinstance(grad, Tensor) and grad.dim() and grad.stride(-1) != 1 else grad
+
+
 def _gradient(name: str, backward: Callable[..., Any], setup: Callable[..., None]) -> None:
-    torch.library.register_autograd(f"atlas_gpu::{name}", backward, setup_context=setup, lib=_library)
+    def of_rows(ctx: Any, *grads: Any) -> Any:
+        return backward(ctx, *map(_with_rows, grads))
+
+    torch.library.register_autograd(f"atlas_gpu::{name}", of_rows, setup_context=setup, lib=_library)
 
 
 def _no_gradient(name: str, of: str = "") -> None:

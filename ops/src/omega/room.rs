@@ -2,7 +2,7 @@
 
 use super::{Chunking, MemoryForm, OmegaRule, Step, StreamSizes};
 use atlas_dsl::{DType, KernelDef};
-use atlas_runtime::{Chain, Device, LaunchError, Machine, Result, RuntimeError, choose_for};
+use atlas_runtime::{Capability, Chain, Device, LaunchError, Machine, Result, RuntimeError, choose_for};
 
 /// Every GPU has room for so many tokens of a chunk with so many keys, in any element type.
 const ALWAYS: [usize; 2] = [64, 128];
@@ -13,13 +13,14 @@ const SPLIT_CHUNK: usize = 32;
 /// Whether chunks are so long that a pass over one may be a launch on this device.
 pub(super) fn is_worth_launches(device: &Device, rule: &OmegaRule) -> bool {
     let Chunking { chunk, .. } = rule.chunking;
-    device.machine().is_some() && chunk >= SPLIT_CHUNK && rule.chunking.keys() <= MOST_KEYS
+    device.chooses_for().is_some() && chunk >= SPLIT_CHUNK && rule.chunking.keys() <= MOST_KEYS
 }
 
 /// Whether passes over a chunk should be launches because `programs`, one for each sequence and head, would leave at least half of the
 /// multiprocessors idle.
 pub(super) fn is_idle(device: &Device, rule: &OmegaRule, programs: usize) -> bool {
-    programs.saturating_mul(2) <= device.sm_count() as usize && is_worth_launches(device, rule)
+    let sms = device.chooses_for().map_or(0, |machine| machine.sms as usize);
+    programs.saturating_mul(2) <= sms && is_worth_launches(device, rule)
 }
 
 /// The chain that computes the rule on a device: the one whose passes over a chunk are launches, on a GPU that [`is_idle`] if it has room for
@@ -42,7 +43,7 @@ pub(super) fn chain_on(device: &Device, rule: &OmegaRule, sizes: &StreamSizes) -
     }
     let (chunk, keys) = (rule.chunking.chunk, rule.chunking.keys());
     let chain = rule.chain_for(sizes.key, sizes.value, sizes.dtype);
-    let Some(machine) = device.machine() else { return Ok(chain) };
+    let Some(machine) = device.chooses_for() else { return Ok(chain) };
     let fits = |chain: &Chain, [chunk, keys]: [usize; 2]| {
         keys <= MOST_KEYS && chain.kernels.iter().all(|k| is_legal(k.declared(), machine, sizes, [chunk, keys]))
     };
@@ -117,7 +118,7 @@ pub(super) fn chain_with(
         return rule.chain_for_hidden(key, value, hidden, dtype);
     }
     let is_split = rule.split_chain().is_some_and(|split| std::ptr::eq(chain, split));
-    let has_room = || device.has_clusters() && device.machine().is_some_and(has_room_for_clusters);
+    let has_room = || device.chooses_for().is_some_and(has_room_for_clusters);
     let clusters = || rule.cluster_chain(key, value, hidden, dtype).filter(|_| has_room());
     if is_split { clusters().unwrap_or(chain) } else { chain }
 }
@@ -127,7 +128,7 @@ pub(super) fn chain_with(
 const CLUSTER_SHARED_BYTES: u32 = 160 << 10;
 
 fn has_room_for_clusters(machine: Machine) -> bool {
-    machine.cta_shared_bytes >= CLUSTER_SHARED_BYTES
+    machine.target().has(Capability::Clusters) && machine.cta_shared_bytes >= CLUSTER_SHARED_BYTES
 }
 
 /// More keys than any GPU has room for.

@@ -32,7 +32,7 @@ use crate::bundle::{Bundle, Bundles};
 use crate::compile::{CacheDir, HAS_COMPILER, Store};
 use crate::error::Result;
 use crate::gpu::{Context, DeviceMemory, StreamScratch, VirtualGpu};
-use crate::records::Records;
+use crate::records::{Records, sizes};
 use atlas_codegen::{Capability, Machine, Target};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -221,6 +221,14 @@ impl Device {
     /// `None` on the CPU.
     pub fn machine(&self) -> Option<Machine> {
         self.inner.machine
+    }
+
+    /// The machine for which an operation that has several kernels chooses on this device: [`Device::machine`], and on the CPU
+    /// that of the architecture in `ATLAS_RECORD_SIZES_AS`, if the program records its launches for it. Where an operation asks this
+    /// one, a program without a GPU records what it would launch on one.
+    pub fn chooses_for(&self) -> Option<Machine> {
+        let recorded = || self.is_cpu().then(sizes::recorded_as).flatten();
+        self.inner.machine.or_else(recorded)
     }
 
     /// The highest CUDA version that the driver supports, as (major, minor); `None` without a driver.

@@ -7,6 +7,7 @@
 
 use crate::files;
 use crate::files::toml_text::{list, quoted};
+use atlas_codegen::Machine;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -20,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// The environment variable that names the file.
 pub const SIZES_VARIABLE: &str = "ATLAS_RECORD_SIZES";
+
+/// The environment variable that names the architecture of a GPU in whose place the CPU records, such as `sm_90a`.
+pub const SIZES_AS_VARIABLE: &str = "ATLAS_RECORD_SIZES_AS";
 
 /// The first line of the file, which identifies it.
 const HEADER: &str =
@@ -132,6 +136,20 @@ pub(crate) fn are_recorded() -> bool {
 pub(crate) fn tally(kernel: &str, types: String, dims: String, tensors: String) -> Option<Arc<Tally>> {
     let recorder = RECORDER.as_ref().filter(|_| are_recorded())?;
     Some(recorder.tally([kernel.to_owned(), types, dims, tensors, String::new(), String::new()]))
+}
+
+/// The GPU in whose place the CPU records launches: operations that have several kernels choose as they would for the usual GPU of
+/// the architecture in `ATLAS_RECORD_SIZES_AS`. `None` unless sizes are recorded.
+pub(crate) fn recorded_as() -> Option<Machine> {
+    static NAMED: LazyLock<Option<Machine>> = LazyLock::new(|| {
+        let arch = std::env::var(SIZES_AS_VARIABLE).ok().filter(|arch| !arch.is_empty())?;
+        let tell = |reason| {
+            // The program continues even if the warning cannot be printed.
+            let _ = writeln!(io::stderr(), "warning: {SIZES_AS_VARIABLE}: {reason}");
+        };
+        arch.parse().map_err(tell).ok()
+    });
+    RECORDER.as_ref().and(*NAMED)
 }
 
 /// Writes the counts since the last write. A program that returns from `main` or calls `exit` need not call it. A

@@ -282,7 +282,7 @@ impl TrainedRule {
         let of = StreamSizes { sequences, heads, key, value, piece, dtype };
         let forward = chain_with(chain_on(device, rule, &of)?, device, rule, &of, hidden);
         let kernels = RuleKernels::of(rule.memory);
-        let backward = kernels.on(device.machine(), rule, sizes).map_err(|kernel| {
+        let backward = kernels.on(device.chooses_for(), rule, sizes).map_err(|kernel| {
             let Chunking { chunk, window, .. } = rule.chunking;
             let found = format!(
                 "chunks of {chunk} tokens with windows of {window} and {dtype}, where {device} has no room for `{kernel}`"
@@ -291,7 +291,7 @@ impl TrainedRule {
         })?;
         let usual = Passes::on(device, rule, sequences.saturating_mul(heads));
         let passes = if by_descent { is_split.map_or(usual, Passes::all) } else { Passes::all(false) };
-        let machine = device.machine();
+        let machine = device.chooses_for();
         let backward = kernels.launches(backward, passes, |kernel| kernels.fits(machine, rule, sizes, kernel));
         let RuleKernels { state, dy, parts, .. } = kernels;
         Ok(TrainedRule { forward, backward, state, dy, parts })
