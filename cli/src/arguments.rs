@@ -106,7 +106,7 @@ impl Arguments {
         Ok(Arguments { def, tensors, values: Values::default(), indices, scalars: scalars.clone() })
     }
 
-    /// Initialises the tensors for a run, in their own memory. Those that the kernel writes and never reads, nor combines with,
+    /// Initialises the tensors for a run, in their own memory. Those that the kernel writes whole and never reads
     /// get values that it cannot have written.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Arguments {
         let is_read = |name: &str| {
             kernel.insts.values().any(|op| match op {
                 Op::Load { param, .. } => kernel.params[*param].name == name,
-                Op::Store { param, update, .. } => update.is_atomic() && kernel.params[*param].name == name,
+                Op::Store { param, update, .. } => update.is_free() && kernel.params[*param].name == name,
                 _ => false,
             })
         };

@@ -228,6 +228,7 @@ impl Op {
             Op::Dot { .. } => Kind::Dot,
             Op::Load { .. } => Kind::Load,
             Op::Store { update: Update::Replace, .. } => Kind::Store,
+            Op::Store { update: Update::Disjoint, .. } => Kind::StoreDisjoint,
             Op::Store { .. } => Kind::Atomic,
             Op::Loop { .. } => Kind::Loop,
             Op::Yield(_) => Kind::Yield,

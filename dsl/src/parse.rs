@@ -271,9 +271,10 @@ impl<'s> Parser<'s> {
                 })?;
                 (Op::Reshape { value, axes }, Some(ty))
             }
-            Some(kind @ (Kind::Store | Kind::Atomic)) => {
+            Some(kind @ (Kind::Store | Kind::StoreDisjoint | Kind::Atomic)) => {
                 let update = match kind {
                     Kind::Store => Update::Replace,
+                    Kind::StoreDisjoint => Update::Disjoint,
                     _ => self.update()?,
                 };
                 let param = self.param()?;

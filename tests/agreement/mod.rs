@@ -41,6 +41,7 @@ mod panels;
 mod persistent;
 mod pinned;
 mod pipelines;
+mod places_apart;
 mod precisions;
 mod random_numbers;
 mod scalars;

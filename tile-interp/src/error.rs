@@ -20,6 +20,13 @@ pub enum InterpError {
         /// The number of operations that it may take.
         most: u64,
     },
+    /// Two stores of `store_disjoint` reach one element.
+    Met {
+        /// The tensor.
+        name: String,
+        /// The coordinates of the element.
+        element: Vec<u64>,
+    },
     /// The kernel did something that no verified kernel does, such as indexing past the end of a table.
     Kernel {
         /// What it did.
@@ -54,6 +61,9 @@ impl fmt::Display for InterpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             InterpError::View(message) => write!(f, "{message}"),
+            InterpError::Met { name, element } => {
+                write!(f, "`store_disjoint` stores the element {element:?} of `{name}` twice in this launch")
+            }
             InterpError::Argument { name, message } => write!(f, "`{name}`: {message}"),
             InterpError::Kernel { message, loc } if loc.line > 0 => {
                 write!(f, "{message} (line {}, column {})", loc.line, loc.column)

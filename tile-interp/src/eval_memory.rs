@@ -150,7 +150,7 @@ impl Program<'_> {
     ) -> Result<(), InterpError> {
         let tile = self.tile(value)?;
         let Access { region, ty, gathered, .. } = self.access(param, slices)?;
-        if gathered.is_some() && !update.is_atomic() {
+        if gathered.is_some() && !update.is_free() {
             return Err(InterpError::kernel(format!("{param} is stored to at the places of a tile")));
         }
         let places = gathered.map(|(axis, places)| Places::of(axis, &places)).transpose()?;
@@ -162,7 +162,7 @@ impl Program<'_> {
         // A loop that keeps its state in memory stores to the same regions in every iteration. Nothing of the store before
         // is left then, and loads would go through all of them.
         let recent = self.stores.len().saturating_sub(RECENT)..self.stores.len();
-        if !update.is_atomic()
+        if !update.is_free()
             && let Some(before) =
                 recent.rev().find(|&i| self.stores[i].param == param && self.stores[i].region == region)
         {

@@ -1,6 +1,7 @@
 //! Checks the arguments, runs the grid on all cores and applies the stores of the programs.
 
 use crate::cluster;
+use crate::disjoint::Stored;
 use crate::error::InterpError;
 use crate::eval::{LaunchState, Program, Work};
 use crate::eval_control::deferred_transposes;
@@ -57,6 +58,7 @@ pub fn run_within(
     let threads = Threads::of(groups);
     let count = threads.count();
     let (mut first, mut batch) = (0, count * 2);
+    let mut disjoint = Stored::default();
     while first < groups {
         let last = first.saturating_add(batch).min(groups);
         let stores = {
@@ -83,9 +85,13 @@ pub fn run_within(
         let bytes: u64 = stores.iter().flatten().map(PendingStore::bytes).sum();
         for stored in stores.into_iter().flatten() {
             if let Some(Arg::Out(view)) = args.get_mut(stored.param) {
-                match stored.update {
-                    Update::Replace => view.write(&stored.region, &stored.tile.data)?,
-                    update => view.update(update, &stored.region, stored.places.as_ref(), &stored.tile.data)?,
+                let (region, places, data) = (&stored.region, stored.places.as_ref(), &stored.tile.data);
+                if stored.update == Update::Disjoint {
+                    disjoint.add(kernel, stored.param, view, (region, places))?;
+                }
+                match stored.update.is_atomic() {
+                    false => view.write(region, places, data)?,
+                    true => view.update(stored.update, region, places, data)?,
                 }
             }
         }

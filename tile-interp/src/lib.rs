@@ -13,6 +13,7 @@
 //! | `ring` | floats as elements of a finite ring |
 //! | `noise` | disturbs operations by as much as devices may differ |
 //! | `launch` | checked arguments and the grid |
+//! | `update`, `disjoint` | atomic stores, and whether stores meet that should not |
 //! | `pool` | threads, also in a forked process |
 //! | `eval` | one program: its environment and the match on operations |
 //! | `eval_constant`, `eval_elementwise`, `eval_shape`, `eval_reduce`, `eval_dot`, `eval_memory`, `eval_control` | operations by concept |
@@ -33,6 +34,7 @@
 #![warn(missing_docs)]
 
 mod cluster;
+mod disjoint;
 mod error;
 mod eval;
 mod eval_constant;

@@ -56,6 +56,22 @@ impl Layout {
         Span::new(0, dtype.bytes(), axes).overlaps_itself()
     }
 
+    /// Walks over the part of `region` inside the tensor: the dense region on one side, elements with these strides on the other. Of an
+    /// axis with places, one walk for each place inside of the tensor.
+    fn walks(&self, region: &Region, places: Option<&Places>, strides: &[i64], offset: i64) -> Vec<Walk> {
+        let bounds: Vec<(i64, i64)> = self.dims.iter().map(|&dim| (0, dim as i64)).collect();
+        let Some(Places { axis, at }) = places else {
+            return region.walk(&bounds, strides, offset).into_iter().collect();
+        };
+        let (own, mut one) = (region.strides(), region.clone());
+        one.extent[*axis] = 1;
+        let each = (0..).zip(at).filter_map(|(number, place)| {
+            one.start[*axis] = (*place)?;
+            one.walk_in((&own, number * own[*axis]), &bounds, strides, offset)
+        });
+        each.collect()
+    }
+
     /// A walk over the part of `region` inside the tensor: the dense region on one side, memory on the other.
     fn walk(&self, region: &Region) -> Option<Walk> {
         let bounds: Vec<(i64, i64)> = self.dims.iter().map(|&dim| (0, dim as i64)).collect();
@@ -214,45 +230,41 @@ impl<'a> TensorViewMut<'a> {
         read(self.dtype, self.bytes, &self.layout, region, into)
     }
 
-    /// The memory, and walks over what a tile is combined with: the tile on one side, memory on the other. Of an axis with places,
-    /// one walk for each place inside of the tensor.
+    /// The memory, and walks over what a tile is combined with: the tile on one side, memory on the other.
     pub(crate) fn walks(&mut self, region: &Region, places: Option<&Places>) -> (&mut [u8], Vec<Walk>) {
-        let layout = &self.layout;
-        let walks = match places {
-            None => layout.walk(region).into_iter().collect(),
-            Some(Places { axis, at }) => {
-                let bounds: Vec<(i64, i64)> = layout.dims.iter().map(|&dim| (0, dim as i64)).collect();
-                let (own, mut one) = (region.strides(), region.clone());
-                one.extent[*axis] = 1;
-                let each = (0..).zip(at).filter_map(|(number, place)| {
-                    one.start[*axis] = (*place)?;
-                    one.walk_in((&own, number * own[*axis]), &bounds, &layout.strides, layout.offset)
-                });
-                each.collect()
-            }
-        };
+        let Layout { offset, strides, .. } = &self.layout;
+        let walks = self.layout.walks(region, places, strides, *offset);
         (self.bytes, walks)
     }
 
-    pub(crate) fn write(&mut self, region: &Region, from: &Data) -> Result<(), InterpError> {
-        let Some(walk) = self.layout.walk(region) else { return Ok(()) };
-        let bytes = &mut *self.bytes;
-        match (self.dtype, from) {
-            (DType::F16, Data::F32(from)) => write_rows::<f16, _>(bytes, &walk, from),
-            (DType::Bf16, Data::F32(from)) => write_rows::<bf16, _>(bytes, &walk, from),
-            (DType::F32, Data::F32(from)) => write_rows::<f32, _>(bytes, &walk, from),
-            (DType::F16, Data::F64(from)) => write_rows::<f16, _>(bytes, &walk, from),
-            (DType::Bf16, Data::F64(from)) => write_rows::<bf16, _>(bytes, &walk, from),
-            (DType::F32, Data::F64(from)) => write_rows::<f32, _>(bytes, &walk, from),
-            (DType::F64, Data::F64(from)) => write_rows::<f64, _>(bytes, &walk, from),
-            (DType::F16 | DType::Bf16, Data::Ring(from)) => write_rows::<u16, _>(bytes, &walk, from),
-            (DType::F32, Data::Ring(from)) => write_rows::<u32, _>(bytes, &walk, from),
-            (DType::I32, Data::I32(from)) => write_rows::<i32, _>(bytes, &walk, from),
-            (DType::I64, Data::I64(from)) => write_rows::<i64, _>(bytes, &walk, from),
-            _ => return Err(InterpError::kernel(format!("a tile of other elements is stored as {}", self.dtype))),
-        }
-        Ok(())
+    /// Walks over the elements of a tile, and over their numbers in a row-major tensor of these dims.
+    pub(crate) fn numbers(&self, region: &Region, places: Option<&Places>) -> Vec<Walk> {
+        self.layout.walks(region, places, &dense_strides(self.layout.dims.iter().copied()), 0)
     }
+
+    pub(crate) fn write(&mut self, region: &Region, places: Option<&Places>, from: &Data) -> Result<(), InterpError> {
+        let dtype = self.dtype;
+        let (bytes, walks) = self.walks(region, places);
+        walks.iter().try_for_each(|walk| write(dtype, bytes, walk, from))
+    }
+}
+
+fn write(dtype: DType, bytes: &mut [u8], walk: &Walk, from: &Data) -> Result<(), InterpError> {
+    match (dtype, from) {
+        (DType::F16, Data::F32(from)) => write_rows::<f16, _>(bytes, walk, from),
+        (DType::Bf16, Data::F32(from)) => write_rows::<bf16, _>(bytes, walk, from),
+        (DType::F32, Data::F32(from)) => write_rows::<f32, _>(bytes, walk, from),
+        (DType::F16, Data::F64(from)) => write_rows::<f16, _>(bytes, walk, from),
+        (DType::Bf16, Data::F64(from)) => write_rows::<bf16, _>(bytes, walk, from),
+        (DType::F32, Data::F64(from)) => write_rows::<f32, _>(bytes, walk, from),
+        (DType::F64, Data::F64(from)) => write_rows::<f64, _>(bytes, walk, from),
+        (DType::F16 | DType::Bf16, Data::Ring(from)) => write_rows::<u16, _>(bytes, walk, from),
+        (DType::F32, Data::Ring(from)) => write_rows::<u32, _>(bytes, walk, from),
+        (DType::I32, Data::I32(from)) => write_rows::<i32, _>(bytes, walk, from),
+        (DType::I64, Data::I64(from)) => write_rows::<i64, _>(bytes, walk, from),
+        _ => return Err(InterpError::kernel(format!("a tile of other elements is stored as {dtype}"))),
+    }
+    Ok(())
 }
 
 /// Reads the part of `region` that lies in the tensor; the rest of `into` stays as it is.

@@ -70,7 +70,7 @@ impl TensorViewMut<'_> {
 
 fn choose<T>(update: Update, add: fn(T, T) -> T, max: fn(T, T) -> T, min: fn(T, T) -> T) -> Option<fn(T, T) -> T> {
     match update {
-        Update::Replace => None,
+        Update::Replace | Update::Disjoint => None,
         Update::Add => Some(add),
         Update::Max => Some(max),
         Update::Min => Some(min),

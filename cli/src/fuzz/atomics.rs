@@ -1,4 +1,4 @@
-//! Turns some stores of a recipe into atomic ones, at tiles or at places.
+//! Turns some stores of a recipe into atomic ones, at tiles or at places, or into stores at places that do not meet.
 //!
 //! It draws from a stream of its own, so that recipes in which nothing is atomic stay as they are.
 
@@ -9,13 +9,23 @@ use atlas_dsl::op::{BinaryOp, Update};
 /// How often an output that is only stored to is combined with.
 const PERCENT: usize = 12;
 
-/// Draws for each output whether the kernel combines with it. Sums of 16-bit floats are left out: how they round depends on the
+/// How often an output with one store, which nothing else is done with, is stored to at places.
+const DISJOINT_PERCENT: usize = 10;
+
+/// Draws for each output whether the kernel combines with it, or stores to it at places. Sums of 16-bit floats are left out: how they round depends on the
 /// order by more than the bounds allow.
 pub(super) fn combine(recipe: &mut Recipe) {
     let mut rng = Rng::new(recipe.seed ^ 0xa70);
     for param in 0..recipe.params.len() {
         let &ParamRecipe::Tensor { dtype, out: true, .. } = &recipe.params[param] else { continue };
-        if !rng.percent(PERCENT) || is_loaded(recipe, param) {
+        let [combines, places] = [PERCENT, DISJOINT_PERCENT].map(|percent| rng.percent(percent));
+        if is_loaded(recipe, param) {
+            continue;
+        }
+        if !combines {
+            if places {
+                turn_around(&mut recipe.body, param);
+            }
             continue;
         }
         let update = match dtype {
@@ -68,4 +78,28 @@ fn at_places(rng: &mut Rng, cuts: &mut [Cut], value: &mut Expr) {
     // What the tile's index left out has no place that leaves it out.
     let inner = std::mem::replace(value, Expr::int(0));
     *value = Expr::Other(rng.of(&[0.0, 1.0]), Box::new(inner));
+}
+
+/// Makes the only store to an output one at places: those of one tile of its index, from the last to the first.
+fn turn_around(body: &mut [Stmt], param: usize) {
+    let mut count = 0;
+    stores(body, param, &mut |_, _, _| count += 1);
+    // An iteration of a loop may store where the one before did.
+    let only = body.iter_mut().find_map(|stmt| match stmt {
+        Stmt::Store(how, p, cuts, value) if *p == param => Some((how, cuts, value)),
+        _ => None,
+    });
+    let Some((how, cuts, value)) = only.filter(|_| count == 1) else { return };
+    *how = Update::Disjoint;
+    for cut in cuts {
+        let Cut::Tile(index, e) = cut else { continue };
+        let [each, index] = [Expr::Extent(*e), index.clone()];
+        let end = Expr::binary(BinaryOp::Add, Expr::binary(BinaryOp::Mul, index, each.clone()), each);
+        let end = Expr::Broadcast(Box::new(Expr::Reshape(Box::new(end), vec![None])), vec![*e]);
+        let before = Expr::binary(BinaryOp::Add, Expr::Iota(vec![*e], 0), Expr::Splat(1.0, DType::I32, vec![*e]));
+        *cut = Cut::Gather(Expr::binary(BinaryOp::Sub, end, before));
+        let inner = std::mem::replace(value, Expr::int(0));
+        *value = Expr::Other(0.0, Box::new(inner));
+        return;
+    }
 }

@@ -57,8 +57,8 @@ pub enum WhyDirect {
     Start,
     /// The tensor has more axes than a map, or the tile more than two.
     Rank,
-    /// It is an atomic store.
-    Atomic,
+    /// It is an atomic store, or may have any index.
+    Places,
     /// No panels make up the tile.
     Layout,
     /// The tile has few bytes, or consists of many small boxes.
@@ -73,7 +73,7 @@ impl WhyDirect {
         match self {
             WhyDirect::Target => "the target has no copy engine",
             WhyDirect::Config => "the config does not ask for the copy engine",
-            WhyDirect::Atomic => "it combines elements with what is there",
+            WhyDirect::Places => "its index may be any",
             WhyDirect::Cluster => "one CTA of a cluster stores it for all",
             WhyDirect::Accessed => "the kernel loads the tensor too, or stores it twice",
             WhyDirect::Repeated => "iterations of a loop may store the same elements",
@@ -110,7 +110,7 @@ pub(super) fn why_direct(
     let checks = [
         (target.has(Capability::Tma), WhyDirect::Target),
         (is_asked_for(schedule), WhyDirect::Config),
-        (!update.is_atomic(), WhyDirect::Atomic),
+        (!update.is_free(), WhyDirect::Places),
         (!is_of_one_cta(kernel, slices), WhyDirect::Cluster),
         (is_only_access(kernel, uses, param), WhyDirect::Accessed),
         (iterations_store_apart(kernel, uses, store, slices), WhyDirect::Repeated),

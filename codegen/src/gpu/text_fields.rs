@@ -138,6 +138,7 @@ impl Word for Update {
     fn word(self) -> &'static str {
         match self {
             Update::Replace => "",
+            Update::Disjoint => ".disjoint",
             Update::Add => ".add",
             Update::Max => ".max",
             Update::Min => ".min",

@@ -67,7 +67,7 @@ impl<'k> Verifier<'k> {
                 }
             }
             Op::StoreGlobal { param, slices, value, update } => {
-                match update.is_atomic() {
+                match update.is_free() {
                     false => self.not_gathered(slices, loc),
                     true => {
                         slices.iter().filter_map(|s| s.gathered()).for_each(|p| self.are_places(p, *value, loc));

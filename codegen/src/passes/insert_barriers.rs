@@ -536,7 +536,7 @@ fn accesses(k: &Kernel, inst: Inst, op: &Op) -> Vec<UnorderedAccess> {
             tensor(k, *param, slices, k.results[inst].first().copied(), false)
         }
         // Nothing else accesses the tensor, and in any order they give the same.
-        Op::StoreGlobal { update, .. } if update.is_atomic() => vec![],
+        Op::StoreGlobal { update, .. } if update.is_free() => vec![],
         Op::StoreGlobal { param, slices, value, .. } => tensor(k, *param, slices, Some(*value), true),
         Op::Copy { atom, to, .. } if atom.is_store() => {
             vec![UnorderedAccess {

@@ -39,7 +39,7 @@ impl Checker<'_> {
         let found = self.expr(value);
         let name = &self.kernel.params[param].name;
         // What else is wrong with the place would be said of a place that changes.
-        if target.shape.is_some() && !update.is_atomic() && !self.is_apart(name, index, &coordinates, place) {
+        if target.shape.is_some() && !update.is_free() && !self.is_apart(name, index, &coordinates, place) {
             return None;
         }
         let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
@@ -76,7 +76,7 @@ impl Checker<'_> {
                 }
                 _ => mend,
             };
-            let verb = if update.is_atomic() { format!("`{}` to", update.statement()) } else { "store to".to_owned() };
+            let verb = if update.is_free() { format!("`{}` to", update.statement()) } else { "store to".to_owned() };
             let found = if from.is_empty() { "a scalar".to_owned() } else { list(from) };
             self.error(111, value.place, format!("{verb} `{name}` wants a tile {wanted}, found {found}{mend}"));
         } else if let Some([p, q]) = crossed(&found, &target) {
@@ -473,7 +473,7 @@ fn not_gathered(name: &Ident, is_writable: bool, update: Option<Update>, before:
     if update == Some(Update::Replace) {
         return Some(format!(
             "`{name}` is stored to at the places of a tile, which may name one twice: `atomic_add({name}[..], value)` adds up what \
-             meets, to a `{name}` that holds 0 before. Or let each program store at its own coordinate, and load what it stores from the places where that is"
+             meets, to a `{name}` that holds 0 before. If no two places of the whole launch are the same, `store_disjoint({name}[..], value)`"
         ));
     }
     if is_writable && update.is_none() {

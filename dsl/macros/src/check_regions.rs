@@ -1,4 +1,4 @@
-//! The rule that no program touches what another one writes, and what stands beside atomic stores.
+//! The rule that no program touches what another one writes, and what stands beside stores that may have any index.
 
 use crate::check::Checker;
 use crate::symbolic::{Access, Size};
@@ -9,7 +9,7 @@ impl Checker<'_> {
     /// Programs write disjoint regions if all stores have each grid coordinate on one common axis. A load that has it there too
     /// sees what its own program writes.
     pub(crate) fn regions(&mut self) {
-        let accesses = self.beside_atomics();
+        let accesses = self.beside_free();
         for (param, axis) in
             (0..self.kernel.params.len()).flat_map(|p| (0..self.kernel.axes.len()).map(move |a| (p, a)))
         {
@@ -51,24 +51,24 @@ impl Checker<'_> {
 }
 
 impl Checker<'_> {
-    /// The accesses without those to tensors that are combined with atomically, which have nothing else. Reports what they have.
-    fn beside_atomics(&mut self) -> Vec<Access> {
+    /// The accesses without those to tensors whose stores may have any index, which have nothing else. Reports what they have.
+    fn beside_free(&mut self) -> Vec<Access> {
         let (mut rest, mut reported) = (std::mem::take(&mut self.accesses), BTreeSet::new());
-        let is_atomic = |a: &Access| a.update.is_some_and(Update::is_atomic);
-        let atomics: BTreeMap<usize, Option<Update>> =
-            rest.iter().rev().filter(|a| is_atomic(a)).map(|a| (a.param, a.update)).collect();
+        let is_free = |a: &Access| a.update.is_some_and(Update::is_free);
+        let free: BTreeMap<usize, Option<Update>> =
+            rest.iter().rev().filter(|a| is_free(a)).map(|a| (a.param, a.update)).collect();
         rest.retain(|access| {
-            let Some(update) = atomics.get(&access.param) else { return true };
+            let Some(update) = free.get(&access.param) else { return true };
             if access.update != *update && reported.insert((access.param, access.update)) {
                 let name = &self.kernel.params[access.param].name;
-                let [atomic, other] = [*update, access.update].map(|u| u.map_or("load", Update::statement));
+                let [kept, other] = [*update, access.update].map(|u| u.map_or("load", Update::statement));
                 let mend = match access.update {
                     None => "load from another tensor, or in another kernel, after this one",
                     Some(Update::Replace) => "what it holds before is stored by the host, or by a kernel before this one",
                     Some(_) => "give each a tensor of its own, or a kernel of its own",
                 };
                 let message = format!(
-                    "`{name}` has `{atomic}` in this kernel, so what this `{other}` finds there depends on which program runs first: {mend}"
+                    "`{name}` has `{kept}` in this kernel, so what this `{other}` finds there depends on which program runs first: {mend}"
                 );
                 self.error(236, access.place, message);
             }

@@ -3,12 +3,13 @@
 use atlas_vocabulary::{BinaryOp, Random, UnaryOp, Update, distance};
 
 /// What is written as a function besides the element-wise operations of the vocabulary.
-const FORMS: [&str; 32] = [
+const FORMS: [&str; 33] = [
     "load",
     "store",
     "atomic_add",
     "atomic_max",
     "atomic_min",
+    "store_disjoint",
     "dot",
     "select",
     "clamp",
@@ -220,6 +221,7 @@ const DOT: &str = "`dot(a, b)`";
 const RANGE: &str = "`for i in lo..hi`, or `for i in tiles(DIM, SIZE)`";
 const SIZE: &str = "`size(N)` with the dim's name";
 const ATOMIC: &str = "`atomic_add(y[load(ids[n]), ..], value)`, or `atomic_max`, `atomic_min`: a kernel does nothing else with such a `y`, whose elements must hold something before, such as 0";
+const SCATTER: &str = "`store_disjoint(y[load(ids[n]), ..], value)` where no two places are the same, and `atomic_add(y[load(ids[n]), ..], value)` where some may be";
 const BINS: &str = "`atomic_add(count[load(ids[n])], 1)`, with `count: &mut Tensor<i32, [V]>` that holds 0 before";
 const SCANS: &str = "`cumsum(x, axis = 1)`, `cummax` or `cummin`: there is no other scan";
 const LOCKS: &str = "`atomic_add(y[..], value)`, `atomic_max` or `atomic_min`: programs do not wait for each other, so there are no locks";
@@ -401,7 +403,7 @@ const ELSEWHERE: [(&str, &str); 194] = [
     ("rotl", ROTATE),
     ("rotr", ROTATE),
     ("rsqrtf", "`rsqrt(x)`"),
-    ("scatter", ATOMIC),
+    ("scatter", SCATTER),
     ("scatter_add", ATOMIC),
     ("shape", SIZE),
     ("shared", STAGED),

@@ -102,6 +102,7 @@ fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
     struct Content {
         stores: bool,
         combines: bool,
+        places: bool,
         assigns: bool,
     }
     impl<'a> Visit<'a> for Content {
@@ -110,6 +111,7 @@ fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
             let update = name.and_then(|name| Update::of_statement(&name.to_string()));
             self.stores |= update == Some(Update::Replace);
             self.combines |= update.is_some_and(Update::is_atomic);
+            self.places |= update == Some(Update::Disjoint);
             visit::visit_expr_call(self, call);
         }
         fn visit_expr_assign(&mut self, e: &'a syn::ExprAssign) {
@@ -132,6 +134,9 @@ fn no_if(e: &syn::ExprIf, in_cluster: bool) -> &'static str {
         }
         Content { combines: true, .. } => {
             "a kernel has no `if`: every program combines, and where nothing changes with what changes nothing: `atomic_add(y[..], select(cond, value, 0.0))`; of `atomic_max` that is the least number, and of `atomic_min` the greatest"
+        }
+        Content { places: true, .. } => {
+            "a kernel has no `if`: every program stores, and nothing is stored where a place is not valid: `store_disjoint(y[select(cond, place, -1), ..], value)`"
         }
         Content { assigns: true, .. } => {
             "a kernel has no `if`: `x = select(cond, new, x)` changes a value under a condition, and the bounds of a loop say how often it runs"
@@ -179,11 +184,19 @@ pub(crate) fn no_place(left: &syn::Expr, op: Option<BinaryOp>) -> String {
         Some(BinaryOp::Max | BinaryOp::Min) | None => "value".to_owned(),
         Some(op) => format!("load({at}) {} value", op.text()),
     };
-    // Of a tile of places nothing is stored.
-    if op == Some(BinaryOp::Add) && index.contains("load(") {
-        return format!(
-            "a place in a tensor is added to with `atomic_add({at}, value)`; only a `let mut` name can be assigned"
-        );
+    // A plain store has no tile of places.
+    match op {
+        Some(BinaryOp::Add) if index.contains("load(") => {
+            return format!(
+                "a place in a tensor is added to with `atomic_add({at}, value)`; only a `let mut` name can be assigned"
+            );
+        }
+        None if index.contains("load(") => {
+            return format!(
+                "a place in a tensor is written with `store_disjoint({at}, value)` if no two places are the same; only a `let mut` name can be assigned"
+            );
+        }
+        _ => {}
     }
     let meet = match op {
         Some(BinaryOp::Add) => {

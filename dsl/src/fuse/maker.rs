@@ -48,11 +48,9 @@ pub(super) fn the_store(kernel: &Kernel, param: usize) -> Result<(Inst, &[Slice]
             Op::Store { param: p, .. } if p.as_u32() as usize == param && found.is_some() => {
                 return Err("it is stored in several places".to_owned());
             }
-            Op::Store { param: p, update, .. } if update.is_atomic() => {
-                return Err(format!(
-                    "its maker adds to `{}` atomically, once for each program",
-                    kernel.params[*p].name
-                ));
+            Op::Store { param: p, update, .. } if update.is_free() => {
+                let (name, statement) = (&kernel.params[*p].name, update.statement());
+                return Err(format!("its maker has `{statement}` to `{name}`, once for each program"));
             }
             Op::Store { param: p, slices, value, .. } if p.as_u32() as usize == param => {
                 found = Some((inst, &slices[..], *value));

@@ -2,8 +2,9 @@
 //!
 //! # Promise
 //! In a kernel that keeps rules 210 to 214, 222 and 236 no element of an `out` tensor is stored by two programs, and none that one
-//! program stores is loaded by another. Atomic stores are the exception: a tensor that has them has nothing else, and each
-//! element combines what all programs store to it, in any order. So programs may run in any order, or at the same time. A load of an `out` tensor sees
+//! program stores is loaded by another. There are two exceptions, and a tensor that has one has nothing else. Each element of an atomic
+//! store combines what all programs store to it, in any order. Of `store_disjoint`, the author says that no element has two; the
+//! interpreter checks that, and the simulator finds the race. So programs may run in any order, or at the same time. A load of an `out` tensor sees
 //! what was there before the launch, or what its own program stored, in the order of the text.
 //!
 //! # Argument
@@ -59,8 +60,8 @@ impl TileAccess<'_> {
         self.update.is_some()
     }
 
-    fn is_atomic(&self) -> bool {
-        self.update.is_some_and(Update::is_atomic)
+    fn is_free(&self) -> bool {
+        self.update.is_some_and(Update::is_free)
     }
 
     /// The axes of the tensor on which a grid coordinate picks an element or a tile, with the slices.
@@ -106,10 +107,10 @@ impl<'k> Verifier<'k> {
             }
         }
         let gathered = access.slices.iter().filter(|s| matches!(s, Slice::Gather(_))).count();
-        if gathered > 0 && is_out(k, access.param) && !access.is_atomic() {
+        if gathered > 0 && is_out(k, access.param) && !access.is_free() {
             let verb = if access.is_store() { "stored to" } else { "`out`, and loaded" };
             let message = format!("`{}` is {verb} at the places of a tile", data.name);
-            let note = "a tile of places is an index of loads from inputs, and of atomic stores: programs, and threads of one, may name a place twice";
+            let note = "a tile of places is an index of loads from inputs, of atomic stores and of `store_disjoint`: programs, and threads of one, may name a place twice";
             self.errors.push(Diagnostic::new(235, loc, message).note(note));
         } else if gathered > 1 {
             let what = if access.is_store() { "store to" } else { "load of" };
@@ -119,7 +120,7 @@ impl<'k> Verifier<'k> {
         }
         if access.is_store() && !is_out(k, access.param) {
             self.error(210, loc, format!("`{}` is stored to, but is not `out`", data.name));
-        } else if access.is_store() && !access.is_atomic() {
+        } else if access.is_store() && !access.is_free() {
             let of_cluster = k.grid.last().filter(|_| access.is_of_all && k.cluster).map(|axis| axis.coord);
             let missing = |axis: &&GridAxis| access.places(axis.coord).is_empty() && Some(axis.coord) != of_cluster;
             for axis in k.grid.iter().filter(missing) {
@@ -146,9 +147,9 @@ impl<'k> Verifier<'k> {
         for (param, data) in k.params.iter().filter(|(p, _)| is_out(k, *p)) {
             let (stores, loads): (Vec<_>, Vec<_>) =
                 accesses.iter().filter(|a| a.param == param).partition(|a| a.is_store());
-            if let Some(atomic) = stores.iter().find(|a| a.is_atomic()) {
-                let others = stores.iter().chain(&loads).filter(|a| a.update != atomic.update);
-                others.for_each(|other| self.errors.push(beside_atomics(k, atomic, other)));
+            if let Some(free) = stores.iter().find(|a| a.is_free()) {
+                let others = stores.iter().chain(&loads).filter(|a| a.update != free.update);
+                others.for_each(|other| self.errors.push(beside_free(k, free, other)));
                 continue;
             }
             if stores.is_empty() {
@@ -235,17 +236,17 @@ fn other_program(k: &Kernel, load: &TileAccess<'_>, axis: &GridAxis, common: &[(
     Diagnostic::new(211, load.loc, message).note("a program may read what it writes itself, nothing else: load with the index that the stores have, or from another tensor")
 }
 
-/// Reports an access to what other programs may combine with at the same time.
-fn beside_atomics(k: &Kernel, atomic: &TileAccess<'_>, other: &TileAccess<'_>) -> Diagnostic {
+/// Reports an access to what other programs may combine with, or store to, at the same time.
+fn beside_free(k: &Kernel, free: &TileAccess<'_>, other: &TileAccess<'_>) -> Diagnostic {
     let name = &k.params[other.param].name;
     let statement = |access: &TileAccess<'_>| access.update.map_or("load", Update::statement);
     let message = format!(
         "`{name}` has `{}`, and `{}` elsewhere in the kernel: what the latter finds there would depend on which program runs first",
-        statement(atomic),
+        statement(free),
         statement(other)
     );
     Diagnostic::new(236, other.loc, message)
-        .note("one kind of atomic store is all that a kernel does with a tensor: read or store another tensor, or this one in another kernel")
+        .note("one kind of atomic store, or `store_disjoint`, is all that a kernel does with such a tensor: read or store another tensor, or this one in another kernel")
 }
 
 /// Reports a load of what one program of a cluster stores for all.

@@ -85,6 +85,8 @@ table! {
         Load = effect("load", Effect::Reads),
         /// Writes a tile.
         Store = effect("store", Effect::Writes),
+        /// Writes a tile to elements that no other store reaches, as the author says.
+        StoreDisjoint = effect("store_disjoint", Effect::Writes),
         /// Combines a tile with the elements of a tensor, atomically; each [`Update`](crate::Update) has its own word.
         Atomic = effect("atomic", Effect::Writes),
         /// A loop; each kind of [`LoopKind`](crate::LoopKind) has its own mnemonic.

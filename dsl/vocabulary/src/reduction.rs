@@ -74,6 +74,8 @@ table! {
     Update: Updating {
         /// It is replaced.
         Replace = Updating { name: "store", statement: "store", combine: None },
+        /// It is replaced, and no other store of the launch reaches it, as the kernel's author says.
+        Disjoint = Updating { name: "disjoint", statement: "store_disjoint", combine: None },
         /// It is added to, atomically. Each addition rounds to the tensor's element type.
         Add = Updating { name: "add", statement: "atomic_add", combine: Some(BinaryOp::Add) },
         /// It becomes the greater one, atomically. NaN stays.
@@ -94,6 +96,12 @@ impl Update {
         self.combine().is_some()
     }
 
+    /// True if the index may be any: without coordinates of the grid, and with a tile of places. What other programs store is no matter
+    /// then, or is the author's.
+    pub const fn is_free(self) -> bool {
+        !matches!(self, Update::Replace)
+    }
+
     /// The statement of kernels that stores so, such as `atomic_add`.
     pub const fn statement(self) -> &'static str {
         self.row().statement
@@ -107,7 +115,7 @@ impl Update {
     /// The element that changes nothing. A store that replaces writes 0 where nothing is valid.
     pub fn neutral(self, dtype: DType) -> f64 {
         match self {
-            Update::Replace | Update::Add => 0.0,
+            Update::Replace | Update::Disjoint | Update::Add => 0.0,
             Update::Max => ReduceOp::Max.neutral(dtype),
             Update::Min => ReduceOp::Min.neutral(dtype),
         }

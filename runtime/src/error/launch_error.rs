@@ -465,6 +465,15 @@ errors! {
         GraphRecorded {} = 663, "this graph has conditions, and another library records what is queued on this stream, which cannot take them; launch the graph outside of that recording, or on a stream of its own";
         /// A loop that nothing ends.
         EndlessLoop {} = 664, "no launch of this `run_while` writes its condition, so it would never end; have one of them write a 0 there, which means no";
+        /// Stores that should not meet, met. Only the CPU looks.
+        StoresMeet {
+            /// The kernel.
+            kernel: String,
+            /// The tensor.
+            tensor: String,
+            /// The coordinates of an element with two stores.
+            element: Vec<u64>,
+        } = 665, "`store_disjoint` of `{kernel}` stores the element {element:?} of `{tensor}` twice in this launch, and which of the two stays is not defined; give places that differ, or combine what meets by `atomic_add`, `atomic_max` or `atomic_min`";
         /// A size for which there is no bucket.
         NoBucket {
             /// The size.

@@ -110,7 +110,12 @@ pub(crate) fn scalar(dtype: DType, bits: u64) -> Scalar {
 
 /// An interpreter's error as a runtime error.
 pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
-    RuntimeError::Cpu { kernel: kernel.name.clone(), message: error.to_string() }
+    match error {
+        InterpError::Met { name, element } => {
+            LaunchError::StoresMeet { kernel: kernel.name.clone(), tensor: name.clone(), element: element.clone() }.into()
+        }
+        other => RuntimeError::Cpu { kernel: kernel.name.clone(), message: other.to_string() },
+    }
 }
 
 /// A row-major copy of the elements of a view, if one argument writes to its storage and another one has it too. Storage of other
