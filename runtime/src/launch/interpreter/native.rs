@@ -1,6 +1,6 @@
 //! Launches on the CPU: tensors in host memory, programs in the interpreter.
 
-use crate::error::{Result, RuntimeError};
+use crate::error::{LaunchError, Result, RuntimeError};
 use crate::launch::args::Arg;
 use crate::launch::bind::{is_written, scalar_bits};
 use crate::tensor::{HostBytes, Storage, Tensor, each_offset, host_room};
