@@ -34,8 +34,8 @@ TYPES = ("float32", "float16")
 MEMORIES = ("linear", "mlp", "gated", "normed")
 # The shorter sides of matrices, which the kernel that divides by the norm holds whole. No other kernel does.
 SIDES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-# GPUs that take kernels of their own for a memory: by their room (64, 99 and 227 KiB), and with clusters.
-GPUS = ("sm_75", "sm_86", "sm_90a")
+# GPUs that take kernels of their own for a memory: by their room (99 and 227 KiB), and with clusters.
+GPUS = ("sm_86", "sm_90a")
 
 
 class Row(NamedTuple):

@@ -20,10 +20,10 @@ atlas_kernel! {
     tune { BN: [32, 128], warps: [1, 4] }
     {
         for b in grid(B) {
-            let mut before = 0;
+            let mut before = 0.cast::<i32>();
             for n in tiles(N, BN) {
                 let xs = load(x[b, n]).or(0.0);
-                let kept = select(xs > 0.0, 1, 0);
+                let kept = select(xs > 0.0, 1, 0).cast::<i32>();
                 let place = before + cumsum(kept, axis = 0) - 1;
                 store_disjoint(y[b, select(xs > 0.0, place, -1)], xs);
                 before += sum(kept);
@@ -80,10 +80,10 @@ atlas_kernel! {
 }
 
 /// Places of which no two are the same: a permutation of `within` numbers, of which some are before the first element, and past the
-/// last one. `within` is no multiple of 7.
+/// last one. `within` is no multiple of 17.
 fn apart(n: usize, within: usize) -> Given {
-    assert!(n <= within && !within.is_multiple_of(7));
-    input(I32, &[n], move |i| (i * 7 % within) as f64 - 2.0)
+    assert!(n <= within && !within.is_multiple_of(17));
+    input(I32, &[n], move |i| (i * 17 % within) as f64 - 2.0)
 }
 
 /// The elements of `y` after rows of `d` elements have gone where `ids` says.
@@ -187,8 +187,8 @@ fn places_that_meet_are_found() {
     let args = [random(F32, &[4, 8]), input(I32, &[4], |i| ids[i]), in_place(F32, &[6, 8])];
     let error = run(&permuted, &Device::cpu(), None, &args).unwrap_err().to_string();
     assert!(error.contains("ATL665") && error.contains("[1, 0] of `y`"), "{error}");
-    for (name, device) in devices().iter().filter(|(_, device)| device.simulates()) {
-        let error = run(&permuted, device, None, &args).unwrap_err().to_string();
+    for (name, device) in devices().filter(|(_, device)| device.simulates()) {
+        let error = run(&permuted, &device, None, &args).unwrap_err().to_string();
         assert!(error.contains("Race"), "{name}: {error}");
     }
 }
