@@ -49,6 +49,9 @@ fn element(bits: &mut Bits, dtype: DType) -> u64 {
     if dtype.is_int() {
         return (draw % 17).wrapping_sub(8);
     }
+    if dtype.is_small() {
+        return draw & ((1 << (8 * dtype.bytes())) - 1);
+    }
     let special = [0.0, -0.0, 1.0, -1.0, f64::NAN, f64::INFINITY, -f64::INFINITY, 1e-40, 65504.0, 0.5];
     let x = match draw % 4 {
         0 => special[(draw >> 8) as usize % special.len()],

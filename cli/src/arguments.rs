@@ -218,6 +218,9 @@ impl Arguments {
                     Output::Whole(all(&parts, |t| Ok(t.to_vec::<i32>()?.into_iter().map(i64::from).collect()))?)
                 }
                 DType::I64 => Output::Whole(all(&parts, |t| Ok(t.to_vec::<i64>()?))?),
+                dtype if dtype.is_small() => {
+                    Output::Whole(all(&parts, |t| Ok(t.to_f64_vec()?.into_iter().map(|x| x as i64).collect()))?)
+                }
                 _ => Output::Real(all(&parts, |t| Ok(t.to_f64_vec()?))?),
             })
         };
@@ -234,6 +237,10 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
         DType::F64 => tensor.to_vec::<f64>()?.into_iter().flat_map(f64::to_ne_bytes).collect(),
         DType::I32 => tensor.to_vec::<i32>()?.into_iter().flat_map(i32::to_ne_bytes).collect(),
         DType::I64 => tensor.to_vec::<i64>()?.into_iter().flat_map(i64::to_ne_bytes).collect(),
+        DType::I8 => tensor.to_vec::<i8>()?.into_iter().flat_map(i8::to_ne_bytes).collect(),
+        DType::U8 => tensor.to_vec::<u8>()?,
+        DType::I16 => tensor.to_vec::<i16>()?.into_iter().flat_map(i16::to_ne_bytes).collect(),
+        DType::U16 => tensor.to_vec::<u16>()?.into_iter().flat_map(u16::to_ne_bytes).collect(),
         // No tensor has this element type.
         DType::Bool => Vec::new(),
     })
@@ -247,6 +254,10 @@ fn output(dtype: DType, bytes: &[u8]) -> Output {
     match dtype {
         DType::I32 => Output::Whole(each(bytes, |b| i64::from(i32::from_ne_bytes(b)))),
         DType::I64 => Output::Whole(each(bytes, i64::from_ne_bytes)),
+        DType::I8 => Output::Whole(each(bytes, |b| i8::from_ne_bytes(b).into())),
+        DType::U8 => Output::Whole(each(bytes, |b| u8::from_ne_bytes(b).into())),
+        DType::I16 => Output::Whole(each(bytes, |b| i16::from_ne_bytes(b).into())),
+        DType::U16 => Output::Whole(each(bytes, |b| u16::from_ne_bytes(b).into())),
         DType::F16 => Output::Real(each(bytes, |b| f16::from_ne_bytes(b).to_f64())),
         DType::Bf16 => Output::Real(each(bytes, |b| bf16::from_ne_bytes(b).to_f64())),
         DType::F64 => Output::Real(each(bytes, f64::from_ne_bytes)),
@@ -302,6 +313,11 @@ fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>)
         None => UNWRITTEN.1,
         Some(_) => ((i + place) as u64 % indices) as i32,
     };
+    // Quantized numbers use all of their range. The one that is not written is among them: there is no other.
+    let small = move |i: usize| match values {
+        None => UNWRITTEN.1,
+        Some(_) => scattered((place as u64) << 48 ^ i as u64) as i32,
+    };
     match tensor.dtype() {
         DType::F16 => tensor.copy_from(&(0..len).map(|i| f16::from_f32(real(i))).collect::<Vec<_>>())?,
         DType::Bf16 => tensor.copy_from(&(0..len).map(|i| bf16::from_f32(real(i))).collect::<Vec<_>>())?,
@@ -309,6 +325,10 @@ fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>)
         DType::F64 => tensor.copy_from(&(0..len).map(|i| f64::from(real(i))).collect::<Vec<_>>())?,
         DType::I32 => tensor.copy_from(&(0..len).map(whole).collect::<Vec<_>>())?,
         DType::I64 => tensor.copy_from(&(0..len).map(|i| i64::from(whole(i))).collect::<Vec<_>>())?,
+        DType::I8 => tensor.copy_from(&(0..len).map(|i| small(i) as i8).collect::<Vec<_>>())?,
+        DType::U8 => tensor.copy_from(&(0..len).map(|i| small(i) as u8).collect::<Vec<_>>())?,
+        DType::I16 => tensor.copy_from(&(0..len).map(|i| small(i) as i16).collect::<Vec<_>>())?,
+        DType::U16 => tensor.copy_from(&(0..len).map(|i| small(i) as u16).collect::<Vec<_>>())?,
         // No tensor has this element type.
         DType::Bool => {}
     }

@@ -62,6 +62,8 @@ mutations! {
     CountedIsFirst = "counted-is-first",
     /// The errors of exponentials, roots and quotients are ignored, whatever magnifies them.
     RoundingsForgotten = "roundings-forgotten",
+    /// An unsigned integer below 32 bits is widened as if it had a sign.
+    SignOfUnsigned = "sign-of-unsigned",
 }
 
 #[cfg(feature = "mutations")]

@@ -29,8 +29,7 @@ impl Known {
     pub fn constant(dtype: DType, x: f64) -> Option<Known> {
         match dtype {
             DType::Bool => Some(Exact(f64::from(u8::from(x != 0.0)))),
-            DType::I32 => integer(x).filter(|&i| i32::try_from(i).is_ok()).and_then(|_| exact(x)),
-            DType::I64 => integer(x).and_then(|_| exact(x)),
+            dtype if dtype.is_whole() => integer(x).filter(|&i| dtype.low_bits(i) == i).and_then(|_| exact(x)),
             float => exact(round(float, x)),
         }
     }
@@ -227,15 +226,15 @@ pub fn cast(from: DType, to: DType, x: Known) -> Option<Known> {
     }
     match (x, to) {
         (_, DType::Bool) => None,
-        (Exact(x), DType::I32) if from == DType::I64 => exact(f64::from(integer(x)? as i32)),
-        (Exact(x), DType::I32) => exact(f64::from(x as i32)),
+        (Exact(x), to) if to.is_whole() && !from.is_float() => exact(to.low_bits(integer(x)?) as f64),
         (Exact(x), DType::I64) => integer(x.trunc()).and_then(|i| exact(i as f64)),
+        (Exact(x), to) if to.is_whole() => exact(to.saturated(x) as f64),
         (Exact(x), float) => {
             let once = round(float, x);
             // A device may go through f32.
             if once == round(float, f64::from(x as f32)) { exact(once) } else { None }
         }
-        (Finite, DType::I32 | DType::I64) => Some(Finite),
+        (Finite, to) if to.is_whole() => Some(Finite),
         (Finite, float) => (most(from) <= most(float)).then_some(Finite),
     }
 }
@@ -244,6 +243,10 @@ pub fn cast(from: DType, to: DType, x: Known) -> Option<Known> {
 fn most(dtype: DType) -> f64 {
     match dtype {
         DType::Bool => 1.0,
+        DType::I8 => 128.0,
+        DType::U8 => 255.0,
+        DType::I16 => 32_768.0,
+        DType::U16 => 65_535.0,
         DType::I32 => 2_147_483_648.0,
         DType::I64 => 9_223_372_036_854_775_808.0,
         DType::F16 => f16::MAX.to_f64(),
@@ -282,6 +285,6 @@ fn integer(x: f64) -> Option<i64> {
 }
 
 fn wrap(dtype: DType, x: i128) -> Option<Known> {
-    let wrapped = if dtype == DType::I32 { i64::from(x as i32) } else { x as i64 };
+    let wrapped = dtype.low_bits(x as i64);
     integer(wrapped as f64).filter(|&i| i == wrapped).and_then(|i| exact(i as f64))
 }

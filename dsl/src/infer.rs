@@ -55,7 +55,10 @@ impl<'k> TypingRules<'k> {
             Op::Fma(a, b, c) => self.fma([*a, *b, *c])?,
             Op::Cast(dtype, v) => self.cast(*dtype, *v)?,
             Op::Other { value, other, axes } => {
-                let t = self.taken("or", Takes::Numbers, *value)?;
+                let t = self.ty(*value);
+                if t.dtype == DType::Bool {
+                    return self.err(104, format!("`or` does not apply to {t}"));
+                }
                 let ascending = axes.windows(2).all(|w| w[0] < w[1]);
                 if !ascending || axes.last().is_some_and(|&a| usize::from(a) >= t.rank()) {
                     return self.err(101, format!("`or` along axes {axes:?} of a tile {t}"));
@@ -118,7 +121,16 @@ impl<'k> TypingRules<'k> {
     /// The type of an operand, if the operation takes it.
     fn taken(self, name: &str, takes: Takes, v: Value) -> Typed<&'k TileType> {
         let t = self.ty(v);
-        if takes.holds(t.dtype) { Ok(t) } else { self.err(104, format!("`{name}` does not apply to {t}")) }
+        match takes.holds(t.dtype) {
+            true => Ok(t),
+            false => Err(self.not_taken(name, t)),
+        }
+    }
+
+    /// The refusal of an operand whose type an operation does not take.
+    fn not_taken(self, name: &str, t: &TileType) -> Diagnostic {
+        let refused = Diagnostic::new(104, self.loc, format!("`{name}` does not apply to {t}"));
+        if t.dtype.is_small() { refused.note(SMALL_HAS_NO_ARITHMETIC) } else { refused }
     }
 
     fn table_get(self, table: Table, indices: &[Value]) -> Typed<TileType> {
@@ -149,6 +161,9 @@ impl<'k> TypingRules<'k> {
         if x != y {
             let message = format!("comparison `{}` needs two operands of one type, found {x} and {y}", p.name());
             return self.err(105, message);
+        }
+        if x.dtype.is_small() {
+            return Err(self.not_taken(p.name(), x));
         }
         Ok(x.with_dtype(DType::Bool))
     }
@@ -228,7 +243,10 @@ impl<'k> TypingRules<'k> {
             return self.err(109, format!("dot of {x} and {y}: the inner extents {k} and {k2} differ"));
         }
         if x.dtype != y.dtype || !x.dtype.is_float() {
-            return self.err(105, format!("dot needs two float operands of one type, found {x} and {y}"));
+            let message = format!("dot needs two float operands of one type, found {x} and {y}");
+            let refused = Diagnostic::new(105, self.loc, message);
+            let is_small = x.dtype.is_small() || y.dtype.is_small();
+            return Err(if is_small { refused.note(SMALL_HAS_NO_ARITHMETIC) } else { refused });
         }
         if precision != Precision::Default && x.dtype != DType::F32 {
             return self.err(110, format!("precision {} needs f32 operands, found {}", precision.name(), x.dtype));
@@ -261,12 +279,17 @@ impl<'k> TypingRules<'k> {
 /// types.
 pub fn is_held(dtype: DType, x: f64) -> bool {
     match dtype {
-        DType::I32 => x.fract() == 0.0 && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&x),
         // From 2^53 on, numbers that differ are one f64.
         DType::I64 => x.fract() == 0.0 && x.abs() < LEAST_INEXACT,
-        _ => true,
+        dtype => {
+            dtype.range().is_none_or(|(least, most)| x.fract() == 0.0 && (least as f64..=most as f64).contains(&x))
+        }
     }
 }
+
+/// What to write where an integer below 32 bits meets arithmetic.
+const SMALL_HAS_NO_ARITHMETIC: &str =
+    "integers below 32 bits are loaded, converted and stored: use `.cast::<i32>()` or `.cast::<f32>()` before it";
 
 /// 2^53. Below it, f64 holds every whole number.
 pub const LEAST_INEXACT: f64 = 9_007_199_254_740_992.0;

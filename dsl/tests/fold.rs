@@ -9,6 +9,8 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 const NUMBERS: [DType; 6] = [DType::I32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
+/// The integers without arithmetic.
+const SMALL: [DType; 4] = [DType::I8, DType::U8, DType::I16, DType::U16];
 
 fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
     match dtype {
@@ -18,6 +20,10 @@ fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
         DType::F64 => x.to_ne_bytes().to_vec(),
         DType::I32 => (x as i32).to_ne_bytes().to_vec(),
         DType::I64 => (x as i64).to_ne_bytes().to_vec(),
+        DType::I8 => (x as i8).to_ne_bytes().to_vec(),
+        DType::U8 => vec![x as u8],
+        DType::I16 => (x as i16).to_ne_bytes().to_vec(),
+        DType::U16 => (x as u16).to_ne_bytes().to_vec(),
         DType::Bool => panic!("bool is not in memory"),
     }
 }
@@ -30,6 +36,10 @@ fn value_of(dtype: DType, b: &[u8]) -> f64 {
         DType::F64 => f64::from_ne_bytes(b.try_into().unwrap()),
         DType::I32 => f64::from(i32::from_ne_bytes(b.try_into().unwrap())),
         DType::I64 => i64::from_ne_bytes(b.try_into().unwrap()) as f64,
+        DType::I8 => i8::from_ne_bytes(b.try_into().unwrap()).into(),
+        DType::U8 => b[0].into(),
+        DType::I16 => i16::from_ne_bytes(b.try_into().unwrap()).into(),
+        DType::U16 => u16::from_ne_bytes(b.try_into().unwrap()).into(),
         DType::Bool => panic!("bool is not in memory"),
     }
 }
@@ -74,6 +84,8 @@ fn number() -> impl Strategy<Value = f64> {
         Just(f64::from(i32::MIN)),
         Just(f64::from(i32::MAX)),
         Just(65504.0),
+        (-300i32..300).prop_map(f64::from),
+        Just(40_000.0),
         Just(f64::from(f32::MAX)),
         Just(f64::from(f32::MIN_POSITIVE)),
         Just(1e-42),
@@ -147,9 +159,9 @@ proptest! {
 
     #[test]
     fn casts_agree(x in number()) {
-        for from in NUMBERS {
+        for from in NUMBERS.into_iter().chain(SMALL) {
             let Some(x) = constant(from, x) else { continue };
-            for to in NUMBERS {
+            for to in NUMBERS.into_iter().chain(SMALL) {
                 let got = interpreted(from, to, &format!("%r = cast %a : {to}"), x, 0.0);
                 agree(fold::cast(from, to, Known::Exact(x)), got, &format!("{from} {x} to {to}"));
                 if x.is_finite() {
@@ -211,6 +223,11 @@ fn what_is_known() {
     assert_eq!(fold::cast(f32, i32, Exact(-2.9)), Some(Exact(-2.0)));
     assert_eq!(fold::cast(f32, i32, Exact(1e30)), Some(Exact(f64::from(i32::MAX))));
     assert_eq!(fold::cast(i64, i32, Exact(4_294_967_296.0)), Some(Exact(0.0)));
+    assert_eq!(fold::cast(i32, DType::I8, Exact(200.0)), Some(Exact(-56.0)));
+    assert_eq!(fold::cast(f32, DType::I8, Exact(200.0)), Some(Exact(127.0)));
+    assert_eq!(fold::cast(i32, DType::U8, Exact(-1.0)), Some(Exact(255.0)));
+    assert_eq!(fold::cast(f32, DType::U8, Exact(-1.0)), Some(Exact(0.0)));
+    assert_eq!(Known::constant(DType::U8, 256.0), None);
     assert_eq!(fold::cast(f32, bf16, Finite), None);
     assert_eq!(fold::cast(DType::Bool, f32, Exact(1.0)), Some(Exact(1.0)));
     assert_eq!(Known::constant(f32, f64::NAN), None);

@@ -102,7 +102,7 @@ fn int(dtype: DType, f: impl Fn(i64, i64) -> i64 + 'static) -> Two {
 
 /// An integer, wrapped to its type.
 fn wrapped(dtype: DType, x: i64) -> u64 {
-    if dtype == DType::I32 { i64::from(x as i32) as u64 } else { x as u64 }
+    dtype.low_bits(x) as u64
 }
 
 /// `x/2 (1 + erf(x / sqrt 2))`, with its limit where infinity would be multiplied by 0.
@@ -127,8 +127,7 @@ impl Arithmetic {
     pub(crate) fn constant(self, dtype: DType, x: f64) -> u64 {
         match (dtype, self) {
             (DType::Bool, _) => u64::from(x != 0.0),
-            (DType::I32, _) => i64::from(x as i32) as u64,
-            (DType::I64, _) => x as i64 as u64,
+            (dtype, _) if dtype.is_whole() => dtype.saturated(x) as u64,
             (_, Arithmetic::Real) => x.to_bits(),
             (DType::F16, _) => u64::from(to_f16(x).to_bits()) << 16,
             (DType::Bf16, _) => u64::from(to_bf16(x).to_bits()) << 16,
@@ -227,10 +226,7 @@ impl Arithmetic {
             (true, true, Arithmetic::Ring) => Box::new(|x| x & 0xffff_0000),
             (true, true, Arithmetic::Real) => Box::new(|x| x),
             (false, false, _) => Box::new(move |x| wrapped(to, x as i64)),
-            (true, false, Arithmetic::Real) if to == DType::I32 => {
-                Box::new(|x| i64::from(f64::from_bits(x) as i32) as u64)
-            }
-            (true, false, Arithmetic::Real) => Box::new(|x| f64::from_bits(x) as i64 as u64),
+            (true, false, Arithmetic::Real) => Box::new(move |x| to.saturated(f64::from_bits(x)) as u64),
             (false, true, Arithmetic::Real) => Box::new(|x| (x as i64 as f64).to_bits()),
             _ => return Err(format!("a cast from {from} to {to} has no meaning in the ring")),
         })

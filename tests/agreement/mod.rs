@@ -49,6 +49,7 @@ mod scales;
 mod scans;
 mod scans_and_atomics_in_use;
 mod signed_zeros;
+mod small_integers;
 mod split;
 mod starts;
 mod sums;
@@ -115,7 +116,11 @@ pub(crate) fn random(dtype: DType, shape: &[usize]) -> Given {
 
 /// An output, which is NaN before the launch.
 pub(crate) fn output(dtype: DType, shape: &[usize]) -> Given {
-    let unwritten = if dtype.is_float() { f64::NAN } else { -77.0 };
+    let unwritten = match dtype {
+        dtype if dtype.is_float() => f64::NAN,
+        dtype if dtype.is_unsigned() => 77.0,
+        _ => -77.0,
+    };
     Given::Out(data(dtype, shape, |_| unwritten))
 }
 
@@ -172,6 +177,10 @@ fn upload(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Res
         DType::F64 => device.tensor_from(values, shape),
         DType::I32 => device.tensor_from(&values.iter().map(|&v| v as i32).collect::<Vec<_>>(), shape),
         DType::I64 => device.tensor_from(&values.iter().map(|&v| v as i64).collect::<Vec<_>>(), shape),
+        DType::I8 => device.tensor_from(&values.iter().map(|&v| v as i8).collect::<Vec<_>>(), shape),
+        DType::U8 => device.tensor_from(&values.iter().map(|&v| v as u8).collect::<Vec<_>>(), shape),
+        DType::I16 => device.tensor_from(&values.iter().map(|&v| v as i16).collect::<Vec<_>>(), shape),
+        DType::U16 => device.tensor_from(&values.iter().map(|&v| v as u16).collect::<Vec<_>>(), shape),
         DType::Bool => panic!("no tensor is bool"),
     }
 }
@@ -227,9 +236,8 @@ fn rounded(dtype: DType, v: f64) -> f64 {
         DType::F32 => f64::from(v as f32),
         DType::F16 => to_f16(v).to_f64(),
         DType::Bf16 => to_bf16(v).to_f64(),
-        DType::I32 => f64::from(v as i32),
-        DType::I64 => v as i64 as f64,
-        DType::F64 | DType::Bool => v,
+        dtype if dtype.is_whole() => dtype.saturated(v) as f64,
+        _ => v,
     }
 }
 

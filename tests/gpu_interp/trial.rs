@@ -19,6 +19,7 @@ impl Bits {
         let bits = self.next();
         match (dtype, arithmetic) {
             (DType::I32 | DType::I64, _) => (bits % 17) as i64 as u64,
+            (dtype, _) if dtype.is_small() => dtype.low_bits(bits as i64) as u64,
             (DType::F32, Arithmetic::Ring) => bits & 0xffff_ffff,
             (_, Arithmetic::Ring) => bits & 0xffff_0000,
             _ => (((bits >> 11) as f64 / (1u64 << 53) as f64 * 1.5 - 0.5) * largest).to_bits(),
@@ -207,7 +208,7 @@ fn from_bytes(dtype: DType, bytes: &[u8]) -> u64 {
     let bits = bytes.iter().rev().fold(0, |bits: u64, &byte| bits << 8 | u64::from(byte));
     match dtype {
         DType::F16 | DType::Bf16 => bits << 16,
-        DType::I32 => i64::from(bits as i32) as u64,
+        dtype if dtype.is_whole() => dtype.low_bits(bits as i64) as u64,
         _ => bits,
     }
 }

@@ -11,7 +11,7 @@ use crate::rounding::to_narrow;
 use atlas_dsl::{DType, TileType};
 use std::ops::Range;
 
-/// The elements of a tile. f16 and bf16 are held as f32, always rounded. In the ring, they have a low residue of 0.
+/// The elements of a tile. Integers below 32 bits are held as i32, always in their range. f16 and bf16 are held as f32, always rounded. In the ring, they have a low residue of 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
     Bool(Vec<bool>),
@@ -30,7 +30,7 @@ impl Data {
         }
         match held(dtype, mode) {
             DType::Bool => Data::Bool(vec![x != 0.0; count]),
-            DType::I32 => Data::I32(vec![x as i32; count]),
+            DType::I32 => Data::I32(vec![dtype.saturated(x) as i32; count]),
             DType::I64 => Data::I64(vec![x as i64; count]),
             DType::F64 => Data::F64(vec![x; count]),
             _ => Data::F32(vec![to_narrow(dtype, x); count]),
@@ -43,6 +43,7 @@ pub(crate) fn held(dtype: DType, mode: Mode) -> DType {
     match dtype {
         DType::F16 | DType::Bf16 | DType::F32 if matches!(mode, Mode::Native | Mode::Noisy(_)) => DType::F32,
         dtype if dtype.is_float() => DType::F64,
+        dtype if dtype.is_small() => DType::I32,
         dtype => dtype,
     }
 }

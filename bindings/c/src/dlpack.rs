@@ -17,7 +17,7 @@ pub struct DLDevice {
     pub device_id: i32,
 }
 
-/// An element type of DLPack: `code` is 0 for signed integers, 2 for floats, 4 for bfloat.
+/// An element type of DLPack: `code` is 0 for signed integers, 1 for unsigned ones, 2 for floats, 4 for bfloat.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
@@ -99,7 +99,7 @@ pub(crate) unsafe fn borrow(device: &Device, name: &dyn std::fmt::Display, of: &
     let Some(dtype) = dtype(of.dtype) else {
         let DLDataType { code, bits, lanes } = of.dtype;
         return refuse(format_args!(
-            "has elements of code {code}, {bits} bits and {lanes} lanes; Atlas has f64, f32, f16, bf16, i64 and i32"
+            "has elements of code {code}, {bits} bits and {lanes} lanes; Atlas has f64, f32, f16, bf16, i64, i32, i16, i8, u16 and u8"
         ));
     };
     let Ok(rank) = usize::try_from(of.ndim) else { return refuse(format_args!("has {} axes", of.ndim)) };
@@ -136,6 +136,10 @@ pub(crate) unsafe fn borrow(device: &Device, name: &dyn std::fmt::Display, of: &
 /// The element type of Atlas; `None` for one that it has not.
 pub(crate) fn dtype(of: DLDataType) -> Option<DType> {
     match (of.code, of.bits, of.lanes) {
+        (0, 8, 1) => Some(DType::I8),
+        (1, 8, 1) => Some(DType::U8),
+        (0, 16, 1) => Some(DType::I16),
+        (1, 16, 1) => Some(DType::U16),
         (0, 32, 1) => Some(DType::I32),
         (0, 64, 1) => Some(DType::I64),
         (2, 16, 1) => Some(DType::F16),
@@ -143,5 +147,26 @@ pub(crate) fn dtype(of: DLDataType) -> Option<DType> {
         (2, 64, 1) => Some(DType::F64),
         (4, 16, 1) => Some(DType::Bf16),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn element_types_by_code_and_bits() {
+        let of = |code, bits| dtype(DLDataType { code, bits, lanes: 1 });
+        let signed = [8, 16, 32, 64].map(|bits| of(0, bits));
+        assert_eq!(signed, [Some(DType::I8), Some(DType::I16), Some(DType::I32), Some(DType::I64)]);
+        assert_eq!([8, 16, 32, 64].map(|bits| of(1, bits)), [Some(DType::U8), Some(DType::U16), None, None]);
+        assert_eq!(
+            [8, 16, 32, 64].map(|bits| of(2, bits)),
+            [None, Some(DType::F16), Some(DType::F32), Some(DType::F64)]
+        );
+        assert_eq!(
+            [of(4, 16), of(6, 8), dtype(DLDataType { code: 0, bits: 8, lanes: 4 })],
+            [Some(DType::Bf16), None, None]
+        );
     }
 }

@@ -1,12 +1,12 @@
 //! Generates a random recipe from a seed: the dims, the grid, the statements and the schedule. `express` draws
 //! expressions.
 
-use super::atomics;
 use super::generator::{Generator, Scope, Type};
 use super::recipe::{
     Carried, Cut, DimRecipe, Expr, Ext, Fill, GridRecipe, Loop, Name, ONE, ParamRecipe, Recipe, Rng, Stmt, View,
 };
 use super::state;
+use super::{atomics, small};
 use atlas_dsl::config::{Order, WarpGrid};
 use atlas_dsl::op::{BinaryOp, Precision, ReduceOp, Update};
 use atlas_dsl::{DType, Schedule};
@@ -54,6 +54,7 @@ pub(super) fn generate(seed: u64, attempt: u64) -> Recipe {
     g.recipe.body = body;
     g.decisions();
     atomics::combine(&mut g.recipe);
+    small::shrink_elements(&mut g.recipe);
     g.recipe
 }
 

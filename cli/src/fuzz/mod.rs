@@ -10,6 +10,7 @@
 //! | `generator` | the state of the generator, and the variables in scope |
 //! | `state`, `sums` | loops that carry matrices through products, and sums |
 //! | `configs` | kernels with the same meaning in every config, and their comparison |
+//! | `atomics`, `small` | atomic stores, and tensors of integers below 32 bits, drawn for a recipe afterwards |
 //! | `emit` | the Tile IR of a recipe, also with slightly inexact operations |
 //! | `values` | the arguments: the positions and the values of their elements |
 //! | `oracle` | the expected outputs, and how far a correct device may differ |
@@ -29,6 +30,7 @@ mod oracle;
 mod recipe;
 mod report;
 mod shrink;
+mod small;
 mod state;
 mod sums;
 mod trial;

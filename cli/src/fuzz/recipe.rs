@@ -275,9 +275,10 @@ pub(super) fn make_stores_valid(body: &mut [Stmt]) {
     for stmt in body {
         match stmt {
             Stmt::Store(_, param, cuts, e) if cuts.iter().any(|c| !matches!(c, Cut::At(_))) => {
-                let number = [0.0, 1.0, -2.0][*param % 3];
+                let number: f64 = [0.0, 1.0, -2.0][*param % 3];
                 let value = std::mem::replace(e, Expr::int(0));
-                *e = Expr::Other(number, Box::new(value));
+                let is_unsigned = matches!(value, Expr::Cast(dtype, _) if dtype.is_unsigned());
+                *e = Expr::Other(if is_unsigned { number.abs() } else { number }, Box::new(value));
             }
             Stmt::Loop(l) => make_stores_valid(&mut l.body),
             Stmt::Store(..) | Stmt::Let(..) => {}

@@ -132,9 +132,14 @@ fn value(fill: Fill, rng: &mut Rng) -> f64 {
     }
 }
 
+/// What numbers are multiplied by as small integers, so that some have the highest bit of 8.
+const SMALL: f64 = 40.0;
+
 /// Writes a number as an element.
 fn write(dtype: DType, to: &mut [u8], x: f64) {
     match dtype {
+        DType::I8 | DType::U8 => to[0] = dtype.saturated(SMALL * x) as u8,
+        DType::I16 | DType::U16 => to[..2].copy_from_slice(&(dtype.saturated(SMALL * x) as u16).to_le_bytes()),
         DType::F16 => to[..2].copy_from_slice(&to_f16(x).to_le_bytes()),
         DType::Bf16 => to[..2].copy_from_slice(&to_bf16(x).to_le_bytes()),
         DType::I32 => to[..4].copy_from_slice(&(x as i32).to_le_bytes()),
@@ -150,8 +155,7 @@ fn read(dtype: DType, from: &[u8]) -> f64 {
     match dtype {
         DType::F16 => f16::from_bits(bits as u16).to_f64(),
         DType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-        DType::I32 => f64::from(bits as u32 as i32),
-        DType::I64 => bits as i64 as f64,
+        dtype if dtype.is_whole() => dtype.low_bits(bits as i64) as f64,
         DType::F64 => f64::from_bits(bits),
         _ => f64::from(f32::from_bits(bits as u32)),
     }

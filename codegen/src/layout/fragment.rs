@@ -379,7 +379,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocked_holds_every_element(rows in 1u32..40, cols in 1u32..300, log in 0u32..4, warps in 1u32..9) {
+        fn blocked_holds_every_element(rows in 1u32..40, cols in 1u32..300, log in 0u32..5, warps in 1u32..9) {
             let f = Fragment::blocked(&[rows, cols], 1 << log, warps);
             prop_assert_eq!(f.thread_count(), warps * 32);
             prop_assert!(holds_everything(&f));

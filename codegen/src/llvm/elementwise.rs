@@ -167,7 +167,7 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn constant(&self, dtype: DType, x: f64) -> BasicValueEnum<'c> {
         match element(self.cx, dtype) {
             BasicTypeEnum::FloatType(t) => t.const_float(x).into(),
-            BasicTypeEnum::IntType(t) => t.const_int(x as i64 as u64, true).into(),
+            BasicTypeEnum::IntType(t) => t.const_int(x as i64 as u64, !dtype.is_unsigned()).into(),
             t => t.const_zero(),
         }
     }
@@ -460,12 +460,20 @@ impl<'c> Emitter<'c, '_> {
             }
             (BasicValueEnum::FloatValue(f), BasicTypeEnum::IntType(t)) => {
                 let wide = if from.is_half() { b.build_float_ext(f, self.cx.f32_type(), "")? } else { f };
-                let name = format!(
-                    "llvm.fptosi.sat.i{}.{}",
-                    t.get_bit_width(),
-                    type_name(if from.is_half() { DType::F32 } else { from })
-                );
+                let wide_name = type_name(if from.is_half() { DType::F32 } else { from });
+                if let Some((least, most)) = to.range().filter(|_| to.is_small()) {
+                    let name = format!("llvm.fptosi.sat.i32.{wide_name}");
+                    let whole = self.call(&name, self.i32_type().into(), &[wide.into()])?.into_int_value();
+                    return Ok(self.b.build_int_truncate(self.clamped(whole, least, most)?, t, "")?.into());
+                }
+                let name = format!("llvm.fptosi.sat.i{}.{wide_name}", t.get_bit_width());
                 self.call(&name, t.into(), &[wide.into()])?
+            }
+            // Every such integer is an f32, so that a 16-bit float is rounded once.
+            (BasicValueEnum::IntValue(i), BasicTypeEnum::FloatType(t)) if from.is_small() => {
+                let i = b.build_int_cast_sign_flag(i, self.i32_type(), has_sign(from), "")?;
+                let wide = if to.is_half() { self.cx.f32_type() } else { t };
+                b.build_float_cast(b.build_signed_int_to_float(i, wide, "")?, t, "")?.into()
             }
             (BasicValueEnum::IntValue(i), BasicTypeEnum::FloatType(t)) => {
                 let i = if from == DType::Bool { b.build_int_z_extend(i, self.i32_type(), "")? } else { i };
@@ -476,10 +484,17 @@ impl<'c> Emitter<'c, '_> {
                 }
             }
             (BasicValueEnum::IntValue(i), BasicTypeEnum::IntType(t)) => {
-                b.build_int_cast_sign_flag(i, t, from != DType::Bool, "")?.into()
+                b.build_int_cast_sign_flag(i, t, has_sign(from), "")?.into()
             }
             _ => return Err(CompileError::bug(format!("cast from {from} to {to}"))),
         })
+    }
+
+    /// An i32, at least and at most these numbers.
+    fn clamped(&self, x: IntValue<'c>, least: i64, most: i64) -> R<IntValue<'c>> {
+        let ty = self.i32_type();
+        let above = self.call("llvm.smax.i32", ty.into(), &[x.into(), self.i32(least).into()])?;
+        Ok(self.call("llvm.smin.i32", ty.into(), &[above, self.i32(most).into()])?.into_int_value())
     }
 
     fn refill(&mut self, value: Value, neutral: f64, valid: &[Valid], dtype: DType, layout: &Fragment) -> R<Regs<'c>> {
@@ -506,6 +521,11 @@ impl<'c> Emitter<'c, '_> {
         }
         Ok(out)
     }
+}
+
+/// True if a wider integer repeats the highest bit of an integer of this type.
+fn has_sign(dtype: DType) -> bool {
+    !dtype.is_unsigned() || (dtype.is_small() && is_planted(Mutation::SignOfUnsigned))
 }
 
 /// LLVM's name of an element type in intrinsics.

@@ -1,7 +1,7 @@
 //! Matrix products by fused multiply-adds: operands from shared memory, four k at a time in a loop.
 
 use super::coords::Masked;
-use super::global::VectorOf;
+use super::words::memory_type;
 use super::{Emitter, R, Regs, element};
 use crate::gpu::SharedRef;
 use crate::layout::Fragment;
@@ -23,12 +23,8 @@ impl<'c> Emitter<'c, '_> {
         let col = (col.0, col.1 + from.origin.1);
         let offset = self.shared_offset(&buffer.layout, bytes, row, col)?;
         let at = self.shared_pointer(from, offset)?;
-        let scalar = element(self.cx, buffer.dtype);
-        if run == 1 {
-            return Ok(vec![self.load_aligned(scalar, at, bytes)?]);
-        }
-        let v = self.load_aligned(scalar.into_float_or_int_vector(run), at, run * bytes)?.into_vector_value();
-        (0..run).map(|i| Ok(self.b.build_extract_element(v, self.i32(i64::from(i)), "")?)).collect()
+        let v = self.load_aligned(memory_type(self.cx, buffer.dtype, run), at, run * bytes)?;
+        self.unpack(v, buffer.dtype, run)
     }
 
     /// f32 and f64: fused multiply-adds, four k at a time in a loop. k ascends for every element.

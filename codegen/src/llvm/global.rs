@@ -2,6 +2,7 @@
 
 use super::coords::Masked;
 use super::intrinsics::WordAccess;
+use super::words::memory_type;
 use super::{Emitter, R, Regs, element};
 use crate::error::CompileError;
 use crate::gpu::{AccessKind, Cache, Reach, Slice, Value, inner_divisor};
@@ -11,7 +12,6 @@ use atlas_dsl::ir::{ParamKind, Stride};
 use atlas_dsl::op::Update;
 use atlas_dsl::{DType, Dim, Param};
 use inkwell::IntPredicate;
-use inkwell::types::BasicType;
 use inkwell::values::{BasicValue, BasicValueEnum, IntValue, PointerValue};
 use std::collections::BTreeMap;
 
@@ -350,7 +350,7 @@ impl<'c> Emitter<'c, '_> {
         let n = layout.reg_count();
         let (run, _) = vectors(form, view.dtype)?;
         let thread = self.thread_pointer(&view, &layout)?;
-        let scalar = element(self.cx, view.dtype);
+        let ty = memory_type(self.cx, view.dtype, run);
         let bytes = run * view.dtype.bytes();
         let hinted = cache != Cache::Normal && matches!(bytes, 4 | 8 | 16);
         let mut out = Vec::with_capacity(n as usize);
@@ -358,7 +358,6 @@ impl<'c> Emitter<'c, '_> {
             let real = self.mask(&mut masks, &layout, reg)?;
             let (row, real) = self.at_place(&view, thread, reg, real)?;
             let (at, offset) = self.element_address(&view, &layout, row, reg)?;
-            let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
             let value = if let Some(p) = real.filter(|_| is_planted(Mutation::MaskedLoadsFirst)) {
                 let at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;
                 let at = self.b.build_select(p, at, view.base, "")?.into_pointer_value();
@@ -379,13 +378,7 @@ impl<'c> Emitter<'c, '_> {
                 let at = self.offset_pointer(view.dtype, at, self.cx.i64_type().const_int(offset as u64, true))?;
                 self.load_aligned(ty, at, bytes)?
             };
-            if run == 1 {
-                out.push(value);
-            } else {
-                for i in 0..run {
-                    out.push(self.b.build_extract_element(value.into_vector_value(), self.i32(i64::from(i)), "")?);
-                }
-            }
+            out.extend(self.unpack(value, view.dtype, run)?);
         }
         Ok(out)
     }
@@ -402,9 +395,11 @@ impl<'c> Emitter<'c, '_> {
         // A policy goes with the 4, 8 and 16 bytes that it was measured with.
         let cache = if bytes >= 4 { cache } else { Cache::Normal };
         let words = (bytes / 4).max(1);
-        let access = WordAccess { words, narrow: bytes == 2, offset, read_only, cache };
+        let access = WordAccess { words, bytes: bytes.min(4), offset, read_only, cache };
         let loaded = self.load_words(at, &access, real)?;
         if let [word] = loaded[..] {
+            let byte = self.cx.i8_type();
+            let word = if bytes == 1 { self.b.build_int_truncate(word, byte, "")? } else { word };
             return Ok(self.b.build_bit_cast(word, ty, "")?);
         }
         let mut packed = self.i32_type().vec_type(words).get_undef();
@@ -480,37 +475,9 @@ impl<'c> Emitter<'c, '_> {
             }
             Some(p) => {
                 let words = self.words(packed, bytes)?;
-                self.store_if(p, space, at, &words)
+                self.store_if(p, space, at, (&words, bytes))
             }
         }
-    }
-
-    /// Consecutive elements as one vector, or the element itself.
-    pub(super) fn pack(&self, values: &[BasicValueEnum<'c>], dtype: DType) -> R<BasicValueEnum<'c>> {
-        if let [one] = values {
-            return Ok(*one);
-        }
-        let ty = element(self.cx, dtype).into_float_or_int_vector(values.len() as u32).into_vector_type();
-        let mut v = ty.get_undef();
-        for (i, &x) in values.iter().enumerate() {
-            v = self.b.build_insert_element(v, x, self.i32(i as i64), "")?;
-        }
-        Ok(v.into())
-    }
-
-    /// A packed value as 32-bit words, or as one 16-bit word.
-    pub(super) fn words(&self, packed: BasicValueEnum<'c>, bytes: u32) -> R<Vec<IntValue<'c>>> {
-        let i32t = self.i32_type();
-        Ok(match bytes {
-            2 => vec![self.b.build_bit_cast(packed, self.cx.i16_type(), "")?.into_int_value()],
-            4 => vec![self.b.build_bit_cast(packed, i32t, "")?.into_int_value()],
-            n => {
-                let v = self.b.build_bit_cast(packed, i32t.vec_type(n / 4), "")?.into_vector_value();
-                (0..n / 4)
-                    .map(|i| Ok(self.b.build_extract_element(v, self.i32(i64::from(i)), "")?.into_int_value()))
-                    .collect::<R<_>>()?
-            }
-        })
     }
 }
 
@@ -519,21 +486,5 @@ pub(super) fn vectors(form: &AccessKind, dtype: DType) -> R<(u32, &[u32])> {
     match form {
         AccessKind::Vector { bytes, within } => Ok((bytes / dtype.bytes(), within.as_deref().unwrap_or_default())),
         AccessKind::Matrix => Err(CompileError::bug("matrix instructions where there are none")),
-    }
-}
-
-/// Vectors of element types.
-pub(super) trait VectorOf<'c> {
-    /// A vector of `n` of this float or integer type.
-    fn into_float_or_int_vector(self, n: u32) -> inkwell::types::BasicTypeEnum<'c>;
-}
-
-impl<'c> VectorOf<'c> for inkwell::types::BasicTypeEnum<'c> {
-    fn into_float_or_int_vector(self, n: u32) -> inkwell::types::BasicTypeEnum<'c> {
-        match self {
-            inkwell::types::BasicTypeEnum::FloatType(t) => t.vec_type(n).as_basic_type_enum(),
-            inkwell::types::BasicTypeEnum::IntType(t) => t.vec_type(n).as_basic_type_enum(),
-            t => t,
-        }
     }
 }

@@ -14,8 +14,8 @@ use inkwell::values::{BasicMetadataValueEnum, BasicValueEnum, CallSiteValue, Fun
 pub(super) struct WordAccess {
     /// 1, 2 or 4.
     pub words: u32,
-    /// True for one word of 16 bits instead of words of 32 bits.
-    pub narrow: bool,
+    /// Bytes of a word: 4, or 1 or 2 of a single word. The result of a load of 1 byte has 16 bits, of which the upper ones are 0.
+    pub bytes: u32,
     /// Bytes past the address.
     pub offset: i64,
     /// True if nothing writes the tensor during the launch.
@@ -200,14 +200,16 @@ impl<'c> Emitter<'c, '_> {
         access: &WordAccess,
         real: Option<IntValue<'c>>,
     ) -> R<Vec<IntValue<'c>>> {
-        let WordAccess { words, narrow, offset, read_only, cache } = *access;
+        let WordAccess { words, bytes, offset, read_only, cache } = *access;
         let policy = match cache {
             Cache::Normal => None,
             _ => Some(self.cache_policy(cache)?),
         };
-        let (ty, suffix, reg) = match narrow {
-            true => (self.cx.i16_type(), "b16", "h"),
-            false => (self.i32_type(), "b32", "r"),
+        let (ty, suffix, width, reg) = match bytes {
+            // No register has 8 bits.
+            1 => (self.cx.i16_type(), "b8", "b16", "h"),
+            2 => (self.cx.i16_type(), "b16", "b16", "h"),
+            _ => (self.i32_type(), "b32", "b32", "r"),
         };
         let n = words as usize;
         let list = (0..n).map(|i| format!("${i}")).collect::<Vec<_>>();
@@ -227,7 +229,7 @@ impl<'c> Emitter<'c, '_> {
         let text = match real {
             None => load,
             Some(_) => {
-                let zeros: String = list.iter().map(|r| format!("mov.{suffix} {r}, 0; ")).collect();
+                let zeros: String = list.iter().map(|r| format!("mov.{width} {r}, 0; ")).collect();
                 format!("{zeros}@{} {load}", operand())
             }
         };
@@ -266,15 +268,21 @@ impl<'c> Emitter<'c, '_> {
         call.add_attribute(AttributeLoc::Function, self.cx.create_enum_attribute(nounwind, 0));
     }
 
-    /// Stores 32-bit words (or one 16-bit word) where the predicate holds.
-    pub(super) fn store_if(&self, p: IntValue<'c>, space: &str, to: PointerValue<'c>, words: &[IntValue<'c>]) -> R<()> {
-        let bits = words.first().map_or(32, |w| w.get_type().get_bit_width());
-        let (suffix, reg) = match (words.len(), bits) {
-            (1, 16) => ("b16", "h"),
-            (1, 32) => ("b32", "r"),
-            (2, 32) => ("v2.b32", "r"),
-            (4, 32) => ("v4.b32", "r"),
-            (n, b) => return Err(CompileError::bug(format!("a store of {n} words of {b} bits"))),
+    /// Stores so many bytes of 32-bit words (or of one 16-bit word) where the predicate holds.
+    pub(super) fn store_if(
+        &self,
+        p: IntValue<'c>,
+        space: &str,
+        to: PointerValue<'c>,
+        (words, bytes): (&[IntValue<'c>], u32),
+    ) -> R<()> {
+        let (suffix, reg) = match (words.len(), bytes) {
+            (1, 1) => ("b8", "h"),
+            (1, 2) => ("b16", "h"),
+            (1, 4) => ("b32", "r"),
+            (2, 8) => ("v2.b32", "r"),
+            (4, 16) => ("v4.b32", "r"),
+            (n, b) => return Err(CompileError::bug(format!("a store of {b} bytes in {n} words"))),
         };
         let address = if space == "shared" { "r" } else { "l" };
         self.write(&format!("st.{space}.{suffix}"), [address, reg], to, words, Some(p))

@@ -21,6 +21,7 @@ mod shared;
 mod splits;
 mod start;
 mod wgmma;
+mod words;
 
 use crate::error::CompileError;
 use crate::gpu::{
@@ -222,6 +223,8 @@ pub(crate) fn emit<'c>(
 fn element(cx: &Context, dtype: DType) -> BasicTypeEnum<'_> {
     match dtype {
         DType::Bool => cx.bool_type().into(),
+        DType::I8 | DType::U8 => cx.i8_type().into(),
+        DType::I16 | DType::U16 => cx.i16_type().into(),
         DType::I32 => cx.i32_type().into(),
         DType::I64 => cx.i64_type().into(),
         DType::F16 => cx.f16_type().into(),

@@ -1,8 +1,9 @@
 //! Shared memory: loads and stores of fragments.
 
 use super::coords::Masked;
-use super::global::{VectorOf, vectors};
-use super::{Emitter, R, Regs, SHARED, element};
+use super::global::vectors;
+use super::words::memory_type;
+use super::{Emitter, R, Regs, SHARED};
 use crate::error::CompileError;
 use crate::gpu::{AccessKind, SharedRef, Value};
 use crate::layout::Fragment;
@@ -98,7 +99,7 @@ impl<'c> Emitter<'c, '_> {
             return self.load_blocks_of(from, dtype, &layout);
         }
         let (run, within) = vectors(form, dtype)?;
-        let scalar = element(self.cx, dtype);
+        let ty = memory_type(self.cx, dtype, run);
         let mut out = Vec::with_capacity(layout.reg_count() as usize);
         for reg in (0..layout.reg_count()).step_by(run as usize) {
             let [row, col] = self.place(from, &layout, reg)?;
@@ -111,19 +112,12 @@ impl<'c> Emitter<'c, '_> {
                 Some(p) => self.b.build_select(p, offset, self.i32(i64::from(first)), "")?.into_int_value(),
             };
             let at = self.shared_pointer(from, offset)?;
-            let ty = if run == 1 { scalar } else { scalar.into_float_or_int_vector(run) };
             let v = self.load_aligned(ty, at, run * dtype.bytes())?;
             let v = match inside {
                 None => v,
                 Some(p) => self.b.build_select(p, v, ty.const_zero(), "")?,
             };
-            if run == 1 {
-                out.push(v);
-            } else {
-                for i in 0..run {
-                    out.push(self.b.build_extract_element(v.into_vector_value(), self.i32(i64::from(i)), "")?);
-                }
-            }
+            out.extend(self.unpack(v, dtype, run)?);
         }
         Ok(out)
     }
@@ -167,7 +161,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     fn load_blocks_of(&mut self, from: &SharedRef, dtype: DType, layout: &Fragment) -> R<Regs<'c>> {
-        let pair = element(self.cx, dtype).into_float_or_int_vector(2);
+        let pair = memory_type(self.cx, dtype, 2);
         let mut out = Vec::with_capacity(layout.reg_count() as usize);
         for reg in (0..layout.reg_count()).step_by(8) {
             let at = self.block_pointer(from, layout, reg)?;
@@ -205,7 +199,7 @@ impl<'c> Emitter<'c, '_> {
             if (round + 1) * threads > words {
                 let p = self.b.build_int_compare(IntPredicate::ULT, word, self.i32(i64::from(words)), "")?;
                 let w = self.i32(0);
-                self.store_if(p, "shared", at, &[w, w, w, w])?;
+                self.store_if(p, "shared", at, (&[w, w, w, w], 16))?;
             } else {
                 let s = self.b.build_store(at, zero)?;
                 s.set_alignment(16).map_err(|e| CompileError::bug(format!("alignment: {e}")))?;

@@ -5,7 +5,7 @@
 use crate::error::{Errors, SourceRange};
 use crate::symbolic::{Access, Coordinate, Elem, Number, Size, Ty};
 use crate::tree::{Expr, ExprKind, Extent, File, Kernel, Local, LocalKind, ParamKind, Stmt, TileFn};
-use atlas_vocabulary::{BinaryOp, DType, Random, Takes, number};
+use atlas_vocabulary::{BinaryOp, DType, Predicate, Random, Takes, number};
 use quote::ToTokens;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -285,11 +285,7 @@ impl<'a> Checker<'a> {
                     Some((why, dim)) => Ty { lacks_axes: Some(why), spells_tile: Some(dim), ..ty },
                 }
             }
-            ExprKind::Compare(p, a, b) => {
-                let (x, y) = (self.expr(a), self.expr(b));
-                let both = self.together(&format!("`{}`", p.text()), (&x, self.named(a)), (&y, self.named(b)), e.place);
-                Ty { elem: Elem::Fixed(DType::Bool), counts: false, ..both }
-            }
+            ExprKind::Compare(p, a, b) => self.compare(*p, [&**a, &**b], e),
             ExprKind::Select(parts) => self.select(parts, e),
             ExprKind::Clamp(parts) => self.of_three("clamp", Takes::Numbers, parts, e),
             ExprKind::Fma(parts) => self.of_three("fma", Takes::Floats, parts, e),
@@ -358,6 +354,20 @@ impl<'a> Checker<'a> {
             ExprKind::Derivative { .. } => self.derivative(e).into_iter().next().unwrap_or_else(Ty::unknown),
             ExprKind::Bad => Ty::unknown(),
         }
+    }
+
+    /// Two operands of one element type: a truth value for each element.
+    fn compare(&mut self, p: Predicate, [a, b]: [&Expr; 2], e: &Expr) -> Ty {
+        let (x, y) = (self.expr(a), self.expr(b));
+        let (x_name, y_name) = (self.named(a), self.named(b));
+        for ((ty, name), other) in [((&x, &x_name), &y), ((&y, &y_name), &x)] {
+            if let Some(mend) = ty.elem.small_mend(name.trim_end(), Some(&other.elem)) {
+                let message = format!("`{}` compares numbers or bool, found {name}{ty}{mend}", p.text());
+                return self.mistake(104, e.place, message);
+            }
+        }
+        let both = self.together(&format!("`{}`", p.text()), (&x, x_name), (&y, y_name), e.place);
+        Ty { elem: Elem::Fixed(DType::Bool), counts: false, ..both }
     }
 
     /// `uniform(seed, index)`: a number for each element of the index.

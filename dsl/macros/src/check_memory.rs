@@ -43,7 +43,11 @@ impl Checker<'_> {
             return None;
         }
         let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
-        if !found.elem.agrees(&target.elem) {
+        if update.is_atomic() && target.elem.is_small() {
+            let (statement, of) = (update.statement(), &target.elem);
+            let message = format!("`{statement}` combines numbers, and `{name}` has elements of {of}: give it `i32`");
+            self.error(104, place, message);
+        } else if !found.elem.agrees(&target.elem) {
             let mend = stored_as(&found, &target.elem);
             let message = format!("`{name}` has elements of {}, but this is {found}; {mend}", target.elem);
             self.error(111, value.place, message);
@@ -509,9 +513,15 @@ fn stored_as(found: &Ty, wanted: &Elem) -> String {
         return format!("it {mend}");
     }
     let loses = match (&found.elem, wanted) {
-        (Elem::Fixed(DType::I64), Elem::Fixed(DType::I32)) => ", which keeps the low 32 bits",
-        (from, Elem::Fixed(to)) if to.is_int() && from.may_be_float() => ", which cuts towards 0",
-        _ => "",
+        (Elem::Fixed(from), Elem::Fixed(to)) if from.is_whole() && to.is_whole() => match from.range() != to.range() {
+            true if from.bytes() >= to.bytes() => format!(", which keeps the low {} bits", 8 * to.bytes()),
+            _ => String::new(),
+        },
+        (from, Elem::Fixed(to)) if to.is_small() && from.may_be_float() => {
+            format!(", which cuts towards 0 and ends at the range of {to}")
+        }
+        (from, Elem::Fixed(to)) if to.is_int() && from.may_be_float() => ", which cuts towards 0".to_owned(),
+        _ => String::new(),
     };
     format!("write `(..).cast::<{wanted}>()` around it{loses}")
 }

@@ -155,6 +155,7 @@ impl Checker<'_> {
             let exact = matches!(op, UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::Round);
             let name = self.named(x);
             let mend = match takes {
+                _ if ty.elem.is_small() => ty.elem.small_mend(name.trim_end(), None).unwrap_or_default(),
                 Takes::Floats if exact && ty.elem.may_be_int() && !ty.is_literal() => {
                     "; an integer is whole: leave it out".to_owned()
                 }
@@ -291,7 +292,7 @@ impl Checker<'_> {
 
     pub(crate) fn binary(&mut self, op: BinaryOp, x: (&Ty, String), y: (&Ty, String), place: SourceRange) -> Ty {
         let what = format!("`{}`", op.text());
-        for (ty, other) in [(x.0, y.0), (y.0, x.0)] {
+        for ((ty, name), other) in [((x.0, &x.1), y.0), ((y.0, &y.1), x.0)] {
             let takes = op.row().takes;
             if !ty.elem.may_be(takes) {
                 let wanted = match takes {
@@ -302,6 +303,9 @@ impl Checker<'_> {
                     Takes::Numbers => "numbers",
                 };
                 let hint = match op {
+                    _ if ty.elem.is_small() => {
+                        ty.elem.small_mend(name.trim_end(), Some(&other.elem)).unwrap_or_default()
+                    }
                     BinaryOp::BitXor if ty.elem.may_be_float() => format!("; for a power write {POWER}"),
                     BinaryOp::Rem if ty.elem.may_be_float() => {
                         "; of floats write `x - y * floor(x / y)`, or `x - y * trunc(x / y)` with the sign of `x`"
@@ -328,7 +332,8 @@ impl Checker<'_> {
         let (of_x, of_y, of_z) = (self.expr(x), self.expr(y), self.expr(z));
         if let Some(ty) = [&of_x, &of_y, &of_z].into_iter().find(|ty| !ty.elem.may_be(takes)) {
             let wanted = if takes == Takes::Floats { "floats" } else { "numbers" };
-            return self.mistake(104, e.place, format!("`{name}` needs {wanted}, found {ty}"));
+            let mend = ty.elem.small_mend("", None).unwrap_or_default();
+            return self.mistake(104, e.place, format!("`{name}` needs {wanted}, found {ty}{mend}"));
         }
         let what = format!("`{name}`");
         let both = self.together(&what, (&of_x, self.named(x)), (&of_y, self.named(y)), e.place);
@@ -339,7 +344,8 @@ impl Checker<'_> {
     pub(crate) fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
         let ty = self.expr(x);
         if ty.is_literal() || !ty.elem.may_be_float() {
-            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}", self.named(x));
+            let mend = if ty.elem.is_small() { "; no integer is NaN" } else { "" };
+            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}{mend}", self.named(x));
             return self.mistake(104, e.place, message);
         }
         Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
@@ -449,6 +455,9 @@ impl Checker<'_> {
             let message = format!("`{name}` reduces numbers, found {ty}; write `(..).cast::<i32>()` around it{counts}");
             return self.mistake(104, value, message);
         }
+        if let Some(mend) = ty.elem.small_mend("", None) {
+            return self.mistake(104, value, format!("`{name}` reduces numbers, found {ty}{mend}"));
+        }
         let Some(shape) = ty.shape.clone() else { return ty };
         let Some((axis, place)) = axis else {
             let lacks_axes = (shape.len() > 1).then(|| {
@@ -470,6 +479,9 @@ impl Checker<'_> {
         let (ty, name, value) = (self.expr(x), op.scan_name(), x.place);
         if ty.elem.is_bool() || ty.is_literal() {
             let mend = if ty.elem.is_bool() { "; write `(..).cast::<i32>()` around it" } else { "" };
+            return self.mistake(104, value, format!("`{name}` takes a tile of numbers, found {ty}{mend}"));
+        }
+        if let Some(mend) = ty.elem.small_mend("", None) {
             return self.mistake(104, value, format!("`{name}` takes a tile of numbers, found {ty}{mend}"));
         }
         if let Some(shape) = &ty.shape

@@ -168,6 +168,12 @@ pub(crate) fn signature(ast: &KernelSyntax, errors: &mut Errors) -> (Vec<Param>,
         if dtype == DTypeRef::Fixed(DType::Bool) {
             errors.push(223, p.name.span(), format!("`{}` cannot be bool: bool exists only inside kernels", p.name));
         }
+        if let (DTypeRef::Fixed(of), ParamKind::Scalar) = (dtype, &kind)
+            && of.is_small()
+        {
+            let message = format!("`{}` is one number, and {of} is a type of tensors: write `{0}: i32`", p.name);
+            errors.push(223, p.name.span(), message);
+        }
         params.push(Param { name: p.name.clone(), dtype, kind });
     }
     for p in &params {
@@ -214,9 +220,10 @@ fn dtype_elsewhere(name: &str) -> Option<&'static str> {
         "u32" | "uint32" | "uint" => "; `i32` has the same bits, and `shr_logical(x, n)` moves them down as unsigned",
         "u64" | "uint64" => "; `i64` has the same bits",
         "usize" | "isize" | "int" | "int32" | "index" => "; write `i32`",
-        "u8" | "u16" | "i8" | "i16" | "uint8" | "int8" | "int16" | "uint16" => {
-            "; write `i32`, which may hold several in its bits"
-        }
+        "uint8" | "byte" => "; write `u8`",
+        "int8" | "char" => "; write `i8`",
+        "uint16" => "; write `u16`",
+        "int16" | "short" => "; write `i16`",
         "long" | "int64" => "; write `i64`",
         "float" | "float32" | "fp32" => "; write `f32`",
         "double" | "float64" | "fp64" => "; write `f64`",

@@ -53,19 +53,21 @@ impl Elem {
             Takes::Integers => self.may_be_int(),
             Takes::Bits => self.is_bool() || self.may_be_int(),
             Takes::Floats => self.may_be_float(),
-            Takes::Numbers => !self.is_bool(),
+            Takes::Numbers => !self.is_bool() && !self.is_small(),
         }
     }
 
     /// Why a value of this type cannot be a number, if it certainly cannot.
     pub(crate) fn refuses(&self, x: f64) -> Option<String> {
         let why = match self {
-            Elem::Fixed(DType::I32 | DType::I64) if x.fract() != 0.0 => "is not a whole number",
-            Elem::Fixed(DType::I32) if x < f64::from(i32::MIN) || x > f64::from(i32::MAX) => "is out of its range",
+            Elem::Fixed(d) if d.is_whole() && x.fract() != 0.0 => "is not a whole number",
             Elem::Fixed(DType::I64) if x.abs() >= 9_007_199_254_740_992.0 => {
                 "is not known exactly: numbers are exact below 2^53"
             }
-            Elem::Fixed(d) => return d.overflow(x),
+            Elem::Fixed(d) => match d.range() {
+                Some((least, most)) if x < least as f64 || x > most as f64 => "is out of its range",
+                _ => return d.overflow(x),
+            },
             // Every type that it may be has a range within that of f32.
             Elem::Generic(..) => return DType::F32.overflow(x),
             Elem::Literal(_) | Elem::Unknown => return None,
@@ -77,12 +79,30 @@ impl Elem {
     pub(crate) fn width(&self) -> u8 {
         match self {
             Elem::Literal(_) | Elem::Unknown | Elem::Fixed(DType::Bool) => 0,
-            Elem::Fixed(DType::I32) => 1,
-            Elem::Fixed(DType::I64) => 2,
-            Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16) => 3,
-            Elem::Fixed(DType::F32) => 4,
-            Elem::Fixed(DType::F64) => 5,
+            Elem::Fixed(DType::I8 | DType::U8) => 1,
+            Elem::Fixed(DType::I16 | DType::U16) => 2,
+            Elem::Fixed(DType::I32) => 3,
+            Elem::Fixed(DType::I64) => 4,
+            Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16) => 5,
+            Elem::Fixed(DType::F32) => 6,
+            Elem::Fixed(DType::F64) => 7,
         }
+    }
+
+    /// True if it is certainly an integer below 32 bits.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self, Elem::Fixed(d) if d.is_small())
+    }
+
+    /// The end of a message about an operation that does not take this type, if it is an integer below 32 bits: what to write
+    /// around `name`, which meets an operand of type `other`.
+    pub(crate) fn small_mend(&self, name: &str, other: Option<&Elem>) -> Option<String> {
+        let x = if name.is_empty() { "(..)" } else { name };
+        let mend = match other.filter(|other| other.is_of_numbers() && !other.is_small()) {
+            Some(other) => format!("`{x}.cast::<{other}>()`"),
+            None => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
+        };
+        self.is_small().then(|| format!("; {self} is loaded, converted and stored, not computed with: write {mend}"))
     }
 
     /// True if it is certainly bool.

@@ -143,8 +143,7 @@ impl Builder {
             Operand::Value(v) => self.push(loc, Op::Cast(dtype, v)),
             Operand::Whole(n) => self.splat(loc, n as f64, dtype, &[]),
             // As of a tile: truncated and saturated, or rounded.
-            Operand::Literal(x) if dtype == DType::I32 => self.splat(loc, f64::from(x as i32), dtype, &[]),
-            Operand::Literal(x) if dtype == DType::I64 => self.splat(loc, (x as i64) as f64, dtype, &[]),
+            Operand::Literal(x) if dtype.is_whole() => self.splat(loc, dtype.saturated(x) as f64, dtype, &[]),
             Operand::Literal(x) => self.splat(loc, round(dtype, x), dtype, &[]),
             Operand::Poison => Operand::Poison,
         }

@@ -87,7 +87,7 @@ fn fold_constant(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
     let ty = kernel.ty(result(kernel, inst)?);
     // The table of constants does not keep the sign of a zero, and no text says what is infinite.
     let Known::Exact(value) = found else { return None };
-    let held = value.is_finite() && (value != 0.0 || ty.dtype.is_int()) && ty.dtype != DType::Bool;
+    let held = value.is_finite() && (value != 0.0 || ty.dtype.is_whole()) && ty.dtype != DType::Bool;
     held.then(|| Rewrite::Op(Op::Splat { value, dtype: ty.dtype, shape: ty.shape.clone() }))
 }
 
@@ -125,12 +125,18 @@ fn cast_same(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {
 
 /// True if every value of the one type is a value of the wider type.
 fn holds(wider: DType, dtype: DType) -> bool {
-    matches!(
-        (wider, dtype),
-        (DType::F32 | DType::F64, DType::F16 | DType::Bf16)
-            | (DType::F64, DType::F32 | DType::I32)
-            | (DType::I64, DType::I32)
-    )
+    let whole = wider.range().zip(dtype.range()).is_some_and(|(w, d)| w.0 <= d.0 && d.1 <= w.1);
+    let fits = |least: i64, most: i64| dtype.range().is_some_and(|(a, b)| least <= a && b <= most);
+    let in_float = match wider {
+        DType::F16 => fits(-2048, 2048),
+        DType::Bf16 => fits(-256, 256),
+        DType::F32 => fits(-(1 << 24), 1 << 24),
+        DType::F64 => fits(-(1 << 53), 1 << 53),
+        _ => false,
+    };
+    let of_floats =
+        matches!((wider, dtype), (DType::F32 | DType::F64, DType::F16 | DType::Bf16) | (DType::F64, DType::F32));
+    whole || in_float || of_floats
 }
 
 fn cast_back(kernel: &Kernel, _: &Validity, inst: Inst) -> Option<Rewrite> {

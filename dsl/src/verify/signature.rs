@@ -29,6 +29,9 @@ impl Verifier<'_> {
             if *dtype == DType::Bool {
                 self.error(223, at, format!("parameter `{name}` is bool, a type that exists inside kernels alone"));
             }
+            if matches!(p.kind, ParamKind::Scalar { .. }) && dtype.is_small() {
+                self.error(223, at, format!("parameter `{name}` is one number of {dtype}, a type of tensors alone"));
+            }
             let ParamKind::Tensor { dims, strides, align, access, .. } = &p.kind else { continue };
             if p.kind.has_faulty_axes() {
                 self.error(224, at, format!("`{name}` has axes that are not each of its {} once", dims.len()));

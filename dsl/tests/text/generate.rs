@@ -51,7 +51,11 @@ impl Generator<'_> {
 
     /// A number that the type holds.
     fn number(&mut self, dtype: DType) -> f64 {
-        if dtype.is_int() { self.one_of(&[0.0, 1.0, -3.0, 2147483647.0, -2147483648.0]) } else { self.float() }
+        match dtype {
+            _ if dtype.is_int() => self.one_of(&[0.0, 1.0, -3.0, 2147483647.0, -2147483648.0]),
+            _ if dtype.is_small() => self.one_of(&[0.0, 1.0, 127.0]),
+            _ => self.float(),
+        }
     }
 
     fn signature(&mut self) {

@@ -7,6 +7,14 @@ use std::fmt;
 pub enum DType {
     /// A truth value; exists only inside kernels.
     Bool,
+    /// 8-bit signed integer. Like the other integers below 32 bits it is moved and converted, not computed with.
+    I8,
+    /// 8-bit unsigned integer.
+    U8,
+    /// 16-bit signed integer.
+    I16,
+    /// 16-bit unsigned integer.
+    U16,
     /// 32-bit signed integer; also the type of coordinates and sizes.
     I32,
     /// 64-bit signed integer.
@@ -23,12 +31,28 @@ pub enum DType {
 
 impl DType {
     /// Every element type, in declaration order.
-    pub const ALL: [DType; 7] = [DType::Bool, DType::I32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
+    pub const ALL: [DType; 11] = [
+        DType::Bool,
+        DType::I8,
+        DType::U8,
+        DType::I16,
+        DType::U16,
+        DType::I32,
+        DType::I64,
+        DType::F16,
+        DType::Bf16,
+        DType::F32,
+        DType::F64,
+    ];
 
     /// The name used in kernels, in the text forms and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             DType::Bool => "bool",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::I16 => "i16",
+            DType::U16 => "u16",
             DType::I32 => "i32",
             DType::I64 => "i64",
             DType::F16 => "f16",
@@ -47,6 +71,10 @@ impl DType {
     pub const fn variant(self) -> &'static str {
         match self {
             DType::Bool => "Bool",
+            DType::I8 => "I8",
+            DType::U8 => "U8",
+            DType::I16 => "I16",
+            DType::U16 => "U16",
             DType::I32 => "I32",
             DType::I64 => "I64",
             DType::F16 => "F16",
@@ -59,8 +87,8 @@ impl DType {
     /// Bytes of one element in memory.
     pub const fn bytes(self) -> u32 {
         match self {
-            DType::Bool => 1,
-            DType::F16 | DType::Bf16 => 2,
+            DType::Bool | DType::I8 | DType::U8 => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::Bf16 => 2,
             DType::I32 | DType::F32 => 4,
             DType::I64 | DType::F64 => 8,
         }
@@ -71,9 +99,60 @@ impl DType {
         matches!(self, DType::F16 | DType::Bf16 | DType::F32 | DType::F64)
     }
 
-    /// True for i32 and i64.
+    /// True for i32 and i64, the integers with arithmetic.
     pub const fn is_int(self) -> bool {
         matches!(self, DType::I32 | DType::I64)
+    }
+
+    /// True for i8, u8, i16 and u16, which are loaded, stored, moved and converted, but not computed with.
+    pub const fn is_small(self) -> bool {
+        matches!(self, DType::I8 | DType::U8 | DType::I16 | DType::U16)
+    }
+
+    /// True for every integer type.
+    pub const fn is_whole(self) -> bool {
+        self.is_int() || self.is_small()
+    }
+
+    /// True for an integer type without a sign, and for bool: a wider integer has zeros above its bits.
+    pub const fn is_unsigned(self) -> bool {
+        matches!(self, DType::Bool | DType::U8 | DType::U16)
+    }
+
+    /// The least and the greatest number of an integer type.
+    pub const fn range(self) -> Option<(i64, i64)> {
+        match self {
+            DType::I8 => Some((i8::MIN as i64, i8::MAX as i64)),
+            DType::U8 => Some((0, u8::MAX as i64)),
+            DType::I16 => Some((i16::MIN as i64, i16::MAX as i64)),
+            DType::U16 => Some((0, u16::MAX as i64)),
+            DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+            DType::I64 => Some((i64::MIN, i64::MAX)),
+            DType::Bool | DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => None,
+        }
+    }
+
+    /// The number of an integer type with the low bits of `x`, as a conversion from a wider integer gives it. The same number in
+    /// other types.
+    pub const fn low_bits(self, x: i64) -> i64 {
+        match self {
+            DType::I8 => x as i8 as i64,
+            DType::U8 => x as u8 as i64,
+            DType::I16 => x as i16 as i64,
+            DType::U16 => x as u16 as i64,
+            DType::I32 => x as i32 as i64,
+            DType::I64 | DType::Bool | DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => x,
+        }
+    }
+
+    /// A float as a number of an integer type: without its fraction, at most as large as the type allows, and 0 for NaN.
+    pub const fn saturated(self, x: f64) -> i64 {
+        let whole = x as i64;
+        match self.range() {
+            Some((least, _)) if whole < least => least,
+            Some((_, most)) if whole > most => most,
+            _ => whole,
+        }
     }
 
     /// True for the 16-bit floats, whose arithmetic computes in f32 and rounds once.
@@ -88,7 +167,9 @@ impl DType {
             // 2^128 less half a step of the type.
             DType::Bf16 => Some(("3.3895314e38", f64::from_bits(0x47ef_f000_0000_0000))),
             DType::F32 => Some(("3.4028235e38", f64::from_bits(0x47ef_ffff_f000_0000))),
-            DType::Bool | DType::I32 | DType::I64 | DType::F64 => None,
+            DType::Bool | DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 | DType::I64 | DType::F64 => {
+                None
+            }
         }
     }
 
@@ -104,7 +185,7 @@ impl DType {
         match self {
             DType::F16 | DType::Bf16 | DType::F32 => DType::F32,
             DType::F64 => DType::F64,
-            DType::Bool | DType::I32 => DType::I32,
+            DType::Bool | DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 => DType::I32,
             DType::I64 => DType::I64,
         }
     }
@@ -139,5 +220,19 @@ mod tests {
         }
         assert!((2f64.powi(128) - 2f64.powi(103)) as f32 == f32::INFINITY);
         assert_eq!(DType::F64.overflow(f64::MAX), None);
+    }
+
+    #[test]
+    fn small_integers_keep_low_bits_and_saturate() {
+        let types = [DType::I8, DType::U8, DType::I16, DType::U16];
+        assert_eq!(types.map(|d| d.low_bits(0x1_2380)), [-128, 128, 0x2380, 0x2380]);
+        assert_eq!(types.map(|d| d.low_bits(-1)), [-1, 255, -1, 65_535]);
+        assert_eq!(types.map(|d| d.saturated(1e9)), [127, 255, 32_767, 65_535]);
+        assert_eq!(types.map(|d| d.saturated(f64::NEG_INFINITY)), [-128, 0, -32_768, 0]);
+        assert_eq!(types.map(|d| d.saturated(f64::NAN)), [0; 4]);
+        assert_eq!(types.map(|d| d.saturated(-1.9)), [-1, 0, -1, 0]);
+        for dtype in DType::ALL {
+            assert_eq!(dtype.range().is_some(), dtype.is_whole(), "{dtype}");
+        }
     }
 }

@@ -13,7 +13,7 @@ pub enum Takes {
     Bits,
     /// f16, bf16, f32 and f64.
     Floats,
-    /// All but truth values.
+    /// All but truth values and the integers below 32 bits, which have no arithmetic.
     Numbers,
 }
 
@@ -25,7 +25,7 @@ impl Takes {
             Takes::Integers => dtype.is_int(),
             Takes::Bits => dtype.is_int() || matches!(dtype, DType::Bool),
             Takes::Floats => dtype.is_float(),
-            Takes::Numbers => !matches!(dtype, DType::Bool),
+            Takes::Numbers => dtype.is_int() || dtype.is_float(),
         }
     }
 }

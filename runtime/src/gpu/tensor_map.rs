@@ -84,7 +84,8 @@ impl BoundMap {
             DType::F64 => Element::F64,
             DType::I32 => Element::I32,
             DType::I64 => Element::I64,
-            DType::Bool => Element::U8,
+            DType::I16 | DType::U16 => Element::U16,
+            DType::Bool | DType::I8 | DType::U8 => Element::U8,
         };
         let swizzle = match self.map.span {
             32 => Swizzle::B32,
@@ -115,7 +116,9 @@ const PROMOTE_128: u32 = 2;
 /// A type by its number in `CUtensorMapDataType`.
 const fn element_code(dtype: DType) -> u32 {
     match dtype {
-        DType::Bool => 0,
+        // The engine moves bits: it has no signed elements of 8 and 16 bits.
+        DType::Bool | DType::I8 | DType::U8 => 0,
+        DType::I16 | DType::U16 => 1,
         DType::I32 => 3,
         DType::I64 => 5,
         DType::F16 => 6,

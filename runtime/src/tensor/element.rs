@@ -8,12 +8,12 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values a tensor can hold. Sealed: f64, f32, f16, bf16, i64 and i32.
+/// A Rust type whose values a tensor can hold. Sealed: f64, f32, f16, bf16, i64, i32, i16, i8, u16 and u8.
 pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
     /// The dtype of this type.
     const DTYPE: DType;
 
-    /// The value nearest to `x`, ties to even; whole-number types truncate.
+    /// The value nearest to `x`, ties to even; whole-number types truncate and saturate.
     fn from_f64(x: f64) -> Self;
 
     /// The value as an f64, exact except for large i64.
@@ -44,6 +44,10 @@ elements! {
     bf16 = Bf16, to_bf16, bf16::to_f64;
     i64 = I64, |x| x as i64, |x| x as f64;
     i32 = I32, |x| x as i32, f64::from;
+    i16 = I16, |x| x as i16, f64::from;
+    i8 = I8, |x| x as i8, f64::from;
+    u16 = U16, |x| x as u16, f64::from;
+    u8 = U8, |x| x as u8, f64::from;
 }
 
 /// The bytes of a slice of elements, in native byte order.

@@ -373,6 +373,10 @@ impl Tensor {
             DType::Bf16 => all::<half::bf16>(self),
             DType::I64 => all::<i64>(self),
             DType::I32 => all::<i32>(self),
+            DType::I16 => all::<i16>(self),
+            DType::I8 => all::<i8>(self),
+            DType::U16 => all::<u16>(self),
+            DType::U8 => all::<u8>(self),
             DType::Bool => Err(TensorError::NoHostType { dtype: DType::Bool }.into()),
         }
     }
@@ -411,6 +415,10 @@ impl Tensor {
             DType::Bf16 => copy::<half::bf16>(self, device),
             DType::I64 => copy::<i64>(self, device),
             DType::I32 => copy::<i32>(self, device),
+            DType::I16 => copy::<i16>(self, device),
+            DType::I8 => copy::<i8>(self, device),
+            DType::U16 => copy::<u16>(self, device),
+            DType::U8 => copy::<u8>(self, device),
             DType::Bool => Err(TensorError::NoHostType { dtype: DType::Bool }.into()),
         }
     }

@@ -170,6 +170,16 @@ fn casts() {
     assert_eq!(ints, [1.0, -1.0, f64::from(i32::MAX), f64::from(i32::MIN), 0.0, 0.0]);
     let wide = run_map(I32, DType::I64, "%r = cast %a : i64[16]", &[-5.0, 9.0], Mode::Native).values();
     assert_eq!(wide, [-5.0, 9.0]);
+    let x = [1.9, -1.9, 200.0, -200.0, 3e9, f64::NAN, 70_000.0];
+    let small = |from, to: DType| run_map(from, to, &format!("%r = cast %a : {to}[16]"), &x, Mode::Native).values();
+    assert_eq!(small(F32, DType::I8), [1.0, -1.0, 127.0, -128.0, 127.0, 0.0, 127.0]);
+    assert_eq!(small(F32, DType::U8), [1.0, 0.0, 200.0, 0.0, 255.0, 0.0, 255.0]);
+    assert_eq!(small(DType::F64, DType::I16), [1.0, -1.0, 200.0, -200.0, 32_767.0, 0.0, 32_767.0]);
+    assert_eq!(small(DType::F64, DType::U16), [1.0, 0.0, 200.0, 0.0, 65_535.0, 0.0, 65_535.0]);
+    // Of an i64 the low bits.
+    assert_eq!(small(DType::I64, DType::I8)[2..4], [-56.0, 56.0]);
+    assert_eq!(small(DType::I64, DType::U8)[2..4], [200.0, 56.0]);
+    assert_eq!(small(DType::I64, DType::U16)[6], 4464.0);
     // One rounding: 2^24 + 2^15 + 1 is above the bf16 tie that f32 would round it to.
     let x = f64::from((1 << 24) + (1 << 16) + 1);
     let got = run_map(I32, DType::Bf16, "%r = cast %a : bf16[16]", &[x, -x], Mode::Native).values();

@@ -23,6 +23,10 @@ impl Buffer {
                 DType::F64 => bytes.extend(x.to_ne_bytes()),
                 DType::I32 => bytes.extend((x as i32).to_ne_bytes()),
                 DType::I64 => bytes.extend((x as i64).to_ne_bytes()),
+                DType::I8 => bytes.extend((x as i8).to_ne_bytes()),
+                DType::U8 => bytes.push(x as u8),
+                DType::I16 => bytes.extend((x as i16).to_ne_bytes()),
+                DType::U16 => bytes.extend((x as u16).to_ne_bytes()),
                 DType::Bool => panic!("bool is not in memory"),
             }
         }
@@ -45,6 +49,10 @@ impl Buffer {
                 DType::F64 => f64::from_ne_bytes(b.try_into().unwrap()),
                 DType::I32 => f64::from(i32::from_ne_bytes(b.try_into().unwrap())),
                 DType::I64 => i64::from_ne_bytes(b.try_into().unwrap()) as f64,
+                DType::I8 => i8::from_ne_bytes(b.try_into().unwrap()).into(),
+                DType::U8 => b[0].into(),
+                DType::I16 => i16::from_ne_bytes(b.try_into().unwrap()).into(),
+                DType::U16 => u16::from_ne_bytes(b.try_into().unwrap()).into(),
                 DType::Bool => panic!("bool is not in memory"),
             })
             .collect()

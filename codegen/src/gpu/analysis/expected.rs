@@ -319,6 +319,8 @@ impl Expected<'_> {
                 Some(End::Greatest) if self.certain => f64::INFINITY,
                 Some(End::Greatest) | None => UNKNOWN_ELEMENTS,
             })),
+            // The low bits of a number may be any number.
+            Op::Cast(_) if dtype.is_small() => None,
             // Conditions and what i64 has of i32 stay what they are.
             Op::Cast(x) if dtype.is_int() && !matches!(self.k.tile(*x).0, DType::Bool | DType::I32) => {
                 let x = self.ask(f, *x, ask)?;

@@ -81,6 +81,10 @@ impl HostCopy {
         let values = match dtype {
             DType::I64 => words(8).map(|b| i64::from_ne_bytes(array(b)) as f64).collect(),
             DType::I32 => words(4).map(|b| f64::from(i32::from_ne_bytes(array(b)))).collect(),
+            DType::I16 => words(2).map(|b| i16::from_ne_bytes(array(b)).into()).collect(),
+            DType::U16 => words(2).map(|b| u16::from_ne_bytes(array(b)).into()).collect(),
+            DType::I8 => bytes.iter().map(|&b| (b as i8).into()).collect(),
+            DType::U8 => bytes.iter().map(|&b| b.into()).collect(),
             _ => words(8).map(|b| f64::from_ne_bytes(array(b))).collect(),
         };
         Some(OracleOutput { name, shape: dims.iter().map(|&n| n as usize).collect(), values })
@@ -92,6 +96,10 @@ fn host_bytes(tensor: &Tensor) -> Result<(DType, Vec<u8>)> {
     Ok(match tensor.dtype() {
         DType::I32 => (DType::I32, bytes_of(&tensor.to_vec::<i32>()?).to_vec()),
         DType::I64 => (DType::I64, bytes_of(&tensor.to_vec::<i64>()?).to_vec()),
+        DType::I16 => (DType::I16, bytes_of(&tensor.to_vec::<i16>()?).to_vec()),
+        DType::U16 => (DType::U16, bytes_of(&tensor.to_vec::<u16>()?).to_vec()),
+        DType::I8 => (DType::I8, bytes_of(&tensor.to_vec::<i8>()?).to_vec()),
+        DType::U8 => (DType::U8, tensor.to_vec::<u8>()?),
         _ => (DType::F64, bytes_of(&tensor.to_f64_vec()?).to_vec()),
     })
 }

@@ -1,0 +1,57 @@
+//! Makes some tensors of a recipe hold integers below 32 bits, which are converted where they are loaded and stored.
+//!
+//! It draws from a stream of its own, so that recipes in which no tensor changes stay as they are.
+
+use super::recipe::{Expr, ParamRecipe, Recipe, Rng, Stmt};
+use atlas_dsl::DType;
+use atlas_dsl::op::Update;
+
+/// How often a tensor holds small integers.
+const PERCENT: usize = 5;
+
+/// Draws for each tensor whether it holds small integers. A loaded tile is converted to the type that the tensor had. Atomic stores
+/// take no small integers.
+pub(super) fn shrink_elements(recipe: &mut Recipe) {
+    let mut rng = Rng::new(recipe.seed ^ 0x5a11);
+    for param in 0..recipe.params.len() {
+        let small = rng.of(&[DType::I8, DType::U8, DType::I8, DType::U8, DType::I16, DType::U16]);
+        let is_drawn = rng.percent(PERCENT) && !is_combined(&recipe.body, param);
+        let ParamRecipe::Tensor { dtype, .. } = &mut recipe.params[param] else { continue };
+        if is_drawn {
+            let wide = std::mem::replace(dtype, small);
+            convert(&mut recipe.body, param, small, wide);
+        }
+    }
+}
+
+fn is_combined(body: &[Stmt], param: usize) -> bool {
+    body.iter().any(|stmt| match stmt {
+        Stmt::Store(update, p, ..) => *p == param && *update != Update::Replace,
+        Stmt::Loop(l) => is_combined(&l.body, param),
+        Stmt::Let(..) => false,
+    })
+}
+
+fn convert(body: &mut [Stmt], param: usize, small: DType, wide: DType) {
+    for stmt in body {
+        stmt.exprs_mut().into_iter().for_each(|e| widen(e, param, wide));
+        match stmt {
+            Stmt::Store(_, p, _, value) if *p == param => wrap(value, small),
+            Stmt::Loop(l) => convert(&mut l.body, param, small, wide),
+            Stmt::Store(..) | Stmt::Let(..) => {}
+        }
+    }
+}
+
+/// Converts each load of a parameter in an expression.
+fn widen(e: &mut Expr, param: usize, wide: DType) {
+    e.children_mut().into_iter().for_each(|child| widen(child, param, wide));
+    if matches!(e, Expr::Load(p, _) if *p == param) {
+        wrap(e, wide);
+    }
+}
+
+fn wrap(e: &mut Expr, to: DType) {
+    let inner = std::mem::replace(e, Expr::int(0));
+    *e = Expr::cast(to, inner);
+}
