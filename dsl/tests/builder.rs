@@ -140,8 +140,8 @@ fn seeds_and_indices_of_random_numbers() {
     assert_eq!(
         messages,
         [
-            "error[ATL117]: the seed of `random_bits` is 0.5, but it has to be a whole number below 2^53",
-            "error[ATL117]: the seed of `random_bits` is 1e19, but it has to be a whole number below 2^53",
+            "error[ATL117]: the seed of `random_bits` is 0.5, but it has to be a whole number below 2^53, or a const of i64",
+            "error[ATL117]: the seed of `random_bits` is 1e19, but it has to be a whole number of i64: of a const, take the bits, `SEED as i64`",
             "error[ATL104]: the seed of `random_bits` is a scalar of i32 or i64, found i32[8]",
             "error[ATL104]: the index of `random_bits` is a tile or scalar, found a number",
             "error[ATL104]: the index of `random_bits` is of i32 or i64, found f32[8]",

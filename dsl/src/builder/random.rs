@@ -90,12 +90,13 @@ impl Builder {
                 _ => Some(x as i64).filter(|&n| n as f64 == x && x.abs() < 9_007_199_254_740_992.0),
             };
             let Some(n) = whole else {
+                let is_unsigned = x == x.trunc() && (2f64.powi(63)..2f64.powi(64)).contains(&x);
+                let mend = match is_unsigned {
+                    true => "a whole number of i64: of a const, take the bits, `SEED as i64`",
+                    false => "a whole number below 2^53, or a const of i64",
+                };
                 let x = atlas_vocabulary::number(x);
-                self.error(
-                    117,
-                    loc,
-                    format!("the seed of `{}` is {x}, but it has to be a whole number below 2^53", of.name()),
-                );
+                self.error(117, loc, format!("the seed of `{}` is {x}, but it has to be {mend}", of.name()));
                 return None;
             };
             return Some([Word::Known(n as u32), Word::Known((n >> 32) as u32)]);
