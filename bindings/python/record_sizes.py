@@ -265,6 +265,11 @@ def read(file: Path) -> Iterator[Row]:
         yield Row(*(found.get(key, "") for key in Row._fields))
 
 
+def as_slices(row: Row) -> Row:
+    """The CPU does not tell how an address is aligned. Numbers for each token begin anywhere in a projection."""
+    return row._replace(tensors=re.sub(r"\b(alpha|theta|eta|gamma)=16:", r"\1=4:", row.tensors))
+
+
 def as_bfloat16(row: Row) -> Row:
     return row._replace(types=row.types.replace("=f16", "=bf16"))
 
@@ -302,6 +307,7 @@ def all_rows(is_small: bool, known: Signatures) -> set[Row]:
     for row in list(found):
         if row.kernel == "ns_normalise" and row.sizes()["M"] == 80 and row.sizes()["N"] == 144:
             found.update(longer(row, side) for side in SIDES)
+    found = {as_slices(row) for row in found}
     found |= {as_bfloat16(row) for row in found}
     # The kernels of memories are by far the most, and few models are trained in float16.
     return {row for row in found if not (row.kernel.startswith(("omega", "memory_recall")) and "=f16" in row.types)}
@@ -311,7 +317,7 @@ def fewest(rows: set[Row], known: Signatures) -> set[Row]:
     """The launches whose kernels serve all of them. Two that differ by what divides a dim take one kernel if the dim is the last axis of no
     tensor: then it does not decide how rows are aligned, and the kernel that promises less is as fast."""
 
-    kept: dict[Any, tuple[list[int], Row]] = {}
+    kept: dict[Any, list[tuple[list[int], Row]]] = {}
     for row in sorted(rows):
         last = {dims[-1] for dims in known.tensors(row.kernel).values()}
         fixed, free = [], []
@@ -323,10 +329,11 @@ def fewest(rows: set[Row], known: Signatures) -> set[Row]:
             else:
                 free.append(divisor(size))
         key = row.kernel, row.types, row.tensors, tuple(fixed)
-        # One that promises least about all free dims is among them: each part is called with an odd number of everything.
-        if key not in kept or sum(free) < sum(kept[key][0]):
-            kept[key] = free, row
-    return {row for _, row in kept.values()}
+        others = kept.setdefault(key, [])
+        if not any(all(theirs <= own for theirs, own in zip(other, free)) for other, _ in others):
+            others[:] = [(other, r) for other, r in others if not all(own <= theirs for own, theirs in zip(free, other))]
+            others.append((free, row))
+    return {row for others in kept.values() for _, row in others}
 
 
 def write(rows: set[Row], file: Path) -> None:

@@ -106,7 +106,7 @@ def calls(dtype: torch.dtype) -> list[tuple[str, Callable[..., Any], list[Tensor
             (f"softmax {n} {d}", atlas.softmax, [x], True),
             (f"log_sum_exp {n} {d}", atlas.log_sum_exp, [x], True),
             (f"rms_norm {n} {d}", atlas.rms_norm, [x, w], True),
-            (f"rms_norm {n} {d} sliced", lambda x, w: atlas.rms_norm(x.abs()[:, 8:-8], w[8:-8].abs()).sum(), [pad(x), pad(w)], True),
+            (f"rms_norm {n} {d} sliced", lambda x, w: atlas.rms_norm(x.abs()[:, 8:-8], w[8:-8].abs()).float().sum(), [pad(x), pad(w)], True),
             (f"poly_features {n} {d}", lambda x: atlas.poly_features(x, [1.0, 0.5, 0.25]), [x], True),
         ]
     listed.append(("taylor2_features", atlas.taylor2_features, [normal(512, 16, dtype=dtype)], True))

@@ -159,19 +159,22 @@ impl BundleOptions {
         on: Platform,
         records: &Records,
     ) -> Result<Result<(Choices, Vec<Compiled>), String>> {
-        let mut refused: Vec<Config> = Vec::new();
+        let (mut refused, mut takes_spills): (Vec<Config>, bool) = (Vec::new(), false);
         for round in 0..ROUNDS {
             let (spec, sizes) = (&class.spec, &class.sizes);
             let chosen = regions(def, spec, sizes, on.machine, records, self.variants, &refused);
             let choices = match chosen {
                 Ok(choices) => choices,
+                // All that is legal spills. A device with a compiler launches such a config then.
+                Err(_) if !refused.is_empty() && !takes_spills => {
+                    (refused, takes_spills) = (Vec::new(), true);
+                    continue;
+                }
                 Err(why) => return Ok(Err(format!("`{}`: {why}", def.name))),
             };
-            let done: Vec<Result<Option<Compiled>>> = choices
-                .configs
-                .par_iter()
-                .map(|c| self.assembler.compile(def, spec, c, on, round + 1 == ROUNDS))
-                .collect();
+            takes_spills |= round + 1 == ROUNDS;
+            let done: Vec<Result<Option<Compiled>>> =
+                choices.configs.par_iter().map(|c| self.assembler.compile(def, spec, c, on, takes_spills)).collect();
             let done: Vec<Option<Compiled>> = done.into_iter().collect::<Result<_>>()?;
             if done.iter().all(Option::is_some) {
                 return Ok(Ok((choices, done.into_iter().flatten().collect())));

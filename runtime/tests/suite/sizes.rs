@@ -46,7 +46,10 @@ fn the_cpu_chooses_as_the_gpu_that_it_records_for() {
     let answer = |records: bool, arch: &str| {
         let mut child = Command::new(std::env::current_exe().unwrap());
         let name = "sizes::child_of_the_cpu_chooses_as_the_gpu_that_it_records_for";
-        child.args(["--ignored", "--exact", "--nocapture", name]).env(SIZES_AS_VARIABLE, arch).env_remove(SIZES_VARIABLE);
+        child
+            .args(["--ignored", "--exact", "--nocapture", name])
+            .env(SIZES_AS_VARIABLE, arch)
+            .env_remove(SIZES_VARIABLE);
         if records {
             child.env(SIZES_VARIABLE, folder.path().join("sizes.toml"));
         }

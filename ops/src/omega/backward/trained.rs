@@ -287,7 +287,11 @@ impl TrainedRule {
             let found = format!(
                 "chunks of {chunk} tokens with windows of {window} and {dtype}, where {device} has no room for `{kernel}`"
             );
-            refused(found, "take shorter chunks, a shorter window, or elements of 16 bits")
+            let mend = match dtype.bytes() {
+                2 => "take shorter chunks, a shorter window, or fewer elements of a key",
+                _ => "take shorter chunks, a shorter window, or elements of 16 bits",
+            };
+            refused(found, mend)
         })?;
         let usual = Passes::on(device, rule, sequences.saturating_mul(heads));
         let passes = if by_descent { is_split.map_or(usual, Passes::all) } else { Passes::all(false) };

@@ -112,7 +112,8 @@ pub(crate) fn scalar(dtype: DType, bits: u64) -> Scalar {
 pub(crate) fn failure(kernel: &Kernel, error: &InterpError) -> RuntimeError {
     match error {
         InterpError::Met { name, element } => {
-            LaunchError::StoresMeet { kernel: kernel.name.clone(), tensor: name.clone(), element: element.clone() }.into()
+            LaunchError::StoresMeet { kernel: kernel.name.clone(), tensor: name.clone(), element: element.clone() }
+                .into()
         }
         other => RuntimeError::Cpu { kernel: kernel.name.clone(), message: other.to_string() },
     }
