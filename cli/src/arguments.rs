@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail};
 use atlas_dsl::def::{DTypeRef, ParamDef};
 use atlas_dsl::ir::{Access, ParamKind};
-use atlas_dsl::op::Op;
+use atlas_dsl::op::{Op, Update};
 use atlas_dsl::specialization::{StrideFact, TensorFacts};
 use atlas_dsl::{DType, Kernel, KernelDef, Param};
 use atlas_runtime::{Arg, Device, Tensor};
@@ -119,9 +119,15 @@ impl Arguments {
                 _ => false,
             })
         };
+        // Places that are loaded may not meet: no number occurs twice then, and those past the end store nothing.
+        let apart = kernel.insts.values().any(|op| matches!(op, Op::Store { update: Update::Disjoint, .. }));
+        let is_renumbered = apart && self.indices != MOST_INDICES;
+        if apart {
+            self.indices = MOST_INDICES;
+        }
         for (at, held) in self.tensors.iter_mut().enumerate() {
             match held.access {
-                Access::In if values == self.values => {}
+                Access::In if values == self.values && !is_renumbered => {}
                 Access::Out if !is_read(held.name) => fill(&mut held.memory, at, self.indices, None)?,
                 _ => fill(&mut held.memory, at, self.indices, Some(values))?,
             }
@@ -289,6 +295,9 @@ fn ends(t: &Tensor, axis: usize, most: usize, parts: &mut Vec<Tensor>) -> Result
     ends(&t.slice(axis, rows - 1..rows)?, axis + 1, most / 2, parts)
 }
 
+/// More whole numbers than that are never told apart.
+const MOST_INDICES: u64 = 1 << 30;
+
 /// The number of whole numbers that are valid indices into every dim. Dims that a kernel uses whole do not count,
 /// because nothing indexes them, and neither do dims of one element.
 fn indices(def: &KernelDef, dims: &[u64]) -> u64 {
@@ -296,7 +305,7 @@ fn indices(def: &KernelDef, dims: &[u64]) -> u64 {
         let sizes = def.dims.iter().zip(dims).filter(|(d, n)| (whole || !d.whole) && **n > 1);
         sizes.map(|(_, n)| *n).min()
     };
-    least(false).or_else(|| least(true)).unwrap_or(1).min(1 << 30)
+    least(false).or_else(|| least(true)).unwrap_or(1).min(MOST_INDICES)
 }
 
 /// Fills contiguous memory with numbers that depend on the place in the signature, or with the unwritten value. Whole

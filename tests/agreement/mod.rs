@@ -50,6 +50,7 @@ mod scans;
 mod scans_and_atomics_in_use;
 mod signed_zeros;
 mod small_integers;
+mod small_integers_elsewhere;
 mod split;
 mod starts;
 mod sums;

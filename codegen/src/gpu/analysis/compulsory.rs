@@ -379,6 +379,8 @@ impl CompulsoryCounter<'_> {
                 let axis = self.walk.expected.axis_of(inst).map_or(IndexSource::Index(v), IndexSource::Axis);
                 Some(Spread::Many([(axis, 1.0)].into()))
             }
+            // Different numbers may have the same low bits.
+            Op::Cast(_) if k.tile(v).0.is_small() => None,
             Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => self.places(x),
             Op::Select(condition, own, _) if self.own.contains(&condition) => self.places(own),
             Op::Select(condition, a, b) if [condition, a, b].iter().all(|&v| self.is_one_place(v)) => Some(Spread::One),
@@ -455,6 +457,7 @@ impl CompulsoryCounter<'_> {
         loop {
             let ValueDef::Result(inst, _) = self.k.values[v].def else { return None };
             match &self.k.insts[inst] {
+                op @ Op::Cast(_) if self.k.tile(v).0.is_small() => return Some(op),
                 Op::Cast(x) | Op::Broadcast(x) | Op::Reshape(x) | Op::Rematerialize(x) => v = *x,
                 op => return Some(op),
             }

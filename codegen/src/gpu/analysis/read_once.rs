@@ -133,6 +133,8 @@ fn are_disjoint(a: &[Slice], b: &[Slice]) -> bool {
 /// The number that a value is, times a constant or plus what is the same in the whole launch.
 fn counter(k: &Kernel, mut v: Value) -> Value {
     while let ValueDef::Result(inst, _) = k.values[v].def
+        // Different numbers may have the same low bits.
+        && !k.tile(v).0.is_small()
         && let Some(operand) = counted(k, &k.insts[inst])
     {
         v = operand;

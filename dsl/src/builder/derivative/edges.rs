@@ -40,14 +40,27 @@ impl Slopes<'_> {
         let has = self.sources_of(x);
         let mut x = x;
         for source in sources(&self.b.kernel, like).difference(&has) {
-            let is_bool = self.b.kernel.ty(*source).dtype == DType::Bool;
-            let cond = match is_bool {
-                true => (*source).into(),
-                false => self.b.compare(self.loc, Predicate::Eq, *source, *source),
-            };
+            let cond = self.holds_where_valid(*source);
             x = self.b.select(self.loc, cond, x, x);
         }
         x
+    }
+
+    /// A condition that is valid where a source is.
+    fn holds_where_valid(&mut self, source: Value) -> Operand {
+        if self.b.kernel.ty(source).dtype == DType::Bool {
+            return source.into();
+        }
+        let wide = self.wide(source);
+        self.b.compare(self.loc, Predicate::Eq, wide, wide)
+    }
+
+    /// A source in a type that has comparisons.
+    fn wide(&mut self, source: Value) -> Operand {
+        match self.b.kernel.ty(source).dtype.is_small() {
+            true => self.b.cast(self.loc, DType::I32, source),
+            false => source.into(),
+        }
     }
 
     /// A part of a partial derivative of `out`, with 0 where the part is not valid though `out` is. There an `or` stands in
@@ -73,13 +86,13 @@ impl Slopes<'_> {
         let own = self.edges_beside(x, value);
         let mut through = self.through_or(x, value);
         for (source, shared) in own {
-            let cond = match self.b.kernel.ty(source).dtype {
-                DType::Bool => source.into(),
-                _ if shared.is_empty() => self.b.compare(self.loc, Predicate::Eq, source, source),
-                _ => {
-                    let edge = self.b.push(self.loc, Op::Other { value: source, other: 0.0, axes: shared });
+            let is_bool = self.b.kernel.ty(source).dtype == DType::Bool;
+            let cond = match self.wide(source) {
+                Operand::Value(wide) if !is_bool && !shared.is_empty() => {
+                    let edge = self.b.push(self.loc, Op::Other { value: wide, other: 0.0, axes: shared });
                     self.b.compare(self.loc, Predicate::Eq, edge, edge)
                 }
+                _ => self.holds_where_valid(source),
             };
             through = self.b.select(self.loc, cond, through, through);
         }

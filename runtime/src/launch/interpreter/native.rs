@@ -17,8 +17,8 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 /// writes to an argument's storage too, the kernel works on a copy of the elements of the view, and they are copied back. The views are
 /// disjoint, but one may lie between the elements of another, and what lies there is not touched.
 ///
-/// Nothing that has passed the checks of a launch is refused here, except for lack of memory: a chain has already run
-/// its first kernels at this point.
+/// Nothing that has passed the checks of a launch is refused here, except for lack of memory and for stores of `store_disjoint` that meet,
+/// which only running shows: a chain has already run its first kernels at this point.
 pub(crate) fn run_native(def: &'static KernelDef, kernel: &Kernel, dims: &[u64], args: &[Arg<'_>]) -> Result<()> {
     let written: Vec<bool> = def.params.iter().map(is_written).collect();
     let mut copies: Vec<Option<Vec<u8>>> =
