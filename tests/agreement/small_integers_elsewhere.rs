@@ -26,7 +26,7 @@ atlas_kernel! {
     tune { BN: [16, 3], BD: [64, 32] }
     {
         for n in grid(tiles(N, BN)) {
-            let mut total = zeros::<f32>([BN]);
+            let mut total = zeros::<f32>([BN, 1]);
             for d in tiles(D, BD) {
                 let ws = load(w[n, d]).cast::<f32>().or(1.0);
                 total += sum(jvp(scaled)(load(x[n, d]), ws, 1.0, load(w[n, d]).cast::<f32>()), axis = 1);

@@ -68,6 +68,13 @@ class NumPy:
         return x.copy()
 
     @staticmethod
+    def rows(x: Array) -> Array:
+        """The array, or a copy where the elements of its last axis are apart: kernels would read each by itself, several times."""
+        import numpy as np
+
+        return x if not x.ndim or x.strides[-1] == x.itemsize or x.shape[-1] < 2 else np.ascontiguousarray(x)
+
+    @staticmethod
     def dtype_name(x: Array) -> str:
         return str(x.dtype)
 
@@ -122,6 +129,11 @@ class PyTorch:
         import torch
 
         return x.clone(memory_format=torch.contiguous_format).resolve_neg()
+
+    @staticmethod
+    def rows(x: Array) -> Array:
+        """As that of NumPy."""
+        return x if not x.ndim or x.stride(-1) == 1 or x.shape[-1] < 2 else x.contiguous()
 
     @staticmethod
     def dtype_name(x: Array) -> str:

@@ -41,10 +41,11 @@ def _no_longer_than(rule: Rule, kind: Any, q: Array) -> Rule:
 
 
 def _with_residuals(kind: Any, tokens: Sequence[Array], residual_q: Array | None, residual_k: Array | None) -> list[Array]:
-    """The tokens in the order of the library; residuals that are left out are zeros."""
+    """The tokens in the order of the library, with rows side by side; residuals that are left out are zeros."""
     q, k, v, *gates = tokens
     zeros = kind.full(v, (*q.shape[:-1], v.shape[-1]), 0.0)
-    return [q, k, v, *(zeros if r is None else r for r in (residual_q, residual_k)), *gates]
+    residuals = (zeros if r is None else kind.rows(r) for r in (residual_q, residual_k))
+    return [kind.rows(q), kind.rows(k), kind.rows(v), *residuals, *gates]
 
 
 @_room.says_when_out
