@@ -228,8 +228,11 @@ def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muo
             if not is_long:
                 tokens = [x, x, x, residual, residual, gate, gate, gate, gamma]
                 rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
-                y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, 0)
-                _omega.omega_training_backward(NumPy, apart(dtype, *y.shape), [*last[0], *last[1]], tokens, norm, kept, rule, 0)
+                # Segments of one chunk stand for those of any number with others before and behind them.
+                for segment in (0, 1):
+                    y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, segment)
+                    by_last = [*last[0], *last[1]]
+                    _omega.omega_training_backward(NumPy, apart(dtype, *y.shape), by_last, tokens, norm, kept, rule, segment)
 
 def documents(of: Sizes, dtype: str, heads: int, d: int) -> None:
     """Packed documents, and a sequence without residuals, which is copied: kernels that hold the heads of a token whole."""
