@@ -107,8 +107,8 @@ impl Cta<'_> {
                     return Err(format!("stores {:?} to {:?}", tile.shape, shape(&cuts)).into());
                 }
                 match update.combine() {
-                    None => self.tensor(*param)?.store(&cuts, &tile),
-                    Some(op) => self.combine(r, op, *param, (slices, &cuts), &tile)?,
+                    None if slices.iter().all(|s| s.gathered().is_none()) => self.tensor(*param)?.store(&cuts, &tile),
+                    op => self.store_each(r, op, *param, (slices, &cuts), &tile)?,
                 }
                 none
             }

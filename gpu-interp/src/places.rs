@@ -22,21 +22,21 @@ impl Cta<'_> {
         Ok(Tile { dtype: tensor.dtype, shape: shape(cuts), data })
     }
 
-    /// Combines each element of a tile with the one at its place.
-    pub(crate) fn combine(
+    /// Stores each element of a tile at its place, or combines it with the one there.
+    pub(crate) fn store_each(
         &mut self,
         r: usize,
-        op: BinaryOp,
+        op: Option<BinaryOp>,
         param: Param,
         (slices, cuts): (&[Slice], &[Cut]),
         tile: &Tile,
     ) -> Result<(), String> {
         let each = self.each(r, slices, cuts, slices.iter().find_map(|s| s.gathered()))?;
-        let f = self.launch.arithmetic.binary(op, tile.dtype)?;
+        let f = op.map(|op| self.launch.arithmetic.binary(op, tile.dtype)).transpose()?;
         let tensor = self.tensor(param)?;
         for (one, &x) in each.iter().zip(&tile.data) {
             let there = tensor.load(one);
-            tensor.store(one, &there.map(there.dtype, |old| f(old, x)));
+            tensor.store(one, &there.map(there.dtype, |old| f.as_ref().map_or(x, |f| f(old, x))));
         }
         Ok(())
     }
