@@ -266,7 +266,7 @@ def omega_in_parts():
 def mistakes():
     x, w = normal(3, 4), normal(4)
     raises(ValueError, "ATL606", atlas.softmax, x.astype(np.float64))
-    raises(ValueError, "ATL696", atlas.softmax, x.astype(np.int8))
+    raises(ValueError, "ATL696", atlas.softmax, x.astype(np.uint32))
     raises(ValueError, "ATL603", atlas.softmax, np.zeros((), np.float32))
     raises(TypeError, "ATL697", atlas.softmax, [1.0, 2.0])
     raises(ValueError, "ATL604", atlas.rms_norm, x, normal(5))
