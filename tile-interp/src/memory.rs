@@ -59,7 +59,7 @@ impl Layout {
     /// Walks over the part of `region` inside the tensor: the dense region on one side, elements with these strides on the other. Of an
     /// axis with places, one walk for each place inside of the tensor.
     fn walks(&self, region: &Region, places: Option<&Places>, strides: &[i64], offset: i64) -> Vec<Walk> {
-        let bounds: Vec<(i64, i64)> = self.dims.iter().map(|&dim| (0, dim as i64)).collect();
+        let bounds = self.bounds();
         let Some(Places { axis, at }) = places else {
             return region.walk(&bounds, strides, offset).into_iter().collect();
         };
@@ -74,8 +74,12 @@ impl Layout {
 
     /// A walk over the part of `region` inside the tensor: the dense region on one side, memory on the other.
     fn walk(&self, region: &Region) -> Option<Walk> {
-        let bounds: Vec<(i64, i64)> = self.dims.iter().map(|&dim| (0, dim as i64)).collect();
-        region.walk(&bounds, &self.strides, self.offset)
+        region.walk(&self.bounds(), &self.strides, self.offset)
+    }
+
+    /// The coordinates of each dim, as half-open ranges.
+    fn bounds(&self) -> Vec<(i64, i64)> {
+        self.dims.iter().map(|&dim| (0, dim as i64)).collect()
     }
 }
 

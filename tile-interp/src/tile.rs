@@ -11,7 +11,8 @@ use crate::rounding::to_narrow;
 use atlas_dsl::{DType, TileType};
 use std::ops::Range;
 
-/// The elements of a tile. Integers below 32 bits are held as i32, always in their range. f16 and bf16 are held as f32, always rounded. In the ring, they have a low residue of 0.
+/// The elements of a tile. Integers below 32 bits are held as i32, always in their range. f16 and bf16 are held as f32, always
+/// rounded. In the ring, they have a low residue of 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
     Bool(Vec<bool>),

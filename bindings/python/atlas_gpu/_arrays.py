@@ -72,7 +72,7 @@ class NumPy:
         """The array, or a copy where the elements of its last axis are apart: kernels would read each by itself, several times."""
         import numpy as np
 
-        return x if not x.ndim or x.strides[-1] == x.itemsize or x.shape[-1] < 2 else np.ascontiguousarray(x)
+        return x if not x.ndim or x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
 
     @staticmethod
     def dtype_name(x: Array) -> str:
@@ -133,7 +133,7 @@ class PyTorch:
     @staticmethod
     def rows(x: Array) -> Array:
         """As that of NumPy."""
-        return x if not x.ndim or x.stride(-1) == 1 or x.shape[-1] < 2 else x.contiguous()
+        return x if not x.ndim or x.stride(-1) == 1 else x.contiguous()
 
     @staticmethod
     def dtype_name(x: Array) -> str:

@@ -51,7 +51,7 @@ def _with_rows(grad: Any) -> Any:
     compiled, or miss in a bundle, which takes longer than a copy."""
     if isinstance(grad, (list, tuple)):
         return [g if g is None else g.contiguous() for g in grad]
-    return grad.contiguous() if isinstance(grad, Tensor) and grad.dim() and grad.stride(-1) != 1 else grad
+    return PyTorch.rows(grad) if isinstance(grad, Tensor) else grad
 
 
 def _gradient(name: str, backward: Callable[..., Any], setup: Callable[..., None]) -> None:

@@ -12,8 +12,8 @@ const PERCENT: usize = 12;
 /// How often an output with one store, which nothing else is done with, is stored to at places.
 const DISJOINT_PERCENT: usize = 10;
 
-/// Draws for each output whether the kernel combines with it, or stores to it at places. Sums of 16-bit floats are left out: how they round depends on the
-/// order by more than the bounds allow.
+/// Draws for each output whether the kernel combines with it, or stores to it at places. Sums of 16-bit floats are left out: how
+/// they round depends on the order by more than the bounds allow.
 pub(super) fn combine(recipe: &mut Recipe) {
     let mut rng = Rng::new(recipe.seed ^ 0xa70);
     for param in 0..recipe.params.len() {
