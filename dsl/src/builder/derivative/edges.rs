@@ -51,16 +51,16 @@ impl Slopes<'_> {
         if self.b.kernel.ty(source).dtype == DType::Bool {
             return source.into();
         }
-        let wide = self.wide(source);
-        self.b.compare(self.loc, Predicate::Eq, wide, wide)
+        self.equals_itself(source.into())
     }
 
-    /// A source in a type that has comparisons.
-    fn wide(&mut self, source: Value) -> Operand {
-        match self.b.kernel.ty(source).dtype.is_small() {
-            true => self.b.cast(self.loc, DType::I32, source),
-            false => source.into(),
-        }
+    /// `x == x`, in a type that has comparisons.
+    fn equals_itself(&mut self, x: Operand) -> Operand {
+        let x = match x {
+            Operand::Value(v) if self.b.kernel.ty(v).dtype.is_small() => self.b.cast(self.loc, DType::I32, v),
+            x => x,
+        };
+        self.b.compare(self.loc, Predicate::Eq, x, x)
     }
 
     /// A part of a partial derivative of `out`, with 0 where the part is not valid though `out` is. There an `or` stands in
@@ -86,13 +86,13 @@ impl Slopes<'_> {
         let own = self.edges_beside(x, value);
         let mut through = self.through_or(x, value);
         for (source, shared) in own {
-            let is_bool = self.b.kernel.ty(source).dtype == DType::Bool;
-            let cond = match self.wide(source) {
-                Operand::Value(wide) if !is_bool && !shared.is_empty() => {
-                    let edge = self.b.push(self.loc, Op::Other { value: wide, other: 0.0, axes: shared });
-                    self.b.compare(self.loc, Predicate::Eq, edge, edge)
-                }
-                _ => self.holds_where_valid(source),
+            let is_whole = self.b.kernel.ty(source).dtype == DType::Bool || shared.is_empty();
+            let cond = if is_whole {
+                self.holds_where_valid(source)
+            } else {
+                // An `or` takes every type that is not bool, a comparison those with arithmetic.
+                let edge = self.b.push(self.loc, Op::Other { value: source, other: 0.0, axes: shared });
+                self.equals_itself(edge)
             };
             through = self.b.select(self.loc, cond, through, through);
         }
