@@ -361,7 +361,7 @@ impl<'a> Checker<'a> {
         let (x, y) = (self.expr(a), self.expr(b));
         let (x_name, y_name) = (self.named(a), self.named(b));
         for ((ty, name), other) in [((&x, &x_name), &y), ((&y, &y_name), &x)] {
-            if let Some(mend) = ty.elem.small_mend(name.trim_end(), Some(&other.elem)) {
+            if let Some(mend) = ty.elem.small_mend(name.trim_end(), Takes::Numbers, Some(&other.elem)) {
                 let message = format!("`{}` compares numbers or bool, found {name}{ty}{mend}", p.text());
                 return self.mistake(104, e.place, message);
             }
@@ -383,7 +383,7 @@ impl<'a> Checker<'a> {
         }
         if !of_seed.elem.may_be_int() || !is_scalar(&of_seed) {
             let mend = if !of_seed.elem.may_be_int() {
-                ""
+                "; as a parameter it is `seed: i64`"
             } else if is_scalar(&of_index) {
                 "; the seed comes first, and then the tile of counters"
             } else {

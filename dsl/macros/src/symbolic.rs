@@ -94,15 +94,32 @@ impl Elem {
         matches!(self, Elem::Fixed(d) if d.is_small())
     }
 
-    /// The end of a message about an operation that does not take this type, if it is an integer below 32 bits: what to write
-    /// around `name`, which meets an operand of type `other`.
-    pub(crate) fn small_mend(&self, name: &str, other: Option<&Elem>) -> Option<String> {
+    /// The end of a message about an operation that takes `takes` and so not this type, if it is an integer below 32 bits: what to
+    /// write around `name`, which meets an operand of type `other`.
+    pub(crate) fn small_mend(&self, name: &str, takes: Takes, other: Option<&Elem>) -> Option<String> {
         let x = if name.is_empty() { "(..)" } else { name };
-        let mend = match other.filter(|other| other.is_of_numbers() && !other.is_small()) {
-            Some(other) => format!("`{x}.cast::<{other}>()`"),
-            None => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
+        let mend = match (takes, other.filter(|other| other.may_be(takes) && other.is_of_numbers())) {
+            (Takes::Bool, _) => format!("`{x}.cast::<i32>() != 0`"),
+            (_, Some(other)) => format!("`{x}.cast::<{other}>()`"),
+            (Takes::Bits | Takes::Integers, None) => format!("`{x}.cast::<i32>()`"),
+            (Takes::Floats, None) => format!("`{x}.cast::<f32>()`"),
+            (Takes::Numbers, None) => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
         };
-        self.is_small().then(|| format!("; {self} is loaded, converted and stored, not computed with: write {mend}"))
+        // What is underlined may be the whole operation, and the cast is of its operands.
+        let around = if name.is_empty() { format!(" around what is {self}") } else { String::new() };
+        self.is_small()
+            .then(|| format!("; {self} is loaded, converted and stored, not computed with: write {mend}{around}"))
+    }
+
+    /// What to write in the place of a condition `name` that has this type and not bool, as the end of a message.
+    pub(crate) fn compared(&self, name: &str) -> String {
+        let x = if name.is_empty() { "(..)" } else { name };
+        match self {
+            Elem::Unknown | Elem::Literal(_) => String::new(),
+            _ if self.is_small() => format!("; write `{x}.cast::<i32>() != 0`"),
+            _ if self.may_be_int() => format!("; write `{x} != 0`"),
+            _ => format!("; compare it, as in `{x} != 0.0`"),
+        }
     }
 
     /// True if it is certainly bool.
