@@ -34,6 +34,7 @@ mod grouped_heads;
 mod hopper;
 mod infinite;
 mod long_loops;
+mod long_runs;
 mod magnified;
 mod packed;
 mod pairs;

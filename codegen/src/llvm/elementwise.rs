@@ -75,38 +75,12 @@ impl<'c> Emitter<'c, '_> {
                 let element = self.table_element(*table, at)?;
                 Ok(vec![self.b.build_select(inside, element, self.zero(DType::F32), "")?])
             }
-            Op::Unary(op, by, a) => {
-                let a = self.regs(*a)?.clone();
-                a.into_iter().map(|x| self.unary(*op, *by, dtype, x)).collect()
-            }
-            Op::Binary(op, by, a, b) => {
-                let (a, b) = (self.regs(*a)?.clone(), self.regs(*b)?.clone());
-                a.into_iter().zip(b).map(|(x, y)| self.binary((*op, *by), dtype, x, y)).collect()
-            }
-            Op::Compare(p, a, b) => {
-                let operand = self.k.tile(*a).0;
-                let (a, b) = (self.regs(*a)?.clone(), self.regs(*b)?.clone());
-                a.into_iter().zip(b).map(|(x, y)| Ok(self.compare(*p, operand, x, y)?.into())).collect()
-            }
-            Op::Select(c, a, b) => {
-                let (c, a, b) = (self.regs(*c)?.clone(), self.regs(*a)?.clone(), self.regs(*b)?.clone());
-                c.into_iter()
-                    .zip(a.into_iter().zip(b))
-                    .map(|(c, (x, y))| Ok(self.b.build_select(c.into_int_value(), x, y, "")?))
-                    .collect()
-            }
-            Op::Fma(a, b, c) => {
-                let (a, b, c) = (self.regs(*a)?.clone(), self.regs(*b)?.clone(), self.regs(*c)?.clone());
-                a.into_iter().zip(b).zip(c).map(|((x, y), z)| self.fused([x, y, z], dtype)).collect()
+            Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Fma(..) | Op::Cast(_) => {
+                self.computed(op, dtype, 0..n as usize)
             }
             Op::Rematerialize(a) => {
                 let regs = self.regs(*a)?.clone();
                 self.forget(&regs, dtype)
-            }
-            Op::Cast(a) => {
-                let from = self.k.tile(*a).0;
-                let a = self.regs(*a)?.clone();
-                self.cast_all(&a, from, dtype)
             }
             Op::Broadcast(a) => {
                 let source = self.k.tile(*a).1.clone();
@@ -225,7 +199,13 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_float_ext(x.into_float_value(), self.cx.f32_type(), "")?.into())
     }
 
-    fn unary(&mut self, op: UnaryOp, by: Accuracy, dtype: DType, x: BasicValueEnum<'c>) -> R<BasicValueEnum<'c>> {
+    pub(super) fn unary(
+        &mut self,
+        op: UnaryOp,
+        by: Accuracy,
+        dtype: DType,
+        x: BasicValueEnum<'c>,
+    ) -> R<BasicValueEnum<'c>> {
         if dtype.is_half() && !matches!(op, UnaryOp::Neg | UnaryOp::Abs) {
             let wide = self.widen(x)?;
             let y = self.unary(op, by, DType::F32, wide)?;
@@ -262,7 +242,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// `x * y + z`, rounded once. In 16 bits it is computed in f32, where the product is exact, and the sum is rounded twice.
-    fn fused(&mut self, operands: [BasicValueEnum<'c>; 3], dtype: DType) -> R<BasicValueEnum<'c>> {
+    pub(super) fn fused(&mut self, operands: [BasicValueEnum<'c>; 3], dtype: DType) -> R<BasicValueEnum<'c>> {
         let ty = operands[0].get_type();
         if !dtype.is_half() {
             return self.call(&format!("llvm.fma.{}", type_name(dtype)), ty, &operands);
@@ -389,7 +369,13 @@ impl<'c> Emitter<'c, '_> {
         Ok(self.b.build_float_div(a, b, "")?)
     }
 
-    fn compare(&self, p: Predicate, dtype: DType, x: BasicValueEnum<'c>, y: BasicValueEnum<'c>) -> R<IntValue<'c>> {
+    pub(super) fn compare(
+        &self,
+        p: Predicate,
+        dtype: DType,
+        x: BasicValueEnum<'c>,
+        y: BasicValueEnum<'c>,
+    ) -> R<IntValue<'c>> {
         if dtype.is_float() {
             let p = match p {
                 Predicate::Eq => FloatPredicate::OEQ,

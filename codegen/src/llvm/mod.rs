@@ -16,6 +16,7 @@ mod matrix_load;
 mod mma;
 mod reduce;
 mod remat;
+mod runs;
 mod scan;
 mod shared;
 mod splits;
@@ -24,6 +25,7 @@ mod wgmma;
 mod words;
 
 use crate::error::CompileError;
+use crate::gpu::analysis::{InRun, Runs};
 use crate::gpu::{
     self, AccessKind, At, Cache, CopyAtom, Effects, FenceKind, Kernel, Lowered, Mover, Op, Ring, TensorMap, ValueDef,
     VerifiedKernel,
@@ -74,6 +76,8 @@ struct Emitter<'c, 'k> {
     b: Builder<'c>,
     k: &'k Kernel,
     function: FunctionValue<'c>,
+    /// What is emitted register by register.
+    runs: &'k Runs,
     values: SecondaryMap<gpu::Value, Option<Regs<'c>>>,
     pointers: BTreeMap<Param, PointerValue<'c>>,
     scalars: BTreeMap<Param, BasicValueEnum<'c>>,
@@ -144,7 +148,7 @@ pub(crate) fn emit<'c>(
     source: Option<&str>,
 ) -> R<()> {
     let k: &Kernel = k;
-    let abi = abi(k);
+    let (abi, runs) = (abi(k), Runs::of(k));
     let i32t = cx.i32_type();
     let ptr = |space| BasicTypeEnum::from(cx.ptr_type(AddressSpace::from(space)));
     let types: Vec<BasicMetadataTypeEnum<'c>> = abi
@@ -185,6 +189,7 @@ pub(crate) fn emit<'c>(
         b,
         k,
         function,
+        runs: &runs,
         values: SecondaryMap::new(),
         pointers: BTreeMap::new(),
         scalars: BTreeMap::new(),
@@ -343,17 +348,26 @@ impl<'c> Emitter<'c, '_> {
     /// Emits a block's instructions up to its yield. Returns the yielded values.
     fn block(&mut self, block: gpu::Block) -> R<Vec<Regs<'c>>> {
         for &inst in &self.k.blocks[block].insts {
-            if let Some(lines) = &self.lines {
-                lines.at(self.cx, &self.b, self.k.locs[inst].line, self.k.locs[inst].column);
-            }
+            self.locate(inst);
             if let Op::Yield(values) = &self.k.insts[inst] {
                 return values.iter().map(|&v| self.regs(v).cloned()).collect();
             }
             self.is_convergent.set(false);
-            self.inst(inst)?;
+            match self.runs.at(inst) {
+                InRun::No => self.inst(inst)?,
+                InRun::Before => {}
+                InRun::Last(run) => self.elementwise_run(run)?,
+            }
             self.converges_as_it_says(inst)?;
         }
         Ok(vec![])
+    }
+
+    /// What is emitted next is of the source of this operation.
+    fn locate(&self, inst: gpu::Inst) {
+        if let Some(lines) = &self.lines {
+            lines.at(self.cx, &self.b, self.k.locs[inst].line, self.k.locs[inst].column);
+        }
     }
 
     /// The row of an operation says whether all threads of a warp run it together; an access by matrix always is of that kind.

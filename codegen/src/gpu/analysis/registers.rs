@@ -10,7 +10,8 @@
 //! largest sum at any operation, including temporaries of the operation. A loop holds the values that are live after it, the
 //! outer values that its body uses, and in its body the carried values. Element-wise operations are evaluated register by
 //! register: an operand that dies there gives its registers to the result. A result that only one such operation uses is never
-//! held as a whole; its operands are held instead. Constants, indices and repeated elements are computed where they are used.
+//! held as a whole; its operands are held instead. The same holds for all values inside a run that is emitted register by
+//! register (`runs.rs`). Constants, indices and repeated elements are computed where they are used.
 //!
 //! This overestimates a sum of many loaded tiles, because all of them would be live at once. So a kernel that would be refused
 //! is also estimated *in order*: operands are held instead of such a result only if that takes fewer registers, and a tile of a
@@ -28,6 +29,7 @@
 //!   snapshots/resources.txt has the results.
 //! - Values counted twice, or not for the whole of a loop: tests/snapshots.rs shows the refusals.
 
+use super::runs::Runs;
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::partial_tiles::{LOADS_AT_ONCE, REGISTERS_AT_ONCE};
 use crate::gpu::{
@@ -187,6 +189,8 @@ struct PressureWalk<'k> {
     met: SecondaryMap<Value, u32>,
     searches: u32,
     order: Order,
+    /// What is computed register by register in any order.
+    runs: Runs,
     /// For loads that are placed at their first use, the uses that the walk has not met.
     late: SecondaryMap<Value, u32>,
     peak: u32,
@@ -202,12 +206,13 @@ impl<'k> PressureWalk<'k> {
             met: SecondaryMap::with_capacity(n),
             searches: 0,
             order,
+            runs: Runs::of(k),
             late: if order == Order::ByValue { uses_of_late(k, users) } else { SecondaryMap::new() },
             peak: 0,
         };
         for v in k.values.keys() {
             walk.cost[v] = cost(k, v);
-            walk.passes[v] = passes(k, v, users[v]);
+            walk.passes[v] = walk.runs.is_inside(v) || passes(k, v, users[v]);
         }
         walk
     }
@@ -328,7 +333,8 @@ impl<'k> PressureWalk<'k> {
     fn is_better_whole(&self, v: Value, live: &Live) -> bool {
         let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
         // Repeated elements stay where they come from, and predicates are few.
-        if self.order == Order::ByRegister || self.cost[v] == 0 || !is_evaluated(&self.k.insts[inst]) {
+        let is_inside = self.runs.is_inside(v);
+        if self.order == Order::ByRegister || is_inside || self.cost[v] == 0 || !is_evaluated(&self.k.insts[inst]) {
             return false;
         }
         if is_long(&self.k.insts[inst]) {

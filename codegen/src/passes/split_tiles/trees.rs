@@ -1,6 +1,7 @@
 //! Trees of operations whose columns can be computed separately, and what they read.
 
 use crate::analysis::is_long_enough;
+use crate::gpu::analysis::{InRun, Runs};
 use crate::gpu::atom::MmaAtom;
 use crate::gpu::{
     Block, BlockData, Buffer, Inst, Kernel, Op, Operand, SharedRef, Split, Value, ValueDef, WarpGrid, slice_layout,
@@ -181,6 +182,7 @@ pub(super) struct Program {
     place: SecondaryMap<Inst, usize>,
     block: SecondaryMap<Inst, Option<Block>>,
     users: SecondaryMap<Value, BTreeSet<Inst>>,
+    runs: Runs,
 }
 
 impl Program {
@@ -190,6 +192,7 @@ impl Program {
             place: SecondaryMap::new(),
             block: SecondaryMap::new(),
             users: SecondaryMap::new(),
+            runs: Runs::of(k),
         };
         for role in k.roles.values() {
             p.walk(k, role.body);
@@ -246,10 +249,11 @@ impl Program {
                 }
             }
         }
-        // What a loop leaves takes its registers in any case. Ranges then help only what is read beside it, and what several
-        // roots make of it.
+        // What a loop leaves takes its registers in any case. Ranges then help only what is read beside it, what several roots make
+        // of it, and what takes many registers while it is computed: the branch of a store keeps LLVM and ptxas from an order.
         if !tree.held.is_empty() {
-            return (!tree.reads.is_empty() || tree.computes_again).then_some(tree);
+            let in_runs = tree.operations.iter().any(|&inst| self.runs.at(inst) != InRun::No);
+            return (!tree.reads.is_empty() || tree.computes_again || in_runs).then_some(tree);
         }
         // Loads that no product waits for are all on their way at once.
         let is = |of: fn(&Op) -> bool| tree.operations.iter().any(|&i| of(&k.insts[i]));

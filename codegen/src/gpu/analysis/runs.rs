@@ -1,0 +1,230 @@
+//! Runs of element-wise operations that are computed register by register.
+//!
+//! # Promise
+//! The order of computation only. A run has the same operations on the same elements, so every result is the same.
+//!
+//! # Argument
+//! Usually an operation is emitted for all registers of its tile before the next operation. A value with one use costs nothing
+//! by that, because ptxas moves short operations down to their uses. It does not find another order for values that several
+//! operations use: they are all there at once. A random number has about six of these for each element. So a run with many
+//! registers of such values is emitted for a few registers of its tiles at a time, and they live only that long.
+//!
+//! A run is a sequence of operations of a block whose tiles have the same number of registers. Between them may be constants,
+//! indices, renamings and what else has no effects, if they use nothing of the run: these are emitted where they are. Every
+//! other operation ends the run.
+//!
+//! # Breaks it
+//! - An operation between those of a run that uses one of them: the emission fails with an internal error.
+//! - Kernels that need fewer registers operation by operation: snapshots/resources.txt has what ptxas takes.
+
+use crate::gpu::{Block, Inst, Kernel, Op, Value, ValueDef};
+use crate::gpu_ops;
+use crate::layout::words;
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// The registers of values with several uses that a run may have at once before it is computed register by register.
+const MOST_AT_ONCE: u32 = 64;
+
+/// The runs of a kernel that are computed register by register.
+#[derive(Clone, Debug, Default)]
+pub struct Runs {
+    /// The number of the run of an operation, from 1; 0 for one that is in none.
+    number: SecondaryMap<Inst, u32>,
+    runs: Vec<Vec<Inst>>,
+    /// Values that only operations of their own run use.
+    inside: EntitySet<Value>,
+    /// Those of them that several operations use, and what these are computed from in their run.
+    behind_shared: EntitySet<Value>,
+}
+
+/// Where an operation is in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InRun<'r> {
+    /// In none.
+    No,
+    /// In one that is emitted at a later operation.
+    Before,
+    /// At the end of one of these operations.
+    Last(&'r [Inst]),
+}
+
+impl Runs {
+    /// The runs of a kernel.
+    pub fn of(k: &Kernel) -> Runs {
+        let mut users: SecondaryMap<Value, Vec<Inst>> = SecondaryMap::new();
+        for inst in k.blocks.values().flat_map(|b| b.insts.iter().copied()) {
+            k.insts[inst].visit_operands(|v| {
+                if users[v].last() != Some(&inst) {
+                    users[v].push(inst);
+                }
+            });
+        }
+        let mut runs = Runs::default();
+        for block in k.blocks.keys() {
+            for run in sequences(k, block) {
+                runs.add(k, &users, run);
+            }
+        }
+        runs
+    }
+
+    /// Where an operation is in a run.
+    pub fn at(&self, inst: Inst) -> InRun<'_> {
+        let Some(run) = (self.number[inst] as usize).checked_sub(1).map(|at| &self.runs[at]) else { return InRun::No };
+        if run.last() == Some(&inst) { InRun::Last(run) } else { InRun::Before }
+    }
+
+    /// True for a value of which only a few registers are there at a time.
+    pub fn is_inside(&self, v: Value) -> bool {
+        self.inside.contains(v)
+    }
+
+    /// True for a value of a run that several operations of it use, or from which such a value is computed.
+    pub fn is_behind_shared(&self, v: Value) -> bool {
+        self.behind_shared.contains(v)
+    }
+
+    fn add(&mut self, k: &Kernel, users: &SecondaryMap<Value, Vec<Inst>>, run: Vec<Inst>) {
+        let mut members: EntitySet<Inst> = EntitySet::new();
+        members.extend(run.iter().copied());
+        let inside = |v: &Value| users[*v].iter().all(|&user| members.contains(user));
+        let results = || run.iter().map(|&inst| k.results[inst][0]).filter(inside);
+        let is_of_run = |v: Value| matches!(k.values[v].def, ValueDef::Result(of, _) if members.contains(of));
+        let shared = |v: Value| users[v].len() > 1 && inside(&v);
+        // Backwards, with the values that several operations use and that are needed below.
+        let (mut live, mut registers, mut most) = (EntitySet::new(), 0, 0);
+        let words = |v: Value| k.values[v].ty.tile().map_or(0, |(dtype, layout)| words((dtype, layout)));
+        for &inst in run.iter().rev() {
+            let result = k.results[inst][0];
+            if live.contains(result) {
+                live.remove(result);
+                registers -= words(result);
+            }
+            k.insts[inst].visit_operands(|v| {
+                if is_of_run(v) && shared(v) && live.insert(v) {
+                    registers += words(v);
+                }
+            });
+            most = most.max(registers);
+        }
+        if most > MOST_AT_ONCE {
+            results().for_each(|v| _ = self.inside.insert(v));
+            for &inst in run.iter().rev() {
+                let result = k.results[inst][0];
+                if shared(result) || self.behind_shared.contains(result) {
+                    self.behind_shared.insert(result);
+                    k.insts[inst].visit_operands(|v| self.behind_shared.extend(is_of_run(v).then_some(v)));
+                }
+            }
+            let number = self.runs.len() as u32 + 1;
+            run.iter().for_each(|&inst| self.number[inst] = number);
+            self.runs.push(run);
+        }
+    }
+}
+
+/// The sequences of a block that could be runs.
+fn sequences(k: &Kernel, block: Block) -> Vec<Vec<Inst>> {
+    let (mut all, mut run, mut made) = (Vec::new(), Vec::new(), EntitySet::new());
+    let mut registers = None;
+    for &inst in &k.blocks[block].insts {
+        let op = &k.insts[inst];
+        let mut uses_run = false;
+        op.visit_operands(|v| uses_run |= made.contains(v));
+        let here = registers_of(k, inst);
+        let continues = here.is_some() && (registers.is_none() || registers == here);
+        if !continues && (uses_run || !is_free(op)) {
+            all.push(std::mem::take(&mut run));
+            made.clear();
+            registers = None;
+        }
+        if here.is_some() && (registers.is_none() || registers == here) {
+            registers = here;
+            run.push(inst);
+            made.insert(k.results[inst][0]);
+        }
+    }
+    all.push(run);
+    all.retain(|run| run.len() > 1);
+    all
+}
+
+/// The registers of the result of an operation that can be computed for some of them, and `None` for another.
+fn registers_of(k: &Kernel, inst: Inst) -> Option<u32> {
+    let computes = matches!(
+        k.insts[inst],
+        Op::Unary(..) | Op::Binary(..) | Op::Compare(..) | Op::Select(..) | Op::Fma(..) | Op::Cast(_)
+    );
+    k.values[*k.results[inst].first().filter(|_| computes)?].ty.tile().map(|(_, layout)| layout.reg_count())
+}
+
+/// True for an operation that may be emitted before operations that stand above it and whose results it does not use.
+fn is_free(op: &Op) -> bool {
+    matches!(op, gpu_ops!(sources elementwise views) | Op::MaskInvalid { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::parse_gpu;
+    use std::fmt::Write;
+
+    /// A tile of `registers` registers, and `shared` values made of it that are used twice each, at once. `between` stands in
+    /// the middle of them.
+    fn kernel(registers: u32, shared: usize, between: &str) -> Kernel {
+        let cols = 32 * registers;
+        let mut text = format!(
+            "gpu @k sm_80 threads 32 (%x: f32[N, D] strides [{cols}, 1] align 16, %y: out f32[N, D] strides [{cols}, 1] align 16)\n\
+             dims N: ?1, D = {cols}\nlayout #0 = [{cols}] threads (32:{registers}@0) regs ({registers}:1@0)\n\
+             programs (%0) = linear (N)\nrole all scope cta {{\n  %1: f32 #0 = load.global %x[%0, 0 ..+ {cols}]\n"
+        );
+        for i in 0..shared {
+            writeln!(text, "  %{}: f32 #0 = mul %1, %1", 2 + i).unwrap();
+        }
+        text.push_str(between);
+        let mut last = 1;
+        for pass in 0..2 {
+            for i in 0..shared {
+                let at = 10 + shared + pass * shared + i;
+                writeln!(text, "  %{at}: f32 #0 = add %{last}, %{}", 2 + i).unwrap();
+                last = at;
+            }
+        }
+        write!(text, "  store.global %y[%0, 0 ..+ {cols}], %{last}\n}}\n").unwrap();
+        parse_gpu(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
+
+    fn lengths(k: &Kernel) -> Vec<usize> {
+        Runs::of(k).runs.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn values_that_are_used_twice_make_a_run() {
+        assert_eq!(lengths(&kernel(16, 5, "")), [15]);
+        // 64 registers are not too many.
+        assert_eq!(lengths(&kernel(16, 4, "")), [0usize; 0]);
+    }
+
+    #[test]
+    fn what_uses_nothing_of_a_run_does_not_end_it() {
+        assert_eq!(lengths(&kernel(16, 5, "  %90: f32 #0 = const 1\n")), [15]);
+    }
+
+    #[test]
+    fn an_effect_ends_a_run() {
+        // The values before it are used behind it too: none is inside of a run.
+        assert_eq!(lengths(&kernel(16, 5, "  barrier\n")), [0usize; 0]);
+    }
+
+    #[test]
+    fn inside_is_what_only_the_run_uses() {
+        let k = kernel(16, 5, "");
+        let runs = Runs::of(&k);
+        let inside = k.values.keys().filter(|&v| runs.is_inside(v)).count();
+        // All but the last sum, which is stored.
+        assert_eq!(inside, 14);
+        let run = &runs.runs[0];
+        assert_eq!(runs.at(run[0]), InRun::Before);
+        assert_eq!(runs.at(run[14]), InRun::Last(run));
+    }
+}
