@@ -292,7 +292,15 @@ impl<'a> Checker<'a> {
             ExprKind::IsNan(x) => self.is_nan(x, e),
             ExprKind::Random(of, parts) => self.random(*of, parts),
             ExprKind::Cast(to, x) => {
-                let (to, x) = (elem(*to), self.expr(x));
+                let (name, to, x) = (self.named(x), elem(*to), self.expr(x));
+                if !x.elem.converts_to(&to) {
+                    let message = format!(
+                        "nothing casts {} to {to}: floats of 8 bits convert from and to floats alone; write `{}.cast::<f32>().cast::<{to}>()`",
+                        x.elem,
+                        if name.is_empty() { "(..)" } else { name.trim_end() },
+                    );
+                    return self.mistake(106, e.place, message);
+                }
                 let counts = x.counts || x.elem.is_bool();
                 Ty { elem: to, coordinate: None, of_numbers: false, counts, ..x }
             }
@@ -301,6 +309,13 @@ impl<'a> Checker<'a> {
                 if like.is_literal() || like.elem.is_bool() {
                     let message = format!("`cast_like` takes the element type of a tile of numbers, found {like}");
                     return self.mistake(106, parts[1].place, message);
+                }
+                if !x.elem.converts_to(&like.elem) {
+                    let message = format!(
+                        "nothing casts {} to {}: floats of 8 bits convert from and to floats alone; write `.cast::<f32>()` before it",
+                        x.elem, like.elem
+                    );
+                    return self.mistake(106, e.place, message);
                 }
                 Ty { elem: like.elem, coordinate: None, of_numbers: like.of_numbers, ..x }
             }

@@ -344,7 +344,10 @@ impl Checker<'_> {
     pub(crate) fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
         let ty = self.expr(x);
         if ty.is_literal() || !ty.elem.may_be_float() {
-            let mend = if ty.elem.is_small() { "; no integer is NaN" } else { "" };
+            let mend = match ty.elem.is_small() && !ty.elem.is_fp8() {
+                true => "; no integer is NaN".to_owned(),
+                false => ty.elem.small_mend(self.named(x).trim_end(), None).unwrap_or_default(),
+            };
             let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}{mend}", self.named(x));
             return self.mistake(104, e.place, message);
         }
@@ -556,6 +559,9 @@ pub(crate) fn whole_of_numbers(found: &Ty, wanted: &Elem) -> Option<String> {
 fn factors((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     if x.elem.is_bool() || y.elem.is_bool() {
         return String::new();
+    }
+    if x.elem.is_fp8() && y.elem.is_fp8() {
+        return "; write `(..).cast::<f16>()` around both, which is exact".to_owned();
     }
     if !x.elem.may_be_float() && !y.elem.may_be_float() {
         return "; write `(..).cast::<f32>()` around both".to_owned();

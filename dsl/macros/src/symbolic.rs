@@ -79,7 +79,7 @@ impl Elem {
     pub(crate) fn width(&self) -> u8 {
         match self {
             Elem::Literal(_) | Elem::Unknown | Elem::Fixed(DType::Bool) => 0,
-            Elem::Fixed(DType::I8 | DType::U8) => 1,
+            Elem::Fixed(DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2) => 1,
             Elem::Fixed(DType::I16 | DType::U16) => 2,
             Elem::Fixed(DType::I32) => 3,
             Elem::Fixed(DType::I64) => 4,
@@ -89,20 +89,30 @@ impl Elem {
         }
     }
 
-    /// True if it is certainly an integer below 32 bits.
+    /// True if it is certainly a float of 8 bits.
+    pub(crate) fn is_fp8(&self) -> bool {
+        matches!(self, Elem::Fixed(d) if d.is_fp8())
+    }
+
+    /// True if it is certainly an integer below 32 bits or a float of 8 bits, which have no arithmetic.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self, Elem::Fixed(d) if d.is_small())
     }
 
-    /// The end of a message about an operation that does not take this type, if it is an integer below 32 bits: what to write
-    /// around `name`, which meets an operand of type `other`.
+    /// The end of a message about an operation that does not take this type, if it has no arithmetic: what to write around `name`, which meets an operand of type `other`.
     pub(crate) fn small_mend(&self, name: &str, other: Option<&Elem>) -> Option<String> {
         let x = if name.is_empty() { "(..)" } else { name };
         let mend = match other.filter(|other| other.is_of_numbers() && !other.is_small()) {
-            Some(other) => format!("`{x}.cast::<{other}>()`"),
-            None => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
+            Some(other) if self.converts_to(other) => format!("`{x}.cast::<{other}>()`"),
+            _ if self.is_fp8() => format!("`{x}.cast::<f32>()` or `{x}.cast::<f16>()`"),
+            _ => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
         };
         self.is_small().then(|| format!("; {self} is loaded, converted and stored, not computed with: write {mend}"))
+    }
+
+    /// True unless there is certainly no conversion to this type.
+    pub(crate) fn converts_to(&self, to: &Elem) -> bool {
+        !matches!((self, to), (Elem::Fixed(a), Elem::Fixed(b)) if DType::no_conversion(*a, *b).is_some())
     }
 
     /// True if it is certainly bool.

@@ -25,6 +25,7 @@ mod table;
 mod binary;
 mod distance;
 mod dtype;
+mod fp8;
 mod kind;
 mod random;
 mod reduction;
@@ -38,6 +39,7 @@ pub use binary::{
 };
 pub use distance::distance;
 pub use dtype::{DType, number};
+pub use fp8::Fp8;
 pub use kind::{Effect, Kind, Operation};
 pub use random::{Draw, Random};
 pub use reduction::{ReduceOp, Reduction, Update, Updating};
