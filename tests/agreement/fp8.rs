@@ -141,7 +141,8 @@ pub(super) fn nearest(dtype: DType, x: f64) -> u8 {
     let size = x.abs();
     let far = |code: &u8| ((numbers[usize::from(*code)] - size).abs(), code & 1);
     let closer = |a: &u8, b: &u8| far(a).partial_cmp(&far(b)).expect("no NaN");
-    let code = if size.is_infinite() { last } else { (0..=last).min_by(closer).expect("codes") };
+    let is_beyond = size > numbers[usize::from(last)];
+    let code = if is_beyond { last } else { (0..=last).min_by(closer).expect("codes") };
     code | if x.is_sign_negative() { 0x80 } else { 0 }
 }
 
@@ -220,7 +221,7 @@ fn widens<T: Code>(widened: &'static KernelDef, of: impl Fn(u8) -> f64) -> Vec<S
         let given: Vec<T> = (0..=255).map(T::of).collect();
         let x = device.tensor_from(&given, &[256]).expect("memory");
         let mut y = [F16, Bf16, F32, F64, E4M3, E5M2].map(|d| Tensor::zeros(&device, d, [256]).expect("memory"));
-        let args = std::iter::once(Arg::In(&x)).chain(y.iter_mut().map(Arg::Out)).collect();
+        let args: Vec<Arg<'_>> = std::iter::once(Arg::In(&x)).chain(y.iter_mut().map(Arg::Out)).collect();
         widened.launch(&device, args).expect("a launch");
         let mut check = |to: &str, code: usize, good: bool| {
             if !good {
@@ -388,7 +389,7 @@ fn a_planted_rounding_is_noticed() {
     use atlas_codegen::mutation::{Mutation, with};
     use atlas_runtime::{CacheDir, SimOptions};
     for target in ["sm_80", "sm_89", "sm_90"] {
-        let target = target.parse().expect("a target");
+        let target: atlas_runtime::Target = target.parse().expect("a target");
         let device = [("sim".to_owned(), Device::sim_with(target, SimOptions::default(), CacheDir::Off))];
         let wrong = with(Mutation::Fp8TowardZero, || narrows::<F8E4M3>(&narrowed_e4m3, &device, nearest));
         assert!(wrong.len() > 1000, "{target}");
