@@ -106,9 +106,9 @@ macro_rules! of_type {
 of_type!(f8e4m3, copied_e4m3, widened_e4m3, narrowed_e4m3, shaped_e4m3, picked_e4m3, latest_e4m3);
 of_type!(f8e5m2, copied_e5m2, widened_e5m2, narrowed_e5m2, shaped_e5m2, picked_e5m2, latest_e5m2);
 
-type Of = (DType, [&'static KernelDef; 6]);
+type Kernels = (DType, [&'static KernelDef; 6]);
 
-const fn types() -> [Of; 2] {
+const fn types() -> [Kernels; 2] {
     [
         (E4M3, [&copied_e4m3, &widened_e4m3, &narrowed_e4m3, &shaped_e4m3, &picked_e4m3, &latest_e4m3]),
         (E5M2, [&copied_e5m2, &widened_e5m2, &narrowed_e5m2, &shaped_e5m2, &picked_e5m2, &latest_e5m2]),

@@ -18,7 +18,7 @@ pub(super) fn shrink_elements(recipe: &mut Recipe) {
         let small = rng.of(&types);
         let is_drawn = rng.percent(PERCENT) && !is_combined(&recipe.body, param);
         let ParamRecipe::Tensor { dtype, .. } = &mut recipe.params[param] else { continue };
-        if is_drawn && !(small.is_fp8() && !dtype.is_float()) {
+        if is_drawn && (dtype.is_float() || !small.is_fp8()) {
             let wide = std::mem::replace(dtype, small);
             convert(&mut recipe.body, param, small, wide);
         }

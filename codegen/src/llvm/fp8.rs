@@ -16,14 +16,14 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn cast_fp8(&self, a: &Regs<'c>, from: DType, to: DType) -> R<Regs<'c>> {
         let (a, from) = match from.fp8() {
             // f16 has every number of both types.
-            Some(parts) => (self.from_fp8(a, from, parts)?, DType::F16),
+            Some(parts) => (self.halves_of_codes(a, from, parts)?, DType::F16),
             None if from == DType::F64 => {
                 (a.iter().map(|&x| Ok(self.odd_single(x.into_float_value())?.into())).collect::<R<_>>()?, DType::F32)
             }
             None => (a.clone(), from),
         };
         match to.fp8() {
-            Some(parts) => self.to_fp8(&self.cast_all(&a, from, DType::F32)?, to, parts),
+            Some(parts) => self.codes_of_singles(&self.cast_all(&a, from, DType::F32)?, to, parts),
             None => self.cast_all(&a, from, to),
         }
     }
@@ -40,7 +40,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// Codes as f16.
-    fn from_fp8(&self, codes: &Regs<'c>, from: DType, parts: Fp8) -> R<Regs<'c>> {
+    fn halves_of_codes(&self, codes: &Regs<'c>, from: DType, parts: Fp8) -> R<Regs<'c>> {
         if !self.k.target.has(Capability::ConvertFp8) {
             return codes.iter().map(|code| self.half_of_code(code.into_int_value(), parts)).collect();
         }
@@ -93,7 +93,7 @@ impl<'c> Emitter<'c, '_> {
     }
 
     /// The codes of f32.
-    fn to_fp8(&self, numbers: &Regs<'c>, to: DType, parts: Fp8) -> R<Regs<'c>> {
+    fn codes_of_singles(&self, numbers: &Regs<'c>, to: DType, parts: Fp8) -> R<Regs<'c>> {
         let numbers = numbers.iter().map(|x| self.as_planted(x.into_float_value(), parts)).collect::<R<Vec<_>>>()?;
         if !self.k.target.has(Capability::ConvertFp8) {
             return numbers.into_iter().map(|x| Ok(self.code_of_single(x, parts)?.into())).collect();

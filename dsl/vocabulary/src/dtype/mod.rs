@@ -1,5 +1,8 @@
 //! The element types of tensors and tiles.
 
+mod fp8;
+
+pub use fp8::Fp8;
 use std::fmt;
 
 /// The type of one element of a tensor or tile.
@@ -15,15 +18,15 @@ pub enum DType {
     I16,
     /// 16-bit unsigned integer.
     U16,
+    /// 32-bit signed integer; also the type of coordinates and sizes.
+    I32,
+    /// 64-bit signed integer.
+    I64,
     /// 8-bit float of 4 bits of exponent and 3 of fraction, without infinities. Like the small integers it is moved and converted,
     /// not computed with.
     F8E4M3,
     /// 8-bit float of 5 bits of exponent and 2 of fraction: the upper half of an f16.
     F8E5M2,
-    /// 32-bit signed integer; also the type of coordinates and sizes.
-    I32,
-    /// 64-bit signed integer.
-    I64,
     /// IEEE binary16.
     F16,
     /// bfloat16: the upper half of an `f32`.
@@ -42,10 +45,10 @@ impl DType {
         DType::U8,
         DType::I16,
         DType::U16,
-        DType::F8E4M3,
-        DType::F8E5M2,
         DType::I32,
         DType::I64,
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::F16,
         DType::Bf16,
         DType::F32,
@@ -60,10 +63,10 @@ impl DType {
             DType::U8 => "u8",
             DType::I16 => "i16",
             DType::U16 => "u16",
-            DType::F8E4M3 => "f8e4m3",
-            DType::F8E5M2 => "f8e5m2",
             DType::I32 => "i32",
             DType::I64 => "i64",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
             DType::F16 => "f16",
             DType::Bf16 => "bf16",
             DType::F32 => "f32",
@@ -84,10 +87,10 @@ impl DType {
             DType::U8 => "U8",
             DType::I16 => "I16",
             DType::U16 => "U16",
-            DType::F8E4M3 => "F8E4M3",
-            DType::F8E5M2 => "F8E5M2",
             DType::I32 => "I32",
             DType::I64 => "I64",
+            DType::F8E4M3 => "F8E4M3",
+            DType::F8E5M2 => "F8E5M2",
             DType::F16 => "F16",
             DType::Bf16 => "Bf16",
             DType::F32 => "F32",
