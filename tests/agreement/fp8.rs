@@ -179,7 +179,7 @@ fn every_code_is_kept<T: Code>(copied: &'static KernelDef) {
     for (name, device) in all() {
         for config in copied.configs().iter().step_by(5) {
             let codes: Vec<T> = (0..=255).map(T::of).collect();
-            let x = device.tensor_from(&codes, &[4, 64]).expect("memory");
+            let x = device.tensor_from(&codes, [4, 64]).expect("memory");
             let mut y = Tensor::zeros(&device, T::DTYPE, [4, 64]).expect("memory");
             copied.launch_with(&device, config, vec![Arg::In(&x), Arg::Out(&mut y)]).expect("a launch");
             let found: Vec<u8> = y.to_vec::<T>().expect("elements").into_iter().map(T::code).collect();
@@ -219,7 +219,7 @@ fn widens<T: Code>(widened: &'static KernelDef, of: impl Fn(u8) -> f64) -> Vec<S
     let mut wrong = Vec::new();
     for (name, device) in all() {
         let given: Vec<T> = (0..=255).map(T::of).collect();
-        let x = device.tensor_from(&given, &[256]).expect("memory");
+        let x = device.tensor_from(&given, [256]).expect("memory");
         let mut y = [F16, Bf16, F32, F64, E4M3, E5M2].map(|d| Tensor::zeros(&device, d, [256]).expect("memory"));
         let args: Vec<Arg<'_>> = std::iter::once(Arg::In(&x)).chain(y.iter_mut().map(Arg::Out)).collect();
         widened.launch(&device, args).expect("a launch");
@@ -317,10 +317,10 @@ fn narrows<T: Code>(
     let mut wrong = Vec::new();
     for (name, device) in devices {
         let given = (
-            device.tensor_from(&h, &[n]).expect("memory"),
-            device.tensor_from(&b, &[n]).expect("memory"),
-            device.tensor_from(&s, &[n]).expect("memory"),
-            device.tensor_from(&w, &[n]).expect("memory"),
+            device.tensor_from(&h, [n]).expect("memory"),
+            device.tensor_from(&b, [n]).expect("memory"),
+            device.tensor_from(&s, [n]).expect("memory"),
+            device.tensor_from(&w, [n]).expect("memory"),
         );
         let mut y = Tensor::zeros(device, T::DTYPE, [4, n]).expect("memory");
         let args = vec![Arg::In(&given.0), Arg::In(&given.1), Arg::In(&given.2), Arg::In(&given.3), Arg::Out(&mut y)];
