@@ -93,7 +93,7 @@ fn kind(op: BinaryOp) -> BinaryOp {
 /// The neutral element of an operation, as it is written for an element type.
 pub(crate) fn neutral(op: BinaryOp, elem: &Elem) -> Option<&'static str> {
     let int = match elem {
-        Elem::Fixed(d) if d.is_int() => Some(*d),
+        Elem::Fixed(d) if d.is_int() || d.is_small() => Some(*d),
         Elem::Unknown | Elem::Literal(_) => return None,
         _ => None,
     };

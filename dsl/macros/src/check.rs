@@ -345,6 +345,20 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// `is_nan(x)`: a truth value for each element.
+    fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
+        let ty = self.expr(x);
+        if ty.is_literal() || !ty.elem.may_be_float() {
+            let mend = match ty.elem.is_small() && !ty.elem.is_fp8() {
+                true => "; no integer is NaN".to_owned(),
+                false => ty.elem.small_mend(self.named(x).trim_end(), Takes::Floats, None).unwrap_or_default(),
+            };
+            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}{mend}", self.named(x));
+            return self.mistake(104, e.place, message);
+        }
+        Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
+    }
+
     /// `x.cast::<to>()`.
     fn cast(&mut self, to: Elem, x: &Expr, e: &Expr) -> Ty {
         let (name, x) = (self.named(x), self.expr(x));
@@ -382,7 +396,7 @@ impl<'a> Checker<'a> {
         let (x, y) = (self.expr(a), self.expr(b));
         let (x_name, y_name) = (self.named(a), self.named(b));
         for ((ty, name), other) in [((&x, &x_name), &y), ((&y, &y_name), &x)] {
-            if let Some(mend) = ty.elem.small_mend(name.trim_end(), Some(&other.elem)) {
+            if let Some(mend) = ty.elem.small_mend(name.trim_end(), Takes::Numbers, Some(&other.elem)) {
                 let message = format!("`{}` compares numbers or bool, found {name}{ty}{mend}", p.text());
                 return self.mistake(104, e.place, message);
             }
@@ -404,7 +418,7 @@ impl<'a> Checker<'a> {
         }
         if !of_seed.elem.may_be_int() || !is_scalar(&of_seed) {
             let mend = if !of_seed.elem.may_be_int() {
-                ""
+                "; as a parameter it is `seed: i64`"
             } else if is_scalar(&of_index) {
                 "; the seed comes first, and then the tile of counters"
             } else {

@@ -92,23 +92,9 @@ impl Checker<'_> {
             self.error(227, value.place, message);
         } else if let Some((edge, axis)) = shown(&found, &target, &points) {
             let dim = &edge.cut.dim_name;
-            let number = |op| neutral(op, &edge.elem);
-            let stands = match (number(BinaryOp::Add), number(BinaryOp::Mul)) {
-                (Some(zero), _) if matches!(value.kind, ExprKind::Load { .. }) => {
-                    format!("`{}.or({zero})`, or another number", edge.load)
-                }
-                (Some(zero), Some(one)) => format!(
-                    "`{}.or(v)`, whose number `v` is {zero} for what is added, {one} for a factor, {} for a side of `max`, {} for a side of `min`",
-                    edge.load,
-                    number(BinaryOp::Max)
-                        .map_or("one above none of the elements".to_owned(), |least| format!("`{least}`")),
-                    number(BinaryOp::Min)
-                        .map_or("one below none of the elements".to_owned(), |greatest| format!("`{greatest}`"))
-                ),
-                _ => format!("`{}.or(v)`", edge.load),
-            };
             let written = axis.and_then(|axis| self.dim_along(&target, axis)).filter(|written| written != dim);
             let other = axis.and_then(|axis| another_tile(edge, &target, axis));
+            let stands = stands(edge, update, (value, name), &target.elem);
             let message = match (written, other) {
                 (None, Some([own, other])) => format!(
                     "this tile has tile `{own}` of {dim} along the axis that this store to `{name}` has tile `{other}` along: is an index wrong?"
@@ -421,6 +407,34 @@ fn shown<'t>(value: &'t Ty, target: &Ty, points: &[(usize, Number)]) -> Option<(
             .is_some_and(|axis| target.edges.iter().any(|own| own.axis == axis && own.cut.may_equal(&edge.cut))),
     })?;
     Some((found, place(found.axis).filter(|_| !one(found))))
+}
+
+/// What to write so that a stored tile has numbers past its edge: `value` goes to a tensor `name` whose elements are `of`.
+fn stands(edge: &Edge, update: Update, (value, name): (&Expr, &Ident), of: &Elem) -> String {
+    let is_load = matches!(value.kind, ExprKind::Load { .. });
+    match update.combine().map(|op| neutral(op, of)) {
+        Some(Some(same)) if is_load => return format!("`{}.or({same})`, which changes nothing", edge.load),
+        Some(Some(same)) => return format!("`.or({same})` behind all that is stored, which changes nothing"),
+        _ => {}
+    }
+    let number = |op| neutral(op, &edge.elem);
+    let stands = match (number(BinaryOp::Add), number(BinaryOp::Mul)) {
+        (Some(zero), _) if is_load => format!("`{}.or({zero})`, or another number", edge.load),
+        (Some(zero), Some(one)) => format!(
+            "`{}.or(v)`, whose number `v` is {zero} for what is added, {one} for a factor, {} for a side of `max`, {} for a side of `min`",
+            edge.load,
+            number(BinaryOp::Max).map_or("one above none of the elements".to_owned(), |least| format!("`{least}`")),
+            number(BinaryOp::Min)
+                .map_or("one below none of the elements".to_owned(), |greatest| format!("`{greatest}`"))
+        ),
+        _ => format!("`{}.or(v)`", edge.load),
+    };
+    if !update.is_free() || update.is_atomic() {
+        return stands;
+    }
+    format!(
+        "{stands}. It is stored too, where its place is inside of `{name}`: give it the place -1 there, as `select(in_range, place, -1)` does"
+    )
 }
 
 /// The tiles of two axes of a store, if the stored tile certainly has them the other way round: what it holds is of the tiles

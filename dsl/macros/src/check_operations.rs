@@ -155,7 +155,7 @@ impl Checker<'_> {
             let exact = matches!(op, UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::Round);
             let name = self.named(x);
             let mend = match takes {
-                _ if ty.elem.is_small() => ty.elem.small_mend(name.trim_end(), None).unwrap_or_default(),
+                _ if ty.elem.is_small() => ty.elem.small_mend(name.trim_end(), takes, None).unwrap_or_default(),
                 Takes::Floats if exact && ty.elem.may_be_int() && !ty.is_literal() => {
                     "; an integer is whole: leave it out".to_owned()
                 }
@@ -304,7 +304,7 @@ impl Checker<'_> {
                 };
                 let hint = match op {
                     _ if ty.elem.is_small() => {
-                        ty.elem.small_mend(name.trim_end(), Some(&other.elem)).unwrap_or_default()
+                        ty.elem.small_mend(name.trim_end(), takes, Some(&other.elem)).unwrap_or_default()
                     }
                     BinaryOp::BitXor if ty.elem.may_be_float() => format!("; for a power write {POWER}"),
                     BinaryOp::Rem if ty.elem.may_be_float() => {
@@ -332,26 +332,12 @@ impl Checker<'_> {
         let (of_x, of_y, of_z) = (self.expr(x), self.expr(y), self.expr(z));
         if let Some(ty) = [&of_x, &of_y, &of_z].into_iter().find(|ty| !ty.elem.may_be(takes)) {
             let wanted = if takes == Takes::Floats { "floats" } else { "numbers" };
-            let mend = ty.elem.small_mend("", None).unwrap_or_default();
+            let mend = ty.elem.small_mend("", takes, None).unwrap_or_default();
             return self.mistake(104, e.place, format!("`{name}` needs {wanted}, found {ty}{mend}"));
         }
         let what = format!("`{name}`");
         let both = self.together(&what, (&of_x, self.named(x)), (&of_y, self.named(y)), e.place);
         self.together(&what, (&both, self.named(x)), (&of_z, self.named(z)), e.place)
-    }
-
-    /// `is_nan(x)`: a truth value for each element.
-    pub(crate) fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
-        let ty = self.expr(x);
-        if ty.is_literal() || !ty.elem.may_be_float() {
-            let mend = match ty.elem.is_small() && !ty.elem.is_fp8() {
-                true => "; no integer is NaN".to_owned(),
-                false => ty.elem.small_mend(self.named(x).trim_end(), None).unwrap_or_default(),
-            };
-            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}{mend}", self.named(x));
-            return self.mistake(104, e.place, message);
-        }
-        Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
     }
 
     pub(crate) fn cluster_sum(&mut self, x: &Expr, e: &Expr) -> Ty {
@@ -378,11 +364,9 @@ impl Checker<'_> {
     pub(crate) fn select(&mut self, [c, t, f]: &[Expr; 3], e: &Expr) -> Ty {
         let (cond, x, y) = (self.expr(c), self.expr(t), self.expr(f));
         if !cond.elem.is_bool() && cond.elem != Elem::Unknown {
-            return self.mistake(
-                105,
-                c.place,
-                format!("`select` needs a condition of bool, found {}{cond}", self.named(c)),
-            );
+            let name = self.named(c);
+            let mend = cond.elem.compared(name.trim_end());
+            return self.mistake(105, c.place, format!("`select` needs a condition of bool, found {name}{cond}{mend}"));
         }
         let mut both = self.together("`select`", (&x, self.named(t)), (&y, self.named(f)), e.place);
         let of_numbers = both.is_literal() || both.of_numbers;
@@ -458,7 +442,7 @@ impl Checker<'_> {
             let message = format!("`{name}` reduces numbers, found {ty}; write `(..).cast::<i32>()` around it{counts}");
             return self.mistake(104, value, message);
         }
-        if let Some(mend) = ty.elem.small_mend("", None) {
+        if let Some(mend) = ty.elem.small_mend("", Takes::Numbers, None) {
             return self.mistake(104, value, format!("`{name}` reduces numbers, found {ty}{mend}"));
         }
         let Some(shape) = ty.shape.clone() else { return ty };
@@ -484,7 +468,7 @@ impl Checker<'_> {
             let mend = if ty.elem.is_bool() { "; write `(..).cast::<i32>()` around it" } else { "" };
             return self.mistake(104, value, format!("`{name}` takes a tile of numbers, found {ty}{mend}"));
         }
-        if let Some(mend) = ty.elem.small_mend("", None) {
+        if let Some(mend) = ty.elem.small_mend("", Takes::Numbers, None) {
             return self.mistake(104, value, format!("`{name}` takes a tile of numbers, found {ty}{mend}"));
         }
         if let Some(shape) = &ty.shape
@@ -564,7 +548,10 @@ fn factors((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
         return "; write `(..).cast::<f16>()` around both, which is exact".to_owned();
     }
     if !x.elem.may_be_float() && !y.elem.may_be_float() {
-        return "; write `(..).cast::<f32>()` around both".to_owned();
+        // Tensor cores multiply bf16, which holds each number of 8 bits.
+        let bytes = [x, y].iter().all(|ty| matches!(ty.elem, Elem::Fixed(DType::I8 | DType::U8)));
+        let (to, why) = if bytes { ("bf16", ", which keeps each number of 8 bits") } else { ("f32", "") };
+        return format!("; write `(..).cast::<{to}>()` around both{why}");
     }
     if x.elem.width() == y.elem.width() {
         let right = if y_name.is_empty() { "the right one" } else { &format!("`{y_name}`") };
@@ -587,9 +574,14 @@ fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     }
     // 16 bits hold whole numbers up to 256 or 2048 alone.
     let is_short = |ty: &Ty| matches!(ty.elem, Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16));
-    let is_int = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int());
-    if is_short(x) && is_int(y) || is_int(x) && is_short(y) {
+    let is_long = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int() || d.is_small() && d.bytes() == 2);
+    if is_short(x) && is_long(y) || is_long(x) && is_short(y) {
         return "write `(..).cast::<f32>()` around both".to_owned();
+    }
+    // Neither i8 nor u8 holds all numbers of the other one.
+    if x.elem.is_small() && y.elem.is_small() && x.elem.width() == y.elem.width() {
+        let to = if x.elem.is_fp8() || y.elem.is_fp8() { "f32" } else { "i32" };
+        return format!("write `(..).cast::<{to}>()` around both");
     }
     let (to, side, name) =
         if x.elem.width() < y.elem.width() { (&y.elem, "left", x_name) } else { (&x.elem, "right", y_name) };

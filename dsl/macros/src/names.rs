@@ -226,6 +226,7 @@ const BINS: &str = "`atomic_add(count[load(ids[n])], 1)`, with `count: &mut Tens
 const SCANS: &str = "`cumsum(x, axis = 1)`, `cummax` or `cummin`: there is no other scan";
 const LOCKS: &str = "`atomic_add(y[..], value)`, `atomic_max` or `atomic_min`: programs do not wait for each other, so there are no locks";
 const BITS: &str = "`random_bits(seed, index)`, 32 random bits for each element of a tile of counters, such as `n * BN + iota([BN], 0)`";
+const RANDOM_INT: &str = "`random_bits(seed, index)`, 32 random bits for each element of a tile of counters, such as `n * BN + iota([BN], 0)`; from `lo` to the one before `hi` it is `lo + mul_hi(random_bits(seed, index), hi - lo)`";
 const UNIFORM: &str = "`uniform(seed, index)`, a number in [0, 1) for each element of a tile of counters, such as `n * BN + iota([BN], 0)`";
 const NORMAL: &str =
     "`normal(seed, index)`, a normal number for each element of a tile of counters, such as `n * BN + iota([BN], 0)`";
@@ -245,7 +246,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 196] = [
+const ELSEWHERE: [(&str, &str); 198] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -338,8 +339,10 @@ const ELSEWHERE: [(&str, &str); 196] = [
     ("gt", "`a > b`"),
     ("half", "`x.cast::<f16>()`"),
     ("histogram", BINS),
+    ("i16", "`x.cast::<i16>()`"),
     ("i32", "`x.cast::<i32>()`"),
     ("i64", "`x.cast::<i64>()`"),
+    ("i8", "`x.cast::<i8>()`"),
     ("index_add", ATOMIC),
     ("int", "`x.cast::<i32>()`"),
     ("int_as_float", NOTHING),
@@ -384,7 +387,7 @@ const ELSEWHERE: [(&str, &str); 196] = [
     ("rand", UNIFORM),
     ("rand4x", UNIFORM),
     ("rand_like", UNIFORM),
-    ("randint", BITS),
+    ("randint", RANDOM_INT),
     ("randint4x", BITS),
     ("randn", NORMAL),
     ("randn4x", NORMAL),

@@ -207,6 +207,7 @@ impl Resolver<'_> {
         });
         Some(match (name, named.as_deref()) {
             ("load", Some("mask" | "other")) => "`load` has no mask: edges of tensors are masked by themselves, `load(x[..]).or(0.0)` has a number past them, and `select(mask, load(x[..]), other)` chooses".to_owned(),
+            ("store_disjoint", Some("mask")) => "`store_disjoint` has no mask: what lies outside of the tensor is dropped by itself, and nothing is stored at the place -1: `store_disjoint(y[select(mask, place, -1), ..], value)`".to_owned(),
             (name, Some("mask")) if name != "store" && is_store(name) => format!("`{name}` has no mask: what lies outside of the tensor is dropped by itself, and `select(mask, value, other)` chooses what changes nothing, such as 0 for a sum"),
             ("store", Some("mask")) => "`store` has no mask: what lies outside of the tensor is dropped by itself; where else nothing changes, store what is there: `store(y[..], select(mask, new, load(y[..])))`".to_owned(),
             (name, Some(what)) if name == "load" || is_store(name) => format!("`{name}` has no `{what}`: leave it out; the compiler chooses how memory is accessed"),

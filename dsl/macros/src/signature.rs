@@ -164,9 +164,23 @@ pub(crate) fn signature(ast: &KernelSyntax, errors: &mut Errors) -> (Vec<Param>,
                 (dtype, ParamKind::Tensor { writable: *writable, dims: indices })
             }
         };
-        let dtype = dtype_ref(Some(ast), "", dtype, errors).unwrap_or(DTypeRef::Fixed(DType::F32));
+        // After a mistake the body is checked with the type that its message names.
+        let meant = || {
+            let hint = dtype_elsewhere(&dtype.to_string())?;
+            DType::from_name(hint.split('`').nth(1)?)
+        };
+        let dtype =
+            dtype_ref(Some(ast), "", dtype, errors).unwrap_or_else(|| DTypeRef::Fixed(meant().unwrap_or(DType::F32)));
         if dtype == DTypeRef::Fixed(DType::Bool) {
-            errors.push(223, p.name.span(), format!("`{}` cannot be bool: bool exists only inside kernels", p.name));
+            let (of, x) = match kind {
+                ParamKind::Scalar => ("i32", p.name.to_string()),
+                ParamKind::Tensor { .. } => ("u8", "load(..).cast::<i32>()".to_owned()),
+            };
+            let message = format!(
+                "`{}` cannot be bool: bool exists only inside kernels; make it {of}, and compare: `{x} != 0`",
+                p.name
+            );
+            errors.push(223, p.name.span(), message);
         }
         if let (DTypeRef::Fixed(of), ParamKind::Scalar) = (dtype, &kind)
             && of.is_small()

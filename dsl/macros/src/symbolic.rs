@@ -99,15 +99,36 @@ impl Elem {
         matches!(self, Elem::Fixed(d) if d.is_small())
     }
 
-    /// The end of a message about an operation that does not take this type, if it has no arithmetic: what to write around `name`, which meets an operand of type `other`.
-    pub(crate) fn small_mend(&self, name: &str, other: Option<&Elem>) -> Option<String> {
+    /// The end of a message about an operation that takes `takes` and so not this type, if it has no arithmetic: what to write
+    /// around `name`, which meets an operand of type `other`.
+    pub(crate) fn small_mend(&self, name: &str, takes: Takes, other: Option<&Elem>) -> Option<String> {
         let x = if name.is_empty() { "(..)" } else { name };
-        let mend = match other.filter(|other| other.is_of_numbers() && !other.is_small()) {
-            Some(other) if self.converts_to(other) => format!("`{x}.cast::<{other}>()`"),
-            _ if self.is_fp8() => format!("`{x}.cast::<f32>()` or `{x}.cast::<f16>()`"),
-            _ => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
+        let mend = match (takes, other.filter(|other| other.may_be(takes) && other.is_of_numbers())) {
+            (Takes::Bool, _) if self.is_fp8() => format!("`{x}.cast::<f32>() != 0.0`"),
+            (Takes::Bool, _) => format!("`{x}.cast::<i32>() != 0`"),
+            (_, Some(other)) if self.converts_to(other) => format!("`{x}.cast::<{other}>()`"),
+            (Takes::Bits | Takes::Integers, _) if self.is_fp8() => format!("`{x}.cast::<f32>().cast::<i32>()`"),
+            (Takes::Numbers, _) if self.is_fp8() => format!("`{x}.cast::<f32>()` or `{x}.cast::<f16>()`"),
+            (Takes::Bits | Takes::Integers, _) => format!("`{x}.cast::<i32>()`"),
+            (Takes::Floats, _) => format!("`{x}.cast::<f32>()`"),
+            (Takes::Numbers, _) => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
         };
-        self.is_small().then(|| format!("; {self} is loaded, converted and stored, not computed with: write {mend}"))
+        // What is underlined may be the whole operation, and the cast is of its operands.
+        let around = if name.is_empty() { format!(" around what is {self}") } else { String::new() };
+        self.is_small()
+            .then(|| format!("; {self} is loaded, converted and stored, not computed with: write {mend}{around}"))
+    }
+
+    /// What to write in the place of a condition `name` that has this type and not bool, as the end of a message.
+    pub(crate) fn compared(&self, name: &str) -> String {
+        let x = if name.is_empty() { "(..)" } else { name };
+        match self {
+            Elem::Unknown | Elem::Literal(_) => String::new(),
+            _ if self.is_fp8() => format!("; write `{x}.cast::<f32>() != 0.0`"),
+            _ if self.is_small() => format!("; write `{x}.cast::<i32>() != 0`"),
+            _ if self.may_be_int() => format!("; write `{x} != 0`"),
+            _ => format!("; compare it, as in `{x} != 0.0`"),
+        }
     }
 
     /// True unless there is certainly no conversion to this type.

@@ -103,7 +103,7 @@ errors! {
         NoHostType {
             /// The element type.
             dtype: DType,
-        } = 639, "a tensor cannot hold {dtype}: it exists only inside kernels";
+        } = 639, "a tensor cannot hold {dtype}: it exists only inside kernels; make it u8";
         /// Sizes, strides and address make no tensor in memory of another library.
         ForeignLayout {
             /// The sizes.

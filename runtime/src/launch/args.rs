@@ -49,6 +49,10 @@ impl Arg<'_> {
 ///
 /// If another macro passes an argument on, [`args!`](crate::args) gets it as one token and cannot see a `&mut` in it.
 /// Its type decides then.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument of a launch",
+    note = "arguments are tensors and numbers of `i32`, `i64`, `f32` and `f64`: a seed of `u64` is given as `seed as i64`, a size as `n as i32`"
+)]
 pub trait IntoArg<'a> {
     /// Converts to an argument.
     fn into_arg(self) -> Arg<'a>;

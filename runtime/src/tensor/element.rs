@@ -11,6 +11,10 @@ mod sealed {
 
 /// A Rust type whose values a tensor can hold. Sealed: f64, f32, f16, bf16, i64, i32, i16, i8, u16, u8, and the floats of
 /// 8 bits.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type of a tensor's elements",
+    note = "they are `f64`, `f32`, `f16`, `bf16`, `i64`, `i32`, `i16`, `i8`, `u16`, `u8`, `F8E4M3` and `F8E5M2`: `u32` and `u64` are kept as `i32` and `i64` of the same bits, and `bool` as `u8`"
+)]
 pub trait Element: sealed::Sealed + Copy + Default + Send + Sync + 'static {
     /// The dtype of this type.
     const DTYPE: DType;

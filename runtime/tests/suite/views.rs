@@ -118,7 +118,7 @@ fn mistakes_are_named() {
     );
     assert_eq!(
         message(Tensor::zeros(&Device::cpu(), DType::Bool, [1])),
-        "error[ATL639]: a tensor cannot hold bool: it exists only inside kernels"
+        "error[ATL639]: a tensor cannot hold bool: it exists only inside kernels; make it u8"
     );
 }
 

@@ -40,6 +40,14 @@ atlas_kernel! {
             store(j[n], philox(seed, index) + tl.randint(seed, index) + __umulhi(index, index) + umulhi(index, index));
         }
     }
+
+    kernel unsigned(y: &mut Tensor<f32, [N]>, seed: u64)
+    tune { BN: [64] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], uniform(seed, n * BN + iota([BN], 0)));
+        }
+    }
 }
 
 fn main() {}

@@ -69,6 +69,22 @@ atlas_kernel! {
             store(y[n], load(x[n]).cast::<i32>());
         }
     }
+
+    kernel conditions(x: &Tensor<u8, [N]>, w: &Tensor<i8, [N]>, h: &Tensor<u16, [N]>, f: &Tensor<f16, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], select(load(x[n]), 1.0, 0.0));
+            store(y[n], select(load(x[n]) && load(f[n]) > 0.0, 1.0, 0.0));
+            store(y[n], select(load(f[n]) > 0.0, load(x[n]), load(w[n])).cast::<f32>());
+            store(y[n], select(load(f[n]) > 0.0, load(h[n]), load(f[n])).cast::<f32>());
+            store(y[n], i8(load(f[n])).cast::<f32>());
+        }
+    }
+
+    kernel flags(x: &Tensor<bool, [N]>, y: &mut Tensor<f32, [N]>) {
+        for n in grid(tiles(N, 16)) {
+            store(y[n], load(x[n]).cast::<f32>());
+        }
+    }
 }
 
 fn main() {}

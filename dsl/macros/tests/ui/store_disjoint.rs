@@ -81,6 +81,19 @@ atlas_kernel! {
             }
         }
     }
+
+    kernel computed(x: &Tensor<f32, [N]>, to: &Tensor<i32, [N]>, y: &mut Tensor<f32, [M]>, z: &mut Tensor<f32, [M]>)
+    tune { BN: [64] }
+    {
+        for n in grid(tiles(N, BN)) {
+            let xs = load(x[n]);
+            store_disjoint(y[load(to[n])], xs, mask = xs > 0.0);
+            store_disjoint(y[n * BN + iota([BN], 0) + 3], load(x[n]));
+            store_disjoint(y[n * BN + iota([BN], 0) + 3], exp(load(x[n])));
+            atomic_max(z[n * BN + iota([BN], 0) + 3], load(x[n]));
+            atomic_max(z[n * BN + iota([BN], 0) + 3], exp(load(x[n])));
+        }
+    }
 }
 
 fn main() {}
