@@ -7,6 +7,8 @@ pub use crate::kernel::{Chain, Config, DType, KernelDef, Launch};
 #[doc(no_inline)]
 pub use crate::{Device, Tensor, args, atlas_kernel, fuse};
 #[doc(no_inline)]
+pub use float8::{F8E4M3, F8E5M2};
+#[doc(no_inline)]
 pub use half::{bf16, f16};
 /// The types of numbers in kernels, where an upper-case name is a Rust constant in scope.
 #[doc(no_inline)]

@@ -6,13 +6,14 @@ use crate::random::{COUNT, SEED};
 use atlas_codegen::mutation::{Mutation, with};
 
 /// Seeds that reveal mistakes, which are tried first. If one no longer does, another one must, as for the other mistakes.
-const REVEALED_BY: [(Mutation, &str); 6] = [
+const REVEALED_BY: [(Mutation, &str); 7] = [
     (Mutation::FillForgotten, "3"),
     (Mutation::BroadcastOfOne, "5"),
     (Mutation::FillThroughFunctions, "151"),
     (Mutation::FillUnrounded, "51"),
     (Mutation::LoopOfNone, "132"),
     (Mutation::PlacesPastTheEdge, "687"),
+    (Mutation::Fp8TowardZero, "181"),
 ];
 
 #[test]

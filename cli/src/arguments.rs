@@ -7,8 +7,9 @@ use atlas_dsl::ir::{Access, ParamKind};
 use atlas_dsl::op::{Op, Update};
 use atlas_dsl::specialization::{StrideFact, TensorFacts};
 use atlas_dsl::{DType, Kernel, KernelDef, Param};
-use atlas_runtime::{Arg, Device, Tensor};
+use atlas_runtime::{Arg, Device, Element, Tensor};
 use atlas_tile_interp::{self as interpreted, Mode, Scalar, TensorView, TensorViewMut};
+use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
@@ -224,7 +225,7 @@ impl Arguments {
                     Output::Whole(all(&parts, |t| Ok(t.to_vec::<i32>()?.into_iter().map(i64::from).collect()))?)
                 }
                 DType::I64 => Output::Whole(all(&parts, |t| Ok(t.to_vec::<i64>()?))?),
-                dtype if dtype.is_small() => {
+                dtype if dtype.is_whole() => {
                     Output::Whole(all(&parts, |t| Ok(t.to_f64_vec()?.into_iter().map(|x| x as i64).collect()))?)
                 }
                 _ => Output::Real(all(&parts, |t| Ok(t.to_f64_vec()?))?),
@@ -247,6 +248,8 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>> {
         DType::U8 => tensor.to_vec::<u8>()?,
         DType::I16 => tensor.to_vec::<i16>()?.into_iter().flat_map(i16::to_ne_bytes).collect(),
         DType::U16 => tensor.to_vec::<u16>()?.into_iter().flat_map(u16::to_ne_bytes).collect(),
+        DType::F8E4M3 => tensor.to_vec::<F8E4M3>()?.iter().map(F8E4M3::to_bits).collect(),
+        DType::F8E5M2 => tensor.to_vec::<F8E5M2>()?.iter().map(F8E5M2::to_bits).collect(),
         // No tensor has this element type.
         DType::Bool => Vec::new(),
     })
@@ -267,6 +270,8 @@ fn output(dtype: DType, bytes: &[u8]) -> Output {
         DType::F16 => Output::Real(each(bytes, |b| f16::from_ne_bytes(b).to_f64())),
         DType::Bf16 => Output::Real(each(bytes, |b| bf16::from_ne_bytes(b).to_f64())),
         DType::F64 => Output::Real(each(bytes, f64::from_ne_bytes)),
+        DType::F8E4M3 => Output::Real(each(bytes, |[b]| Element::to_f64(F8E4M3::from_bits(b)))),
+        DType::F8E5M2 => Output::Real(each(bytes, |[b]| Element::to_f64(F8E5M2::from_bits(b)))),
         _ => Output::Real(each(bytes, |b| f64::from(f32::from_ne_bytes(b)))),
     }
 }
@@ -338,6 +343,12 @@ fn fill(tensor: &mut Tensor, place: usize, indices: u64, values: Option<Values>)
         DType::U8 => tensor.copy_from(&(0..len).map(|i| small(i) as u8).collect::<Vec<_>>())?,
         DType::I16 => tensor.copy_from(&(0..len).map(|i| small(i) as i16).collect::<Vec<_>>())?,
         DType::U16 => tensor.copy_from(&(0..len).map(|i| small(i) as u16).collect::<Vec<_>>())?,
+        DType::F8E4M3 => {
+            tensor.copy_from(&(0..len).map(|i| <F8E4M3 as Element>::from_f64(real(i).into())).collect::<Vec<_>>())?
+        }
+        DType::F8E5M2 => {
+            tensor.copy_from(&(0..len).map(|i| <F8E5M2 as Element>::from_f64(real(i).into())).collect::<Vec<_>>())?
+        }
         // No tensor has this element type.
         DType::Bool => {}
     }

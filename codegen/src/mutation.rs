@@ -64,6 +64,8 @@ mutations! {
     RoundingsForgotten = "roundings-forgotten",
     /// An unsigned integer below 32 bits is widened as if it had a sign.
     SignOfUnsigned = "sign-of-unsigned",
+    /// A number is rounded toward zero where it becomes a float of 8 bits.
+    Fp8TowardZero = "fp8-toward-zero",
 }
 
 #[cfg(feature = "mutations")]

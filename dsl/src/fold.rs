@@ -234,7 +234,7 @@ pub fn cast(from: DType, to: DType, x: Known) -> Option<Known> {
             // A device may go through f32.
             if once == round(float, f64::from(x as f32)) { exact(once) } else { None }
         }
-        (Finite, to) if to.is_whole() => Some(Finite),
+        (Finite, to) if to.is_whole() || to.is_fp8() => Some(Finite),
         (Finite, float) => (most(from) <= most(float)).then_some(Finite),
     }
 }
@@ -247,6 +247,8 @@ fn most(dtype: DType) -> f64 {
         DType::U8 => 255.0,
         DType::I16 => 32_768.0,
         DType::U16 => 65_535.0,
+        DType::F8E4M3 => 448.0,
+        DType::F8E5M2 => 57_344.0,
         DType::I32 => 2_147_483_648.0,
         DType::I64 => 9_223_372_036_854_775_808.0,
         DType::F16 => f16::MAX.to_f64(),
@@ -270,7 +272,7 @@ pub(crate) fn round(dtype: DType, x: f64) -> f64 {
         DType::F16 => to_f16(x).to_f64(),
         DType::Bf16 => to_bf16(x).to_f64(),
         DType::F32 => f64::from(x as f32),
-        _ => x,
+        dtype => dtype.fp8().map_or(x, |fp8| fp8.round(x)),
     }
 }
 

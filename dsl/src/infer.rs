@@ -130,7 +130,10 @@ impl<'k> TypingRules<'k> {
     /// The refusal of an operand whose type an operation does not take.
     fn not_taken(self, name: &str, t: &TileType) -> Diagnostic {
         let refused = Diagnostic::new(104, self.loc, format!("`{name}` does not apply to {t}"));
-        if t.dtype.is_small() { refused.note(SMALL_HAS_NO_ARITHMETIC) } else { refused }
+        match no_arithmetic(&[t.dtype]) {
+            Some(note) => refused.note(note),
+            None => refused,
+        }
     }
 
     fn table_get(self, table: Table, indices: &[Value]) -> Typed<TileType> {
@@ -195,6 +198,9 @@ impl<'k> TypingRules<'k> {
         if t.dtype != dtype && dtype == DType::Bool {
             return self.err(106, format!("cannot cast {t} to bool; compare it with 0"));
         }
+        if let Some(why) = DType::no_conversion(t.dtype, dtype) {
+            return self.err(106, format!("cannot cast {t} to {dtype}")).map_err(|d: Diagnostic| d.note(why));
+        }
         Ok(t.with_dtype(dtype))
     }
 
@@ -245,8 +251,10 @@ impl<'k> TypingRules<'k> {
         if x.dtype != y.dtype || !x.dtype.is_float() {
             let message = format!("dot needs two float operands of one type, found {x} and {y}");
             let refused = Diagnostic::new(105, self.loc, message);
-            let is_small = x.dtype.is_small() || y.dtype.is_small();
-            return Err(if is_small { refused.note(SMALL_HAS_NO_ARITHMETIC) } else { refused });
+            return Err(match no_arithmetic(&[x.dtype, y.dtype]) {
+                Some(note) => refused.note(note),
+                None => refused,
+            });
         }
         if precision != Precision::Default && x.dtype != DType::F32 {
             return self.err(110, format!("precision {} needs f32 operands, found {}", precision.name(), x.dtype));
@@ -287,9 +295,17 @@ pub fn is_held(dtype: DType, x: f64) -> bool {
     }
 }
 
-/// What to write where an integer below 32 bits meets arithmetic.
-const SMALL_HAS_NO_ARITHMETIC: &str =
-    "integers below 32 bits are loaded, converted and stored: use `.cast::<i32>()` or `.cast::<f32>()` before it";
+/// What to write where a type without arithmetic is computed with.
+fn no_arithmetic(dtypes: &[DType]) -> Option<&'static str> {
+    if dtypes.iter().any(|d| d.is_fp8()) {
+        return Some(
+            "floats of 8 bits are loaded, converted and stored: use `.cast::<f32>()` or `.cast::<f16>()` before it",
+        );
+    }
+    dtypes.iter().any(|d| d.is_small()).then_some(
+        "integers below 32 bits are loaded, converted and stored: use `.cast::<i32>()` or `.cast::<f32>()` before it",
+    )
+}
 
 /// 2^53. Below it, f64 holds every whole number.
 pub const LEAST_INEXACT: f64 = 9_007_199_254_740_992.0;

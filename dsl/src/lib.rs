@@ -56,7 +56,7 @@ pub use parse::parse_kernel;
 pub use print::same_kernel;
 pub use require::{Quantity, Requirement};
 pub use specialization::Specialization;
-pub use types::{DType, TileType};
+pub use types::{DType, Fp8, TileType};
 pub use verify::{Verified, verify};
 
 /// The hash of the sources of this crate: part of the key of every compiled kernel.

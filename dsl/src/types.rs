@@ -1,6 +1,6 @@
 //! Element types, tile types and shapes: the nouns of Tile IR.
 
-pub use atlas_vocabulary::DType;
+pub use atlas_vocabulary::{DType, Fp8};
 use std::fmt;
 
 /// The type of a Tile IR value: an element type and an extent per axis, outermost first.

@@ -9,8 +9,8 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 const NUMBERS: [DType; 6] = [DType::I32, DType::I64, DType::F16, DType::Bf16, DType::F32, DType::F64];
-/// The integers without arithmetic.
-const SMALL: [DType; 4] = [DType::I8, DType::U8, DType::I16, DType::U16];
+/// The types without arithmetic.
+const SMALL: [DType; 6] = [DType::I8, DType::U8, DType::I16, DType::U16, DType::F8E4M3, DType::F8E5M2];
 
 fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
     match dtype {
@@ -22,6 +22,7 @@ fn bytes_of(dtype: DType, x: f64) -> Vec<u8> {
         DType::I64 => (x as i64).to_ne_bytes().to_vec(),
         DType::I8 => (x as i8).to_ne_bytes().to_vec(),
         DType::U8 => vec![x as u8],
+        DType::F8E4M3 | DType::F8E5M2 => vec![dtype.fp8().unwrap().encode(x)],
         DType::I16 => (x as i16).to_ne_bytes().to_vec(),
         DType::U16 => (x as u16).to_ne_bytes().to_vec(),
         DType::Bool => panic!("bool is not in memory"),
@@ -38,6 +39,7 @@ fn value_of(dtype: DType, b: &[u8]) -> f64 {
         DType::I64 => i64::from_ne_bytes(b.try_into().unwrap()) as f64,
         DType::I8 => i8::from_ne_bytes(b.try_into().unwrap()).into(),
         DType::U8 => b[0].into(),
+        DType::F8E4M3 | DType::F8E5M2 => dtype.fp8().unwrap().decode(b[0]),
         DType::I16 => i16::from_ne_bytes(b.try_into().unwrap()).into(),
         DType::U16 => u16::from_ne_bytes(b.try_into().unwrap()).into(),
         DType::Bool => panic!("bool is not in memory"),
@@ -161,7 +163,7 @@ proptest! {
     fn casts_agree(x in number()) {
         for from in NUMBERS.into_iter().chain(SMALL) {
             let Some(x) = constant(from, x) else { continue };
-            for to in NUMBERS.into_iter().chain(SMALL) {
+            for to in NUMBERS.into_iter().chain(SMALL).filter(|&to| DType::no_conversion(from, to).is_none()) {
                 let got = interpreted(from, to, &format!("%r = cast %a : {to}"), x, 0.0);
                 agree(fold::cast(from, to, Known::Exact(x)), got, &format!("{from} {x} to {to}"));
                 if x.is_finite() {
@@ -228,6 +230,11 @@ fn what_is_known() {
     assert_eq!(fold::cast(i32, DType::U8, Exact(-1.0)), Some(Exact(255.0)));
     assert_eq!(fold::cast(f32, DType::U8, Exact(-1.0)), Some(Exact(0.0)));
     assert_eq!(Known::constant(DType::U8, 256.0), None);
+    assert_eq!(fold::cast(f32, DType::F8E4M3, Exact(17.0)), Some(Exact(16.0)));
+    assert_eq!(fold::cast(f32, DType::F8E4M3, Exact(1e6)), Some(Exact(448.0)));
+    assert_eq!(fold::cast(f32, DType::F8E5M2, Exact(f64::NEG_INFINITY)), Some(Exact(-57_344.0)));
+    assert_eq!(fold::cast(f32, DType::F8E5M2, Finite), Some(Finite));
+    assert_eq!(fold::cast(DType::F8E5M2, DType::F16, Finite), Some(Finite));
     assert_eq!(fold::cast(f32, bf16, Finite), None);
     assert_eq!(fold::cast(DType::Bool, f32, Exact(1.0)), Some(Exact(1.0)));
     assert_eq!(Known::constant(f32, f64::NAN), None);

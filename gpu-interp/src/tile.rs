@@ -128,6 +128,7 @@ impl Arithmetic {
         match (dtype, self) {
             (DType::Bool, _) => u64::from(x != 0.0),
             (dtype, _) if dtype.is_whole() => dtype.saturated(x) as u64,
+            (DType::F8E4M3 | DType::F8E5M2, _) => dtype.fp8().map_or(0, |fp8| fp8.encode(x).into()),
             (_, Arithmetic::Real) => x.to_bits(),
             (DType::F16, _) => u64::from(to_f16(x).to_bits()) << 16,
             (DType::Bf16, _) => u64::from(to_bf16(x).to_bits()) << 16,
@@ -221,6 +222,16 @@ impl Arithmetic {
 
     /// A change of type.
     pub(crate) fn cast(self, from: DType, to: DType) -> Result<One, String> {
+        if from == to {
+            return Ok(Box::new(|x| x));
+        }
+        match (from.fp8(), to.fp8(), self) {
+            (Some(from), Some(to), _) => return Ok(Box::new(move |x| to.encode(from.decode(x as u8)).into())),
+            (Some(from), None, Arithmetic::Real) => return Ok(Box::new(move |x| from.decode(x as u8).to_bits())),
+            (None, Some(to), Arithmetic::Real) => return Ok(Box::new(move |x| to.encode(f64::from_bits(x)).into())),
+            (None, None, _) => {}
+            _ => return Err(format!("a cast from {from} to {to} has no meaning in the ring")),
+        }
         Ok(match (from.is_float(), to.is_float(), self) {
             (true, true, Arithmetic::Ring) if to == DType::F32 => Box::new(|x| x),
             (true, true, Arithmetic::Ring) => Box::new(|x| x & 0xffff_0000),

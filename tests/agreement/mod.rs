@@ -24,6 +24,8 @@ mod epilogues;
 mod exchanges;
 mod extents;
 mod fitting;
+mod fp8;
+mod fp8_in_use;
 mod functions_of_two;
 mod gallery;
 mod gathers;
@@ -65,7 +67,8 @@ use atlas_dsl::rounding::{to_bf16, to_f16};
 use atlas_dsl::{Config, DType, KernelDef};
 use atlas_runtime::simulator::alu::Approximation;
 use atlas_runtime::simulator::launch::Policy;
-use atlas_runtime::{Arg, CacheDir, Device, KernelImage, Launch, RuntimeError, SimOptions, Target, Tensor};
+use atlas_runtime::{Arg, CacheDir, Device, Element, KernelImage, Launch, RuntimeError, SimOptions, Target, Tensor};
+use float8::{F8E4M3, F8E5M2};
 use tempfile::TempDir;
 
 /// The number of configs to try beside the chosen one.
@@ -119,7 +122,7 @@ pub(crate) fn random(dtype: DType, shape: &[usize]) -> Given {
 /// An output, which is NaN before the launch.
 pub(crate) fn output(dtype: DType, shape: &[usize]) -> Given {
     let unwritten = match dtype {
-        dtype if dtype.is_float() => f64::NAN,
+        dtype if dtype.is_float() || dtype.is_fp8() => f64::NAN,
         dtype if dtype.is_unsigned() => 77.0,
         _ => -77.0,
     };
@@ -183,6 +186,12 @@ fn upload(device: &Device, dtype: DType, values: &[f64], shape: &[usize]) -> Res
         DType::U8 => device.tensor_from(&values.iter().map(|&v| v as u8).collect::<Vec<_>>(), shape),
         DType::I16 => device.tensor_from(&values.iter().map(|&v| v as i16).collect::<Vec<_>>(), shape),
         DType::U16 => device.tensor_from(&values.iter().map(|&v| v as u16).collect::<Vec<_>>(), shape),
+        DType::F8E4M3 => {
+            device.tensor_from(&values.iter().map(|&v| <F8E4M3 as Element>::from_f64(v)).collect::<Vec<_>>(), shape)
+        }
+        DType::F8E5M2 => {
+            device.tensor_from(&values.iter().map(|&v| <F8E5M2 as Element>::from_f64(v)).collect::<Vec<_>>(), shape)
+        }
         DType::Bool => panic!("no tensor is bool"),
     }
 }
@@ -226,7 +235,8 @@ impl Data {
         for all in whole.chunks((before + row + after).max(1)) {
             view.extend(&all[before..before + row]);
             let mut outside = all[..before].iter().chain(&all[before + row..]);
-            assert!(outside.all(|&v| v == AROUND), "written outside of a view");
+            let around = rounded(self.dtype, AROUND);
+            assert!(outside.all(|&v| v == around), "written outside of a view");
         }
         view
     }
@@ -239,7 +249,7 @@ fn rounded(dtype: DType, v: f64) -> f64 {
         DType::F16 => to_f16(v).to_f64(),
         DType::Bf16 => to_bf16(v).to_f64(),
         dtype if dtype.is_whole() => dtype.saturated(v) as f64,
-        _ => v,
+        dtype => dtype.fp8().map_or(v, |fp8| fp8.round(v)),
     }
 }
 

@@ -19,6 +19,8 @@ impl Bits {
         let bits = self.next();
         match (dtype, arithmetic) {
             (DType::I32 | DType::I64, _) => (bits % 17) as i64 as u64,
+            // Codes of numbers.
+            (dtype, _) if dtype.is_fp8() => bits & 0xf7,
             (dtype, _) if dtype.is_small() => dtype.low_bits(bits as i64) as u64,
             (DType::F32, Arithmetic::Ring) => bits & 0xffff_ffff,
             (_, Arithmetic::Ring) => bits & 0xffff_0000,

@@ -5,7 +5,7 @@ use crate::eval::Program;
 use crate::eval_reduce::{max_f32, max_f64, min_f32, min_f64};
 use crate::ring::Word;
 use crate::rounding::{round_all, to_narrow};
-use crate::tile::{Data, Tile, common, held, mismatch};
+use crate::tile::{Data, Tile, common, held, mismatch, whole};
 use atlas_dsl::op::{BinaryOp, Predicate, UnaryOp, multiply_high, shift_left, shift_right, shift_right_logical};
 use atlas_dsl::{DType, TileType, Value};
 
@@ -127,7 +127,9 @@ impl Program<'_> {
 
     pub(crate) fn cast(&self, dtype: DType, x: Value) -> Result<Tile, InterpError> {
         let x = self.tile(x)?;
+        let number = |code: i32| x.ty.dtype.fp8().map_or_else(|| f64::from(code), |fp8| fp8.decode(code as u8));
         let data = match (&x.data, held(dtype, self.launch.mode)) {
+            (Data::I32(v), DType::I32) if x.ty.dtype == dtype => Data::I32(v.clone()),
             (Data::Ring(v), _) if dtype.is_float() => Data::Ring(map(v, |x| x.cast(dtype))),
             (Data::F32(v), DType::F32) => {
                 let mut v = v.clone();
@@ -135,14 +137,15 @@ impl Program<'_> {
                 Data::F32(v)
             }
             (Data::F32(v), DType::F64) => Data::F64(map(v, f64::from)),
-            (Data::F32(v), DType::I32) => Data::I32(map(v, |x| dtype.saturated(x.into()) as i32)),
+            (Data::F32(v), DType::I32) => Data::I32(map(v, |x| whole(dtype, x.into()))),
             (Data::F32(v), DType::I64) => Data::I64(map(v, |x| x as i64)),
             (Data::F64(v), DType::F32) => Data::F32(map(v, |x| to_narrow(dtype, x))),
             (Data::F64(v), DType::F64) => Data::F64(v.clone()),
-            (Data::F64(v), DType::I32) => Data::I32(map(v, |x| dtype.saturated(x) as i32)),
+            (Data::F64(v), DType::I32) => Data::I32(map(v, |x| whole(dtype, x))),
             (Data::F64(v), DType::I64) => Data::I64(map(v, |x| x as i64)),
-            (Data::I32(v), DType::F32) => Data::F32(map(v, |x| to_narrow(dtype, f64::from(x)))),
-            (Data::I32(v), DType::F64) => Data::F64(map(v, f64::from)),
+            (Data::I32(v), DType::F32) => Data::F32(map(v, |x| to_narrow(dtype, number(x)))),
+            (Data::I32(v), DType::F64) => Data::F64(map(v, number)),
+            (Data::I32(v), DType::I32) if dtype.is_fp8() => Data::I32(map(v, |x| whole(dtype, number(x)))),
             (Data::I32(v), DType::I32) => Data::I32(map(v, |x| dtype.low_bits(x.into()) as i32)),
             (Data::I32(v), DType::I64) => Data::I64(map(v, i64::from)),
             (Data::I64(v), DType::F32) if dtype == DType::F32 => Data::F32(map(v, |x| x as f32)),

@@ -108,7 +108,7 @@ impl Program<'_> {
         let is_off = |program: &Self, v: Value| program.launch.inexact[v.as_u32() as usize];
         let steps = match op {
             Op::Unary(op, _) => op.row().is_discontinuous,
-            Op::Cast(to, _) => to.is_whole(),
+            Op::Cast(to, _) => to.is_whole() || to.is_fp8(),
             _ => false,
         };
         let mut tile = match op {

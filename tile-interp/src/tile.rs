@@ -11,7 +11,8 @@ use crate::rounding::to_narrow;
 use atlas_dsl::{DType, TileType};
 use std::ops::Range;
 
-/// The elements of a tile. Integers below 32 bits are held as i32, always in their range. f16 and bf16 are held as f32, always
+/// The elements of a tile. Integers below 32 bits are held as i32, always in their range, and so are the codes of
+/// floats of 8 bits. f16 and bf16 are held as f32, always
 /// rounded. In the ring, they have a low residue of 0.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Data {
@@ -31,7 +32,7 @@ impl Data {
         }
         match held(dtype, mode) {
             DType::Bool => Data::Bool(vec![x != 0.0; count]),
-            DType::I32 => Data::I32(vec![dtype.saturated(x) as i32; count]),
+            DType::I32 => Data::I32(vec![whole(dtype, x); count]),
             DType::I64 => Data::I64(vec![x as i64; count]),
             DType::F64 => Data::F64(vec![x; count]),
             _ => Data::F32(vec![to_narrow(dtype, x); count]),
@@ -46,6 +47,14 @@ pub(crate) fn held(dtype: DType, mode: Mode) -> DType {
         dtype if dtype.is_float() => DType::F64,
         dtype if dtype.is_small() => DType::I32,
         dtype => dtype,
+    }
+}
+
+/// A number as the i32 that holds it: the code of a float of 8 bits, or the number itself.
+pub(crate) fn whole(dtype: DType, x: f64) -> i32 {
+    match dtype.fp8() {
+        Some(fp8) => fp8.encode(x).into(),
+        None => dtype.saturated(x) as i32,
     }
 }
 
@@ -91,7 +100,7 @@ impl Tile {
         let (shape, valid) = (&self.ty.shape, &self.valid);
         match &mut tile.data {
             Data::Bool(x) => fill(x, other != 0.0, shape, valid),
-            Data::I32(x) => fill(x, other as i32, shape, valid),
+            Data::I32(x) => fill(x, whole(self.ty.dtype, other), shape, valid),
             Data::I64(x) => fill(x, other as i64, shape, valid),
             Data::F32(x) => fill(x, other as f32, shape, valid),
             Data::F64(x) => fill(x, other, shape, valid),

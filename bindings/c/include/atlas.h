@@ -24,13 +24,13 @@
 #endif
 #ifndef DLPACK_DLPACK_H_
 enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAManaged = 13 };
-enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4 };
+enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLFloat8_e4m3fn = 10, kDLFloat8_e5m2 = 12 };
 // `device_type` is kDLCPU, kDLCUDA or kDLCUDAManaged.
 typedef struct {
   int32_t device_type;
   int32_t device_id;
 } DLDevice;
-// `code` is kDLInt, kDLUInt, kDLFloat or kDLBfloat. `lanes` is 1.
+// `code` is kDLInt, kDLUInt, kDLFloat, kDLBfloat, kDLFloat8_e4m3fn or kDLFloat8_e5m2. `lanes` is 1.
 typedef struct {
   uint8_t code;
   uint8_t bits;

@@ -17,7 +17,8 @@ pub struct DLDevice {
     pub device_id: i32,
 }
 
-/// An element type of DLPack: `code` is 0 for signed integers, 1 for unsigned ones, 2 for floats, 4 for bfloat.
+/// An element type of DLPack: `code` is 0 for signed integers, 1 for unsigned ones, 2 for floats, 4 for bfloat,
+/// 10 and 12 for e4m3fn and e5m2.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLDataType {
@@ -99,7 +100,7 @@ pub(crate) unsafe fn borrow(device: &Device, name: &dyn std::fmt::Display, of: &
     let Some(dtype) = dtype(of.dtype) else {
         let DLDataType { code, bits, lanes } = of.dtype;
         return refuse(format_args!(
-            "has elements of code {code}, {bits} bits and {lanes} lanes; Atlas has f64, f32, f16, bf16, i64, i32, i16, i8, u16 and u8"
+            "has elements of code {code}, {bits} bits and {lanes} lanes; Atlas has f64, f32, f16, bf16, i64, i32, i16, i8, u16, u8, e4m3fn and e5m2"
         ));
     };
     let Ok(rank) = usize::try_from(of.ndim) else { return refuse(format_args!("has {} axes", of.ndim)) };
@@ -146,6 +147,9 @@ pub(crate) fn dtype(of: DLDataType) -> Option<DType> {
         (2, 32, 1) => Some(DType::F32),
         (2, 64, 1) => Some(DType::F64),
         (4, 16, 1) => Some(DType::Bf16),
+        // Since DLPack 1.1: kDLFloat8_e4m3fn and kDLFloat8_e5m2.
+        (10, 8, 1) => Some(DType::F8E4M3),
+        (12, 8, 1) => Some(DType::F8E5M2),
         _ => None,
     }
 }
@@ -168,5 +172,8 @@ mod tests {
             [of(4, 16), of(6, 8), dtype(DLDataType { code: 0, bits: 8, lanes: 4 })],
             [Some(DType::Bf16), None, None]
         );
+        // Of the floats of 8 bits the two that GPUs convert: those of codes 7 to 9, 11, 13 and 14 have other numbers.
+        let floats = (7..=14).map(|code| of(code, 8)).collect::<Vec<_>>();
+        assert_eq!(floats, [None, None, None, Some(DType::F8E4M3), None, Some(DType::F8E5M2), None, None]);
     }
 }

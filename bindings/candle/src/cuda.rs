@@ -145,6 +145,7 @@ pub(crate) fn allocate(device: &CudaDevice, dtype: DType, count: usize) -> Resul
         DType::F64 => CudaStorageSlice::F64(room(device, count)?),
         DType::I32 => CudaStorageSlice::I32(room(device, count)?),
         DType::I64 => CudaStorageSlice::I64(room(device, count)?),
+        DType::F8E4M3 => CudaStorageSlice::F8E4M3(room(device, count)?),
         other => return Err(unknown("a result", other)),
     };
     Ok(candle_core::Storage::Cuda(CudaStorage { slice, device: device.clone() }))

@@ -16,7 +16,8 @@ pub(crate) struct Elements {
 macro_rules! each_type {
     ($of:ident, $storage:expr, |$dtype:ident, $elements:ident| $body:expr) => {
         each_type!(@arms $of, $storage, $dtype, $elements, $body,
-            (F32, F32), (F16, F16), (BF16, Bf16), (F64, F64), (I32, I32), (I64, I64))
+            (F32, F32), (F16, F16), (BF16, Bf16), (F64, F64), (I32, I32), (I64, I64),
+            (F8E4M3, F8E4M3))
     };
     (@arms $of:ident, $storage:expr, $dtype:ident, $elements:ident, $body:expr, $(($candle:ident, $atlas:ident)),+) => {
         match $storage {
@@ -32,7 +33,7 @@ pub(crate) fn unknown(what: &str, found: impl std::fmt::Display) -> candle_core:
     refuse(
         605,
         format_args!(
-            "{what} holds {found}, which Atlas does not take; convert to f32, f16, bf16, f64, i32 or i64 by `to_dtype`"
+            "{what} holds {found}, which Atlas does not take; convert to f32, f16, bf16, f64, f8e4m3, i32 or i64 by `to_dtype`"
         ),
     )
 }

@@ -152,6 +152,7 @@ impl Place {
                 DType::F64 => CpuStorage::F64(vec![Default::default(); count]),
                 DType::I32 => CpuStorage::I32(vec![Default::default(); count]),
                 DType::I64 => CpuStorage::I64(vec![Default::default(); count]),
+                DType::F8E4M3 => CpuStorage::F8E4M3(vec![Default::default(); count]),
                 other => return Err(unknown("a result", other)),
             })),
             #[cfg(feature = "cuda")]

@@ -306,7 +306,7 @@ impl<'r> Emitter<'r> {
             Expr::Cast(dtype, a) => {
                 let a = self.expr(a)?;
                 let off = self.off.contains(&a);
-                let a = if dtype.is_whole() { self.pushed(a)? } else { a };
+                let a = if dtype.is_whole() || dtype.is_fp8() { self.pushed(a)? } else { a };
                 let v = self.push(Op::Cast(*dtype, a))?;
                 return if off { self.blur(v) } else { Ok(v) };
             }

@@ -131,7 +131,7 @@ impl NoisyOutput {
             _ => (0.0, 0.0),
         };
         let bound = |(&moved, &value): (&f64, &f64)| {
-            if self.dtype.is_whole() && moved == 0.0 {
+            if (self.dtype.is_whole() || self.dtype.is_fp8()) && moved == 0.0 {
                 return 0.0;
             }
             SLACK * (moved + usual) + if value.is_finite() { ulp * value.abs() + least } else { 0.0 }

@@ -1,23 +1,29 @@
-//! Makes some tensors of a recipe hold integers below 32 bits, which are converted where they are loaded and stored.
+//! Makes some tensors of a recipe hold integers below 32 bits or floats of 8 bits, which are converted where they are loaded and stored.
 //!
-//! It draws from a stream of its own, so that recipes in which no tensor changes stay as they are.
+//! It draws from streams of its own, so that recipes in which no tensor changes stay as they are.
 
 use super::recipe::{Expr, ParamRecipe, Recipe, Rng, Stmt};
 use atlas_dsl::DType;
 use atlas_dsl::op::Update;
 
-/// How often a tensor holds small integers.
+/// How often a tensor holds small integers, and how often one of floats holds those of 8 bits.
 const PERCENT: usize = 5;
+const PERCENT_OF_FLOATS: usize = 3;
 
-/// Draws for each tensor whether it holds small integers. A loaded tile is converted to the type that the tensor had. Atomic stores
-/// take no small integers.
+/// Draws for each tensor whether it holds small elements. A loaded tile is converted to the type that the tensor had. Atomic stores
+/// take no small elements, and integers do not convert to floats of 8 bits.
 pub(super) fn shrink_elements(recipe: &mut Recipe) {
     let mut rng = Rng::new(recipe.seed ^ 0x5a11);
+    let mut of_floats = Rng::new(recipe.seed ^ 0xf8);
     for param in 0..recipe.params.len() {
-        let small = rng.of(&[DType::I8, DType::U8, DType::I8, DType::U8, DType::I16, DType::U16]);
-        let is_drawn = rng.percent(PERCENT) && !is_combined(&recipe.body, param);
+        let whole = rng.of(&[DType::I8, DType::U8, DType::I8, DType::U8, DType::I16, DType::U16]);
+        let is_whole = rng.percent(PERCENT);
+        let float = of_floats.of(&[DType::F8E4M3, DType::F8E5M2]);
+        let is_float = of_floats.percent(PERCENT_OF_FLOATS);
+        let is_drawn = (is_whole || is_float) && !is_combined(&recipe.body, param);
         let ParamRecipe::Tensor { dtype, .. } = &mut recipe.params[param] else { continue };
-        if is_drawn {
+        if is_drawn && (is_whole || dtype.is_float()) {
+            let small = if is_whole { whole } else { float };
             let wide = std::mem::replace(dtype, small);
             convert(&mut recipe.body, param, small, wide);
         }

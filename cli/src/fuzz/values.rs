@@ -140,6 +140,7 @@ fn write(dtype: DType, to: &mut [u8], x: f64) {
     match dtype {
         DType::I8 | DType::U8 => to[0] = dtype.saturated(SMALL * x) as u8,
         DType::I16 | DType::U16 => to[..2].copy_from_slice(&(dtype.saturated(SMALL * x) as u16).to_le_bytes()),
+        DType::F8E4M3 | DType::F8E5M2 => to[0] = dtype.fp8().map_or(0, |fp8| fp8.encode(x)),
         DType::F16 => to[..2].copy_from_slice(&to_f16(x).to_le_bytes()),
         DType::Bf16 => to[..2].copy_from_slice(&to_bf16(x).to_le_bytes()),
         DType::I32 => to[..4].copy_from_slice(&(x as i32).to_le_bytes()),
@@ -157,6 +158,7 @@ fn read(dtype: DType, from: &[u8]) -> f64 {
         DType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
         dtype if dtype.is_whole() => dtype.low_bits(bits as i64) as f64,
         DType::F64 => f64::from_bits(bits),
+        DType::F8E4M3 | DType::F8E5M2 => dtype.fp8().map_or(f64::NAN, |fp8| fp8.decode(bits as u8)),
         _ => f64::from(f32::from_bits(bits as u32)),
     }
 }

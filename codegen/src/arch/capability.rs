@@ -24,6 +24,8 @@ table! {
         MmaTf32 = called("mma.m16n8k8.tf32"),
         /// Products of f64 by `mma.sync.m16n8k8`.
         MmaF64 = called("mma.m16n8k8.f64"),
+        /// Conversions from and to floats of 8 bits, two at once.
+        ConvertFp8 = called("cvt.e4m3x2"),
         /// Stores of 8x8 blocks from registers to shared memory.
         Stmatrix = called("stmatrix"),
         /// Atomic sums of bf16.

@@ -2,7 +2,8 @@
 
 use super::{Capabilities, Capability};
 use Capability::{
-    AtomicBf16, AtomicVectors, Clusters, CpAsync, MmaF64, MmaHalf, MmaTf32, SetMaxNReg, Stmatrix, Tcgen05, Tma, Wgmma,
+    AtomicBf16, AtomicVectors, Clusters, ConvertFp8, CpAsync, MmaF64, MmaHalf, MmaTf32, SetMaxNReg, Stmatrix, Tcgen05,
+    Tma, Wgmma,
 };
 use atlas_dsl::DType;
 use atlas_dsl::op::BinaryOp;
@@ -33,7 +34,7 @@ const fn row(sm: u32, specific: bool, ptx: (u32, u32), has: Capabilities) -> Tar
 }
 
 const AMPERE: Capabilities = Capabilities::of(&[CpAsync, MmaHalf, MmaTf32]);
-const HOPPER: Capabilities = AMPERE.and(&[MmaF64, Stmatrix, AtomicBf16, AtomicVectors, Clusters, Tma]);
+const HOPPER: Capabilities = AMPERE.and(&[ConvertFp8, MmaF64, Stmatrix, AtomicBf16, AtomicVectors, Clusters, Tma]);
 
 /// The targets that the code generator lowers for, those that only one capability runs last.
 ///
@@ -41,7 +42,7 @@ const HOPPER: Capabilities = AMPERE.and(&[MmaF64, Stmatrix, AtomicBf16, AtomicVe
 /// instruction set (PTX ISA 8.7, target notes of each instruction).
 const ROWS: [TargetRow; 6] = [
     row(80, false, (7, 1), AMPERE),
-    row(89, false, (7, 8), AMPERE),
+    row(89, false, (7, 8), AMPERE.and(&[ConvertFp8])),
     row(90, false, (7, 8), HOPPER),
     row(90, true, (8, 0), HOPPER.and(&[SetMaxNReg, Wgmma])),
     row(100, true, (8, 6), HOPPER.and(&[SetMaxNReg, Tcgen05])),
@@ -212,6 +213,7 @@ mod tests {
         assert_eq!(having(Tcgen05), ["sm_100a"]);
         assert_eq!(having(SetMaxNReg), ["sm_90a", "sm_100a", "sm_120a"]);
         assert_eq!(having(Stmatrix), ["sm_90", "sm_90a", "sm_100a", "sm_120a"]);
+        assert_eq!(having(ConvertFp8), ["sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a"]);
         assert!(Target::known().all(|t| t.has(CpAsync)));
         assert!(Capability::ALL.iter().all(|&c| Target::first_with(c).is_some()));
         let unknown = Target { sm: 75, specific: false };

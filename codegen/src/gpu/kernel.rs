@@ -2,7 +2,7 @@
 
 use super::ids::{Block, Buffer, Inst, Ring, Role, TensorMap, Value};
 use super::{AccessKind, Cache, CopyAtom, Op, Slice};
-use crate::arch::Target;
+use crate::arch::{Capability, Target};
 use crate::layout::tensor_map::{MapAxis, TensorMapData};
 use crate::layout::{Fragment, SharedLayout};
 use atlas_dsl::ir::{DimData, GridExtent, Loc, ParamData, TableData};
@@ -336,7 +336,14 @@ impl Kernel {
             let at_once = update.combine().and_then(|op| self.target.combined_at_once(op, dtype));
             at_once.is_some_and(|n| n * dtype.bytes() > 8)
         };
+        // On sm_89 later than on sm_90.
+        let of_fp8 = |op: &Op, inst: Inst| {
+            let is_fp8 = |v: Value| self.tile(v).0.is_fp8();
+            matches!(op, Op::Cast(x) if is_fp8(*x) || self.results[inst].iter().any(|&v| is_fp8(v)))
+        };
+        let pairs = self.target.sm == 89 && self.target.has(Capability::ConvertFp8);
         match () {
+            () if pairs && self.insts.iter().any(|(inst, op)| of_fp8(op, inst)) => (8, 1),
             () if self.insts.values().any(wide_sums) => (8, 1),
             () if !self.maps.is_empty() || self.insts.values().any(Op::is_asynchronous) => (8, 0),
             () if self.insts.values().any(hints) => (7, 4),

@@ -181,9 +181,10 @@ impl<'k> Verifier<'k> {
                 true => unlike(d, l),
             }),
             Op::Rematerialize(v) => with(&[*v], &|d, l| unlike(d, l)),
-            Op::Cast(v) => with(&[*v], &|d, l| match dtype == DType::Bool && d != DType::Bool {
-                true => Some(format!("cannot cast {d} to bool")),
-                false => unlike(dtype, l),
+            Op::Cast(v) => with(&[*v], &|d, l| match DType::no_conversion(d, dtype) {
+                _ if dtype == DType::Bool && d != DType::Bool => Some(format!("cannot cast {d} to bool")),
+                Some(why) => Some(format!("cannot cast {d} to {dtype}: {why}")),
+                None => unlike(dtype, l),
             }),
             Op::MaskInvalid { value, valid, .. } => with(&[*value], &|d, l| {
                 let mut axes = valid.iter().map(|v| v.axis);

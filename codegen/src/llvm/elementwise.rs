@@ -141,7 +141,10 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn constant(&self, dtype: DType, x: f64) -> BasicValueEnum<'c> {
         match element(self.cx, dtype) {
             BasicTypeEnum::FloatType(t) => t.const_float(x).into(),
-            BasicTypeEnum::IntType(t) => t.const_int(x as i64 as u64, !dtype.is_unsigned()).into(),
+            BasicTypeEnum::IntType(t) => match dtype.fp8() {
+                Some(fp8) => t.const_int(fp8.encode(x).into(), false).into(),
+                None => t.const_int(x as i64 as u64, !dtype.is_unsigned()).into(),
+            },
             t => t.const_zero(),
         }
     }
@@ -400,6 +403,9 @@ impl<'c> Emitter<'c, '_> {
 
     /// Converts registers. Pairs of f32 become 16-bit pairs in one instruction.
     pub(super) fn cast_all(&self, a: &Regs<'c>, from: DType, to: DType) -> R<Regs<'c>> {
+        if from != to && (from.is_fp8() || to.is_fp8()) {
+            return self.cast_fp8(a, from, to);
+        }
         if from == DType::F32 && to.is_half() && a.len().is_multiple_of(2) {
             let wide = self.cx.f32_type().vec_type(2);
             let narrow = element(self.cx, to).into_float_type().vec_type(2);
@@ -432,6 +438,9 @@ impl<'c> Emitter<'c, '_> {
     pub(super) fn cast(&self, x: BasicValueEnum<'c>, from: DType, to: DType) -> R<BasicValueEnum<'c>> {
         if from == to {
             return Ok(x);
+        }
+        if from.is_fp8() || to.is_fp8() {
+            return Err(CompileError::bug(format!("a code of 8 bits is cast as a number: {from} to {to}")));
         }
         let b = &self.b;
         let target = element(self.cx, to);

@@ -8,6 +8,7 @@ mod copy;
 mod elementwise;
 mod engine;
 mod fma;
+mod fp8;
 mod global;
 mod intrinsics;
 mod lines;
@@ -228,7 +229,8 @@ pub(crate) fn emit<'c>(
 fn element(cx: &Context, dtype: DType) -> BasicTypeEnum<'_> {
     match dtype {
         DType::Bool => cx.bool_type().into(),
-        DType::I8 | DType::U8 => cx.i8_type().into(),
+        // LLVM has no floats of 8 bits: here their codes are.
+        DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => cx.i8_type().into(),
         DType::I16 | DType::U16 => cx.i16_type().into(),
         DType::I32 => cx.i32_type().into(),
         DType::I64 => cx.i64_type().into(),

@@ -291,19 +291,8 @@ impl<'a> Checker<'a> {
             ExprKind::Fma(parts) => self.of_three("fma", Takes::Floats, parts, e),
             ExprKind::IsNan(x) => self.is_nan(x, e),
             ExprKind::Random(of, parts) => self.random(*of, parts),
-            ExprKind::Cast(to, x) => {
-                let (to, x) = (elem(*to), self.expr(x));
-                let counts = x.counts || x.elem.is_bool();
-                Ty { elem: to, coordinate: None, of_numbers: false, counts, ..x }
-            }
-            ExprKind::CastLike(parts) => {
-                let [x, like] = [0, 1].map(|i| self.expr(&parts[i]));
-                if like.is_literal() || like.elem.is_bool() {
-                    let message = format!("`cast_like` takes the element type of a tile of numbers, found {like}");
-                    return self.mistake(106, parts[1].place, message);
-                }
-                Ty { elem: like.elem, coordinate: None, of_numbers: like.of_numbers, ..x }
-            }
+            ExprKind::Cast(to, x) => self.cast(elem(*to), x, e),
+            ExprKind::CastLike(parts) => self.cast_like(parts, e),
             ExprKind::Transpose(x) => {
                 let ty = self.expr(x);
                 match ty.shape.as_deref() {
@@ -354,6 +343,52 @@ impl<'a> Checker<'a> {
             ExprKind::Derivative { .. } => self.derivative(e).into_iter().next().unwrap_or_else(Ty::unknown),
             ExprKind::Bad => Ty::unknown(),
         }
+    }
+
+    /// `is_nan(x)`: a truth value for each element.
+    fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
+        let ty = self.expr(x);
+        if ty.is_literal() || !ty.elem.may_be_float() {
+            let mend = match ty.elem.is_small() && !ty.elem.is_fp8() {
+                true => "; no integer is NaN".to_owned(),
+                false => ty.elem.small_mend(self.named(x).trim_end(), Takes::Floats, None).unwrap_or_default(),
+            };
+            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}{mend}", self.named(x));
+            return self.mistake(104, e.place, message);
+        }
+        Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
+    }
+
+    /// `x.cast::<to>()`.
+    fn cast(&mut self, to: Elem, x: &Expr, e: &Expr) -> Ty {
+        let (name, x) = (self.named(x), self.expr(x));
+        if !x.elem.converts_to(&to) {
+            let message = format!(
+                "nothing casts {} to {to}: floats of 8 bits convert from and to floats alone; write `{}.cast::<f32>().cast::<{to}>()`",
+                x.elem,
+                if name.is_empty() { "(..)" } else { name.trim_end() },
+            );
+            return self.mistake(106, e.place, message);
+        }
+        let counts = x.counts || x.elem.is_bool();
+        Ty { elem: to, coordinate: None, of_numbers: false, counts, ..x }
+    }
+
+    /// `x.cast_like(like)`.
+    fn cast_like(&mut self, parts: &[Expr; 2], e: &Expr) -> Ty {
+        let [x, like] = [0, 1].map(|i| self.expr(&parts[i]));
+        if like.is_literal() || like.elem.is_bool() {
+            let message = format!("`cast_like` takes the element type of a tile of numbers, found {like}");
+            return self.mistake(106, parts[1].place, message);
+        }
+        if !x.elem.converts_to(&like.elem) {
+            let message = format!(
+                "nothing casts {} to {}: floats of 8 bits convert from and to floats alone; write `.cast::<f32>()` before it",
+                x.elem, like.elem
+            );
+            return self.mistake(106, e.place, message);
+        }
+        Ty { elem: like.elem, coordinate: None, of_numbers: like.of_numbers, ..x }
     }
 
     /// Two operands of one element type: a truth value for each element.

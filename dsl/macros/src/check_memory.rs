@@ -45,7 +45,9 @@ impl Checker<'_> {
         let (Some(to), Some(from)) = (&target.shape, &found.shape) else { return None };
         if update.is_atomic() && target.elem.is_small() {
             let (statement, of) = (update.statement(), &target.elem);
-            let message = format!("`{statement}` combines numbers, and `{name}` has elements of {of}: give it `i32`");
+            let wide = if of.is_fp8() { "f32" } else { "i32" };
+            let message =
+                format!("`{statement}` combines numbers, and `{name}` has elements of {of}: give it `{wide}`");
             self.error(104, place, message);
         } else if !found.elem.agrees(&target.elem) {
             let mend = stored_as(&found, &target.elem);
@@ -531,6 +533,12 @@ fn stored_as(found: &Ty, wanted: &Elem) -> String {
             true if from.bytes() >= to.bytes() => format!(", which keeps the low {} bits", 8 * to.bytes()),
             _ => String::new(),
         },
+        (from, to) if !from.converts_to(to) => {
+            return format!(
+                "write `(..).cast::<f32>().cast::<{to}>()` around it: floats of 8 bits convert from and to floats alone"
+            );
+        }
+        (_, Elem::Fixed(to)) if to.is_fp8() => format!(", which rounds, and ends at the largest number of {to}"),
         (from, Elem::Fixed(to)) if to.is_small() && from.may_be_float() => {
             format!(", which cuts towards 0 and ends at the range of {to}")
         }

@@ -340,17 +340,6 @@ impl Checker<'_> {
         self.together(&what, (&both, self.named(x)), (&of_z, self.named(z)), e.place)
     }
 
-    /// `is_nan(x)`: a truth value for each element.
-    pub(crate) fn is_nan(&mut self, x: &Expr, e: &Expr) -> Ty {
-        let ty = self.expr(x);
-        if ty.is_literal() || !ty.elem.may_be_float() {
-            let mend = if ty.elem.is_small() { "; no integer is NaN" } else { "" };
-            let message = format!("`is_nan` needs a float tile or scalar, found {}{ty}{mend}", self.named(x));
-            return self.mistake(104, e.place, message);
-        }
-        Ty { elem: Elem::Fixed(DType::Bool), coordinate: None, of_numbers: false, ..ty }
-    }
-
     pub(crate) fn cluster_sum(&mut self, x: &Expr, e: &Expr) -> Ty {
         let ty = self.expr(x);
         if !self.kernel.axes.iter().any(|axis| axis.cluster) {
@@ -555,6 +544,9 @@ fn factors((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     if x.elem.is_bool() || y.elem.is_bool() {
         return String::new();
     }
+    if x.elem.is_fp8() && y.elem.is_fp8() {
+        return "; write `(..).cast::<f16>()` around both, which is exact".to_owned();
+    }
     if !x.elem.may_be_float() && !y.elem.may_be_float() {
         // Tensor cores multiply bf16, which holds each number of 8 bits.
         let bytes = [x, y].iter().all(|ty| matches!(ty.elem, Elem::Fixed(DType::I8 | DType::U8)));
@@ -588,7 +580,8 @@ fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     }
     // Neither i8 nor u8 holds all numbers of the other one.
     if x.elem.is_small() && y.elem.is_small() && x.elem.width() == y.elem.width() {
-        return "write `(..).cast::<i32>()` around both".to_owned();
+        let to = if x.elem.is_fp8() || y.elem.is_fp8() { "f32" } else { "i32" };
+        return format!("write `(..).cast::<{to}>()` around both");
     }
     let (to, side, name) =
         if x.elem.width() < y.elem.width() { (&y.elem, "left", x_name) } else { (&x.elem, "right", y_name) };

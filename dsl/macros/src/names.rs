@@ -246,7 +246,7 @@ const PRINT: &str = "what you want to see to a tensor: a kernel prints nothing";
 const PROGRAM: &str = "`for (m, n) in grid(tiles(M, BM), tiles(N, BN))`, whose `m` and `n` it is";
 
 /// What users of Triton, CUDA, numpy and PyTorch type beside functions of mathematics, and how it is written here.
-const ELSEWHERE: [(&str, &str); 196] = [
+const ELSEWHERE: [(&str, &str); 198] = [
     ("__expf", "`exp(x)`"),
     ("__fmaf_rn", "`fma(a, b, c)`"),
     ("__powf", "`pow(x, y)`"),
@@ -313,6 +313,8 @@ const ELSEWHERE: [(&str, &str); 196] = [
     ("f16", "`x.cast::<f16>()`"),
     ("f32", "`x.cast::<f32>()`"),
     ("f64", "`x.cast::<f64>()`"),
+    ("f8e4m3", "`x.cast::<f8e4m3>()`"),
+    ("f8e5m2", "`x.cast::<f8e5m2>()`"),
     ("fabs", "`abs(x)`"),
     ("fabsf", "`abs(x)`"),
     ("fdividef", "`a / b`"),

@@ -185,7 +185,8 @@ pub(crate) fn signature(ast: &KernelSyntax, errors: &mut Errors) -> (Vec<Param>,
         if let (DTypeRef::Fixed(of), ParamKind::Scalar) = (dtype, &kind)
             && of.is_small()
         {
-            let message = format!("`{}` is one number, and {of} is a type of tensors: write `{0}: i32`", p.name);
+            let wide = if of.is_fp8() { "f32" } else { "i32" };
+            let message = format!("`{}` is one number, and {of} is a type of tensors: write `{0}: {wide}`", p.name);
             errors.push(223, p.name.span(), message);
         }
         params.push(Param { name: p.name.clone(), dtype, kind });
@@ -243,6 +244,15 @@ fn dtype_elsewhere(name: &str) -> Option<&'static str> {
         "double" | "float64" | "fp64" => "; write `f64`",
         "half" | "float16" | "fp16" => "; write `f16`",
         "bfloat16" => "; write `bf16`",
+        "float8_e4m3fn" | "float8e4nv" | "float8_e4m3" | "__nv_fp8_e4m3" | "fp8_e4m3" | "f8E4M3FN" | "f8e4m3fn"
+        | "e4m3" | "e4m3fn" | "F8E4M3" | "float8e4m3fn" => "; write `f8e4m3`",
+        "float8_e5m2" | "float8e5" | "__nv_fp8_e5m2" | "fp8_e5m2" | "f8E5M2" | "e5m2" | "F8E5M2" | "float8e5m2" => {
+            "; write `f8e5m2`"
+        }
+        "fp8" | "f8" | "float8" => "; write `f8e4m3`, which has more digits, or `f8e5m2`, which has more range",
+        "float8_e4m3fnuz" | "float8e4b8" | "float8_e5m2fnuz" | "float8e5b16" | "float8e4b15" => {
+            "; the floats of 8 bits are `f8e4m3` and `f8e5m2`, whose codes mean other numbers"
+        }
         _ => return None,
     })
 }

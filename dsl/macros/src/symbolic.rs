@@ -79,7 +79,7 @@ impl Elem {
     pub(crate) fn width(&self) -> u8 {
         match self {
             Elem::Literal(_) | Elem::Unknown | Elem::Fixed(DType::Bool) => 0,
-            Elem::Fixed(DType::I8 | DType::U8) => 1,
+            Elem::Fixed(DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2) => 1,
             Elem::Fixed(DType::I16 | DType::U16) => 2,
             Elem::Fixed(DType::I32) => 3,
             Elem::Fixed(DType::I64) => 4,
@@ -89,21 +89,29 @@ impl Elem {
         }
     }
 
-    /// True if it is certainly an integer below 32 bits.
+    /// True if it is certainly a float of 8 bits.
+    pub(crate) fn is_fp8(&self) -> bool {
+        matches!(self, Elem::Fixed(d) if d.is_fp8())
+    }
+
+    /// True if it is certainly an integer below 32 bits or a float of 8 bits, which have no arithmetic.
     pub(crate) fn is_small(&self) -> bool {
         matches!(self, Elem::Fixed(d) if d.is_small())
     }
 
-    /// The end of a message about an operation that takes `takes` and so not this type, if it is an integer below 32 bits: what to
-    /// write around `name`, which meets an operand of type `other`.
+    /// The end of a message about an operation that takes `takes` and so not this type, if it has no arithmetic: what to write
+    /// around `name`, which meets an operand of type `other`.
     pub(crate) fn small_mend(&self, name: &str, takes: Takes, other: Option<&Elem>) -> Option<String> {
         let x = if name.is_empty() { "(..)" } else { name };
         let mend = match (takes, other.filter(|other| other.may_be(takes) && other.is_of_numbers())) {
+            (Takes::Bool, _) if self.is_fp8() => format!("`{x}.cast::<f32>() != 0.0`"),
             (Takes::Bool, _) => format!("`{x}.cast::<i32>() != 0`"),
-            (_, Some(other)) => format!("`{x}.cast::<{other}>()`"),
-            (Takes::Bits | Takes::Integers, None) => format!("`{x}.cast::<i32>()`"),
-            (Takes::Floats, None) => format!("`{x}.cast::<f32>()`"),
-            (Takes::Numbers, None) => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
+            (_, Some(other)) if self.converts_to(other) => format!("`{x}.cast::<{other}>()`"),
+            (Takes::Bits | Takes::Integers, _) if self.is_fp8() => format!("`{x}.cast::<f32>().cast::<i32>()`"),
+            (Takes::Numbers, _) if self.is_fp8() => format!("`{x}.cast::<f32>()` or `{x}.cast::<f16>()`"),
+            (Takes::Bits | Takes::Integers, _) => format!("`{x}.cast::<i32>()`"),
+            (Takes::Floats, _) => format!("`{x}.cast::<f32>()`"),
+            (Takes::Numbers, _) => format!("`{x}.cast::<i32>()` or `{x}.cast::<f32>()`"),
         };
         // What is underlined may be the whole operation, and the cast is of its operands.
         let around = if name.is_empty() { format!(" around what is {self}") } else { String::new() };
@@ -116,10 +124,16 @@ impl Elem {
         let x = if name.is_empty() { "(..)" } else { name };
         match self {
             Elem::Unknown | Elem::Literal(_) => String::new(),
+            _ if self.is_fp8() => format!("; write `{x}.cast::<f32>() != 0.0`"),
             _ if self.is_small() => format!("; write `{x}.cast::<i32>() != 0`"),
             _ if self.may_be_int() => format!("; write `{x} != 0`"),
             _ => format!("; compare it, as in `{x} != 0.0`"),
         }
+    }
+
+    /// True unless there is certainly no conversion to this type.
+    pub(crate) fn converts_to(&self, to: &Elem) -> bool {
+        !matches!((self, to), (Elem::Fixed(a), Elem::Fixed(b)) if DType::no_conversion(*a, *b).is_some())
     }
 
     /// True if it is certainly bool.

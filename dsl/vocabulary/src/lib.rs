@@ -37,7 +37,7 @@ pub use binary::{
     Binary, BinaryOp, Comparison, Predicate, multiply_high, shift_left, shift_right, shift_right_logical,
 };
 pub use distance::distance;
-pub use dtype::{DType, number};
+pub use dtype::{DType, Fp8, number};
 pub use kind::{Effect, Kind, Operation};
 pub use random::{Draw, Random};
 pub use reduction::{ReduceOp, Reduction, Update, Updating};

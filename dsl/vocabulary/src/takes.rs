@@ -13,7 +13,7 @@ pub enum Takes {
     Bits,
     /// f16, bf16, f32 and f64.
     Floats,
-    /// All but truth values and the integers below 32 bits, which have no arithmetic.
+    /// All but truth values, the integers below 32 bits and the floats of 8 bits, which have no arithmetic.
     Numbers,
 }
 

@@ -85,7 +85,7 @@ impl BoundMap {
             DType::I32 => Element::I32,
             DType::I64 => Element::I64,
             DType::I16 | DType::U16 => Element::U16,
-            DType::Bool | DType::I8 | DType::U8 => Element::U8,
+            DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => Element::U8,
         };
         let swizzle = match self.map.span {
             32 => Swizzle::B32,
@@ -116,8 +116,8 @@ const PROMOTE_128: u32 = 2;
 /// A type by its number in `CUtensorMapDataType`.
 const fn element_code(dtype: DType) -> u32 {
     match dtype {
-        // The engine moves bits: it has no signed elements of 8 and 16 bits.
-        DType::Bool | DType::I8 | DType::U8 => 0,
+        // The engine moves bits: it has no signed elements of 8 and 16 bits, and no floats of 8.
+        DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => 0,
         DType::I16 | DType::U16 => 1,
         DType::I32 => 3,
         DType::I64 => 5,

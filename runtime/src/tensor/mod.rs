@@ -377,6 +377,8 @@ impl Tensor {
             DType::I8 => all::<i8>(self),
             DType::U16 => all::<u16>(self),
             DType::U8 => all::<u8>(self),
+            DType::F8E4M3 => all::<float8::F8E4M3>(self),
+            DType::F8E5M2 => all::<float8::F8E5M2>(self),
             DType::Bool => Err(TensorError::NoHostType { dtype: DType::Bool }.into()),
         }
     }
@@ -419,6 +421,8 @@ impl Tensor {
             DType::I8 => copy::<i8>(self, device),
             DType::U16 => copy::<u16>(self, device),
             DType::U8 => copy::<u8>(self, device),
+            DType::F8E4M3 => copy::<float8::F8E4M3>(self, device),
+            DType::F8E5M2 => copy::<float8::F8E5M2>(self, device),
             DType::Bool => Err(TensorError::NoHostType { dtype: DType::Bool }.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! Tensors and views.
 
 use atlas_dsl::DType;
-use atlas_runtime::{Device, Tensor};
+use atlas_runtime::{Device, Element, Tensor};
 
 fn counted(shape: &[usize]) -> Tensor {
     let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
@@ -52,6 +52,7 @@ fn address_ranges_cover_what_is_touched() {
 
 #[test]
 fn every_element_type_comes_back() {
+    use float8::{F8E4M3, F8E5M2};
     use half::{bf16, f16};
     let cpu = Device::cpu();
     assert_eq!(cpu.tensor_from(&[1_i64, -2], [2]).unwrap().to_vec::<i64>().unwrap(), [1, -2]);
@@ -59,6 +60,13 @@ fn every_element_type_comes_back() {
     assert_eq!(cpu.tensor_from(&[0.5_f64], [1, 1]).unwrap().to_vec::<f64>().unwrap(), [0.5]);
     assert_eq!(cpu.tensor_from(&[f16::from_f32(0.5)], [1]).unwrap().to_f64_vec().unwrap(), [0.5]);
     assert_eq!(cpu.tensor_from(&[bf16::from_f32(0.5)], []).map(|_| ()).map_err(|_| ()), Ok(()));
+    let codes: Vec<F8E4M3> = (0..=255).map(F8E4M3::from_bits).collect();
+    let back = cpu.tensor_from(&codes, [256]).unwrap().to_vec::<F8E4M3>().unwrap();
+    assert!(back.iter().map(F8E4M3::to_bits).eq(0..=255));
+    let t = cpu.tensor_from(&[448.0, 1e9, -0.01].map(<F8E4M3 as Element>::from_f64), [3]).unwrap();
+    assert_eq!((t.dtype(), t.to_f64_vec().unwrap()), (DType::F8E4M3, vec![448.0, 448.0, -5.0 / 512.0]));
+    let t = cpu.tensor_from(&[1e9, -0.3].map(<F8E5M2 as Element>::from_f64), [2]).unwrap();
+    assert_eq!((t.dtype(), t.to_f64_vec().unwrap()), (DType::F8E5M2, vec![57_344.0, -0.3125]));
     let mut t = Tensor::zeros(&cpu, DType::F32, [2]).unwrap();
     t.copy_from(&[3.0_f32, 4.0]).unwrap();
     assert_eq!(t.to_vec::<f32>().unwrap(), [3.0, 4.0]);

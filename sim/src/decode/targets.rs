@@ -233,6 +233,9 @@ const CLUSTER: Requirement = row(&["%cluster"], From(90), (7, 8));
 /// An arrival of a number of threads at once.
 const COUNT: Requirement = row(&["mbarrier.arrive"], From(90), (7, 8));
 
+/// A conversion of two floats of 8 bits on sm_89, which PTX knows later than on sm_90.
+const PAIRS_ON_ADA: Requirement = row(&["cvt"], From(89), (8, 1));
+
 /// The first versions of PTX that know a target, by its capability.
 const TARGETS: &[(u32, (u32, u32))] = &[
     (70, (6, 0)),
@@ -301,7 +304,9 @@ impl InstructionSet {
         let cluster = ins.operands.iter().any(names_cluster).then_some(&CLUSTER);
         let plain = !has_words(&text, "noComplete") && !has_words(&text, "expect_tx");
         let count = (begins(&text, "mbarrier.arrive") && plain && ins.operands.len() > 2).then_some(&COUNT);
-        { rows }.chain(cluster).chain(count).try_for_each(|row| self.allow(row, ins.line, &text))
+        let pairs = ["e4m3x2", "e5m2x2"].iter().any(|pair| has_words(&text, pair));
+        let ada = (self.capability == 89 && begins(&text, "cvt") && pairs).then_some(&PAIRS_ON_ADA);
+        { rows }.chain(cluster).chain(count).chain(ada).try_for_each(|row| self.allow(row, ins.line, &text))
     }
 
     /// Refuses directives of an entry that the target lacks.

@@ -180,6 +180,16 @@ fn casts() {
     assert_eq!(small(DType::I64, DType::I8)[2..4], [-56.0, 56.0]);
     assert_eq!(small(DType::I64, DType::U8)[2..4], [200.0, 56.0]);
     assert_eq!(small(DType::I64, DType::U16)[6], 4464.0);
+    // Floats of 8 bits: to nearest even, at most the largest number.
+    let x = [17.0, 19.0, -1e9, f64::INFINITY, f64::NAN, 2f64.powi(-10), -3.0 * 2f64.powi(-10)];
+    for (from, mode) in [(F32, Mode::Native), (DType::F64, Mode::Native), (DType::F64, Mode::F64)] {
+        let eight =
+            |to: DType| run_map(from, to, &format!("%r = cast %a : {to}[16]"), &x, mode).values()[..x.len()].to_vec();
+        let least = 2f64.powi(-9);
+        assert_close(&eight(DType::F8E4M3), &[16.0, 20.0, -448.0, 448.0, f64::NAN, 0.0, -2.0 * least], 0.0, 0.0);
+        let step = 2f64.powi(-10);
+        assert_close(&eight(DType::F8E5M2), &[16.0, 20.0, -57_344.0, 57_344.0, f64::NAN, step, -3.0 * step], 0.0, 0.0);
+    }
     // One rounding: 2^24 + 2^15 + 1 is above the bf16 tie that f32 would round it to.
     let x = f64::from((1 << 24) + (1 << 16) + 1);
     let got = run_map(I32, DType::Bf16, "%r = cast %a : bf16[16]", &[x, -x], Mode::Native).values();

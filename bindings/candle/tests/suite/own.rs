@@ -5,7 +5,7 @@ use super::devices::{devices, on_host, to};
 use atlas_candle::atlas::device::Stream;
 use atlas_candle::atlas::kernel::{DType, Launch};
 use atlas_candle::atlas::{self, args, atlas_kernel};
-use atlas_candle::{Backward, Operation, apply2, run};
+use atlas_candle::{Backward, Operation, apply1, apply2, run};
 use candle_core::{CpuStorage, Result, Storage, Tensor};
 use std::sync::{Arc, Mutex};
 
@@ -106,4 +106,57 @@ fn gradients_of_ones_own_go_on() {
 fn a_perturbed_gradient_is_seen() {
     let off = |x: &[Tensor]| apply2(SquareSum { off: 1e-3, ..SquareSum::default() }, &x[0], &x[1]);
     same_gradients(&[4, 5].map(|seed| values(seed, &[50])), F32, off, |x| x[0].sqr()? + &x[1]);
+}
+
+atlas_kernel! {
+    /// To 8 bits and to the numbers of those.
+    kernel narrowed(x: &Tensor<f32, [N]>, y: &mut Tensor<f8e4m3, [N]>)
+    tune { BN: [64], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]).cast::<f8e4m3>());
+        }
+    }
+
+    kernel widened(x: &Tensor<f8e4m3, [N]>, y: &mut Tensor<f32, [N]>)
+    tune { BN: [64], warps: [1] }
+    {
+        for n in grid(tiles(N, BN)) {
+            store(y[n], load(x[n]).cast::<f32>());
+        }
+    }
+}
+
+/// From or to floats of 8 bits.
+struct Converted(DType);
+
+// SAFETY: it launches a kernel that writes its result.
+unsafe impl Operation<1> for Converted {
+    fn name(&self) -> &'static str {
+        "converted"
+    }
+
+    fn outputs(&self, reads: &[atlas::Tensor]) -> atlas::Result<Vec<(DType, Vec<usize>)>> {
+        Ok(vec![(self.0, reads[0].shape().to_vec())])
+    }
+
+    fn launch(&self, stream: &Stream, reads: &[atlas::Tensor], writes: &mut [atlas::Tensor]) -> atlas::Result<()> {
+        let kernel = if self.0 == DType::F32 { &widened } else { &narrowed };
+        kernel.launch_on(stream, args!(reads[0], &mut writes[0]))
+    }
+
+    fn gradients(&self, _: Backward<'_, 1>) -> Result<[Option<Tensor>; 1]> {
+        Ok([None])
+    }
+}
+
+#[test]
+fn floats_of_8_bits_are_candles() {
+    let device = candle_core::Device::Cpu;
+    let x = (values(3, &[200]) * 100.0).unwrap();
+    let theirs = x.to_dtype(candle_core::DType::F8E4M3).unwrap();
+    let ours = apply1(Converted(DType::F8E4M3), &to(&device, &x)).unwrap();
+    let numbers = |x: &Tensor| x.to_dtype(candle_core::DType::F32).unwrap().to_vec1::<f32>().unwrap();
+    assert_eq!((ours.dtype(), numbers(&ours)), (candle_core::DType::F8E4M3, numbers(&theirs)));
+    assert_eq!(numbers(&apply1(Converted(DType::F32), &theirs).unwrap()), numbers(&theirs));
 }

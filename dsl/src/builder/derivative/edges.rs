@@ -57,6 +57,7 @@ impl Slopes<'_> {
     /// `x == x`, in a type that has comparisons.
     fn equals_itself(&mut self, x: Operand) -> Operand {
         let x = match x {
+            Operand::Value(v) if self.b.kernel.ty(v).dtype.is_fp8() => self.b.cast(self.loc, DType::F32, v),
             Operand::Value(v) if self.b.kernel.ty(v).dtype.is_small() => self.b.cast(self.loc, DType::I32, v),
             x => x,
         };

@@ -100,6 +100,8 @@ fn copy_back(tensor: &Tensor, bytes: &[u8]) -> Result<()> {
 pub(crate) fn scalar(dtype: DType, bits: u64) -> Scalar {
     match dtype {
         DType::I64 => Scalar::I64(bits as i64),
+        // No number of the floats of 8 bits is passed by value.
+        DType::F8E4M3 | DType::F8E5M2 => Scalar::I32(bits as i32),
         DType::I32 | DType::I16 | DType::I8 | DType::U16 | DType::U8 | DType::Bool => Scalar::I32(bits as i32),
         DType::F64 => Scalar::F64(f64::from_bits(bits)),
         DType::F32 => Scalar::F32(f32::from_bits(bits as u32)),

@@ -5,10 +5,11 @@ use crate::compile::build_kernel;
 use crate::error::Result;
 use crate::launch::bind::{BoundArg, BoundLaunch};
 use crate::launch::problem::specialize;
-use crate::tensor::{Tensor, bytes_of};
+use crate::tensor::{Element, Tensor, bytes_of};
 use atlas_dsl::DType;
 use atlas_dsl::ir::Access;
 use atlas_tile_interp::{Mode, Scalar, TensorView, TensorViewMut};
+use float8::{F8E4M3, F8E5M2};
 
 /// The values that a launch would write to one output.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,13 +86,15 @@ impl HostCopy {
             DType::U16 => words(2).map(|b| u16::from_ne_bytes(array(b)).into()).collect(),
             DType::I8 => bytes.iter().map(|&b| (b as i8).into()).collect(),
             DType::U8 => bytes.iter().map(|&b| b.into()).collect(),
+            DType::F8E4M3 => bytes.iter().map(|&b| F8E4M3::from_bits(b)).map(Element::to_f64).collect(),
+            DType::F8E5M2 => bytes.iter().map(|&b| F8E5M2::from_bits(b)).map(Element::to_f64).collect(),
             _ => words(8).map(|b| f64::from_ne_bytes(array(b))).collect(),
         };
         Some(OracleOutput { name, shape: dims.iter().map(|&n| n as usize).collect(), values })
     }
 }
 
-/// Row-major elements: whole numbers unchanged, floats as f64.
+/// Row-major elements: whole numbers and floats of 8 bits unchanged, other floats as f64.
 fn host_bytes(tensor: &Tensor) -> Result<(DType, Vec<u8>)> {
     Ok(match tensor.dtype() {
         DType::I32 => (DType::I32, bytes_of(&tensor.to_vec::<i32>()?).to_vec()),
@@ -100,6 +103,8 @@ fn host_bytes(tensor: &Tensor) -> Result<(DType, Vec<u8>)> {
         DType::U16 => (DType::U16, bytes_of(&tensor.to_vec::<u16>()?).to_vec()),
         DType::I8 => (DType::I8, bytes_of(&tensor.to_vec::<i8>()?).to_vec()),
         DType::U8 => (DType::U8, tensor.to_vec::<u8>()?),
+        DType::F8E4M3 => (DType::F8E4M3, bytes_of(&tensor.to_vec::<F8E4M3>()?).to_vec()),
+        DType::F8E5M2 => (DType::F8E5M2, bytes_of(&tensor.to_vec::<F8E5M2>()?).to_vec()),
         _ => (DType::F64, bytes_of(&tensor.to_f64_vec()?).to_vec()),
     })
 }

@@ -116,6 +116,10 @@ fn the_error_names_instruction_line_and_target() {
             "line 5: `fence.proxy.async`: PTX 7.8 does not know it; 8.0 does",
         ),
         (
+            ("sm_89", "8.0", "cvt.rn.f16x2.e5m2x2 r0, h0;".to_owned()),
+            "line 5: `cvt.rn.f16x2.e5m2x2`: PTX 8.0 does not know it; 8.1 does",
+        ),
+        (
             ("sm_90a", "8.0", TILE.replace("shared::cluster", "shared::cta")),
             "line 5: `cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes`: PTX 8.0 does not know it; \
              8.6 does",

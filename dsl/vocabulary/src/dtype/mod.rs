@@ -1,5 +1,8 @@
 //! The element types of tensors and tiles.
 
+mod fp8;
+
+pub use fp8::Fp8;
 use std::fmt;
 
 /// The type of one element of a tensor or tile.
@@ -19,6 +22,11 @@ pub enum DType {
     I32,
     /// 64-bit signed integer.
     I64,
+    /// 8-bit float of 4 bits of exponent and 3 of fraction, without infinities. Like the small integers it is moved and converted,
+    /// not computed with.
+    F8E4M3,
+    /// 8-bit float of 5 bits of exponent and 2 of fraction: the upper half of an f16.
+    F8E5M2,
     /// IEEE binary16.
     F16,
     /// bfloat16: the upper half of an `f32`.
@@ -31,7 +39,7 @@ pub enum DType {
 
 impl DType {
     /// Every element type, in declaration order.
-    pub const ALL: [DType; 11] = [
+    pub const ALL: [DType; 13] = [
         DType::Bool,
         DType::I8,
         DType::U8,
@@ -39,6 +47,8 @@ impl DType {
         DType::U16,
         DType::I32,
         DType::I64,
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::F16,
         DType::Bf16,
         DType::F32,
@@ -55,6 +65,8 @@ impl DType {
             DType::U16 => "u16",
             DType::I32 => "i32",
             DType::I64 => "i64",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
             DType::F16 => "f16",
             DType::Bf16 => "bf16",
             DType::F32 => "f32",
@@ -77,6 +89,8 @@ impl DType {
             DType::U16 => "U16",
             DType::I32 => "I32",
             DType::I64 => "I64",
+            DType::F8E4M3 => "F8E4M3",
+            DType::F8E5M2 => "F8E5M2",
             DType::F16 => "F16",
             DType::Bf16 => "Bf16",
             DType::F32 => "F32",
@@ -87,14 +101,14 @@ impl DType {
     /// Bytes of one element in memory.
     pub const fn bytes(self) -> u32 {
         match self {
-            DType::Bool | DType::I8 | DType::U8 => 1,
+            DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => 1,
             DType::I16 | DType::U16 | DType::F16 | DType::Bf16 => 2,
             DType::I32 | DType::F32 => 4,
             DType::I64 | DType::F64 => 8,
         }
     }
 
-    /// True for f16, bf16, f32 and f64.
+    /// True for f16, bf16, f32 and f64, the floats with arithmetic.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::Bf16 | DType::F32 | DType::F64)
     }
@@ -104,14 +118,27 @@ impl DType {
         matches!(self, DType::I32 | DType::I64)
     }
 
-    /// True for i8, u8, i16 and u16, which are loaded, stored, moved and converted, but not computed with.
+    /// True for i8, u8, i16, u16 and the floats of 8 bits, which are loaded, stored, moved and converted, but not computed with.
     pub const fn is_small(self) -> bool {
-        matches!(self, DType::I8 | DType::U8 | DType::I16 | DType::U16)
+        matches!(self, DType::I8 | DType::U8 | DType::I16 | DType::U16) || self.is_fp8()
+    }
+
+    /// True for the floats of 8 bits.
+    pub const fn is_fp8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
     }
 
     /// True for every integer type.
     pub const fn is_whole(self) -> bool {
-        self.is_int() || self.is_small()
+        self.is_int() || (self.is_small() && !self.is_fp8())
+    }
+
+    /// What is wrong with a conversion, if there is none: floats of 8 bits convert from and to floats alone.
+    pub fn no_conversion(from: DType, to: DType) -> Option<&'static str> {
+        let is_float = |d: DType| d.is_float() || d.is_fp8();
+        let any = from.is_fp8() || to.is_fp8();
+        (any && !(is_float(from) && is_float(to)))
+            .then_some("floats of 8 bits convert from and to floats alone: go by f32, as in `.cast::<f32>()`")
     }
 
     /// True for an integer type without a sign, and for bool: a wider integer has zeros above its bits.
@@ -128,7 +155,7 @@ impl DType {
             DType::U16 => Some((0, u16::MAX as i64)),
             DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
             DType::I64 => Some((i64::MIN, i64::MAX)),
-            DType::Bool | DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => None,
+            DType::Bool | DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => None,
         }
     }
 
@@ -141,7 +168,8 @@ impl DType {
             DType::I16 => x as i16 as i64,
             DType::U16 => x as u16 as i64,
             DType::I32 => x as i32 as i64,
-            DType::I64 | DType::Bool | DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => x,
+            DType::I64 | DType::Bool => x,
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::Bf16 | DType::F32 | DType::F64 => x,
         }
     }
 
@@ -160,9 +188,12 @@ impl DType {
         matches!(self, DType::F16 | DType::Bf16)
     }
 
-    /// The largest number of a float type: as text, and as the smallest number that rounds to infinity instead.
+    /// The largest number of a float type: as text, and as the smallest number that rounds to infinity instead, or the number
+    /// itself where conversions saturate.
     const fn largest(self) -> Option<(&'static str, f64)> {
         match self {
+            DType::F8E4M3 => Some(("448", 448.0)),
+            DType::F8E5M2 => Some(("57344", 57_344.0)),
             DType::F16 => Some(("65504", 65_520.0)),
             // 2^128 less half a step of the type.
             DType::Bf16 => Some(("3.3895314e38", f64::from_bits(0x47ef_f000_0000_0000))),
@@ -173,9 +204,12 @@ impl DType {
         }
     }
 
-    /// Why a number cannot be written in this float type: it is finite but would round to infinity.
+    /// Why a number cannot be written in this float type: it is finite but would round to infinity, or would be saturated.
     pub fn overflow(self, x: f64) -> Option<String> {
         let (largest, above) = self.largest()?;
+        if self.is_fp8() {
+            return (x.abs() > above).then(|| format!("is beyond its largest number, {largest}"));
+        }
         (x.is_finite() && x.abs() >= above)
             .then(|| format!("is beyond its largest number, {largest}; infinity is `f32::INFINITY`"))
     }
@@ -185,6 +219,7 @@ impl DType {
         match self {
             DType::F16 | DType::Bf16 | DType::F32 => DType::F32,
             DType::F64 => DType::F64,
+            DType::F8E4M3 | DType::F8E5M2 => DType::F32,
             DType::Bool | DType::I8 | DType::U8 | DType::I16 | DType::U16 | DType::I32 => DType::I32,
             DType::I64 => DType::I64,
         }
