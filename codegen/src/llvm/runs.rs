@@ -153,8 +153,9 @@ impl<'c> Emitter<'c, '_> {
 
 /// True for an operation that is one instruction for two registers.
 fn takes_pairs(k: &Kernel, inst: Inst) -> bool {
-    let to = k.results[inst].first().map(|&v| k.tile(v).0);
-    matches!(k.insts[inst], Op::Cast(a) if k.tile(a).0 == DType::F32 && to.is_some_and(DType::is_half))
+    let Op::Cast(a) = k.insts[inst] else { return false };
+    let (from, to) = (k.tile(a).0, k.results[inst].first().map_or(DType::F32, |&v| k.tile(v).0));
+    from != to && (from == DType::F32 && to.is_half() || from.is_fp8() || to.is_fp8())
 }
 
 fn is_constant(x: &BasicValueEnum<'_>) -> bool {
