@@ -200,8 +200,7 @@ def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon
 
 
 def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
-    """Whole sequences with gradients, and pieces. With five chunks, the last segment of a backward pass has fewer than the others. An
-    odd number of heads promises nothing about strides."""
+    """Whole sequences with gradients, and pieces. Odd numbers of heads and of chunks promise nothing."""
     import atlas_gpu as atlas
     from atlas_gpu import _omega
     from atlas_gpu._arrays import NumPy
@@ -210,7 +209,7 @@ def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muo
     for step in _omega.STEPS if with_muon else ("descent",):
         # A step of Muon for each token takes long, and its kernels depend on no number of chunks.
         is_long = step == "muon_by_token"
-        b, n, h = (1, chunk - 1, 1) if is_long else (3, 5 * chunk - 1, 3)
+        b, n, h = (1, chunk - 1, 1) if is_long else (3, 9 * chunk - 1, 3)
         x, (gate, gamma) = apart(dtype, b, n, h, d), gates(b, n, h, window)
         shapes = {"linear": [(d, d)], "gated": [(d, m), (m, d), (m, d)]}.get(memory, [(d, m), (m, d)])
         state = [empty("float32", b, h, *shape) for shape in shapes]
@@ -228,8 +227,8 @@ def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muo
             if not is_long:
                 tokens = [x, x, x, residual, residual, gate, gate, gate, gamma]
                 rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
-                # Segments of one chunk stand for those of any number with others before and behind them.
-                for segment in (0, 1):
+                # A segment is the only one, or the first, between others, or the last. Views of one chunk are views of their own.
+                for segment in (9, 3, 1):
                     y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, segment)
                     by_last = [*last[0], *last[1]]
                     _omega.omega_training_backward(NumPy, apart(dtype, *y.shape), by_last, tokens, norm, kept, rule, segment)
