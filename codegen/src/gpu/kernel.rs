@@ -338,8 +338,9 @@ impl Kernel {
         };
         // On sm_89 later than on sm_90.
         let of_fp8 = |op: &Op, inst: Inst| {
-            let is_fp8 = |v: Value| self.tile(v).0.is_fp8();
-            matches!(op, Op::Cast(x) if is_fp8(*x) || self.results[inst].iter().any(|&v| is_fp8(v)))
+            let (Op::Cast(from), Some(&to)) = (op, self.results[inst].first()) else { return false };
+            let (from, to) = (self.tile(*from).0, self.tile(to).0);
+            from != to && (from.is_fp8() || to.is_fp8())
         };
         let pairs = self.target.sm == 89 && self.target.has(Capability::ConvertFp8);
         match () {

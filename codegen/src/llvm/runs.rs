@@ -7,15 +7,13 @@
 
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
-use crate::gpu::{Inst, Kernel, Op, Value};
+use crate::gpu::analysis::AT_ONCE;
+use crate::gpu::{Inst, Kernel, Op, Value, ValueDef};
+use crate::gpu_ops;
 use atlas_dsl::DType;
 use cranelift_entity::EntitySet;
 use inkwell::values::{BasicValueEnum, IntValue};
 use std::ops::Range;
-
-/// How many registers of a tile a run computes at once. A random number is two chains of instructions, so these are eight, and
-/// the latency of an instruction is about four cycles.
-const AT_ONCE: usize = 4;
 
 /// How the registers of a run depend on one another: what each begins with, and what it ends with.
 struct Link {
@@ -57,7 +55,14 @@ impl<'c> Emitter<'c, '_> {
                 let from = self.k.tile(*a).0;
                 self.cast_all(&of(self, *a)?, from, dtype)
             }
-            _ => Err(CompileError::bug("not computed register by register")),
+            Op::Rematerialize(_)
+            | Op::MaskInvalid { .. }
+            | Op::Reduce { .. }
+            | Op::Scan { .. }
+            | Op::ConvertLayout(_)
+            | gpu_ops!(sources views global shared clusters products rings orders control) => {
+                Err(CompileError::bug("not computed register by register"))
+            }
         }
     }
 
@@ -74,7 +79,7 @@ impl<'c> Emitter<'c, '_> {
         let first_values = link.iter().flat_map(|link| link.first.iter().copied());
         let unlinked: Vec<_> = first_values.map(|v| (v, self.values[v].clone())).collect();
         for first in (0..n).step_by(step) {
-            for at in (first..first + step).filter(|&at| at >= AT_ONCE) {
+            for at in (first..first + step).filter(|&at| at >= AT_ONCE as usize) {
                 link.as_ref().map_or(Ok(()), |link| self.join(link, at))?;
             }
             for part in &parts {
@@ -93,8 +98,12 @@ impl<'c> Emitter<'c, '_> {
     /// and the last result.
     fn link(&self, ops: &[(Inst, Value)]) -> R<Option<Link>> {
         let k = self.k;
-        let is_word = |v: Value| matches!(k.tile(v).0, DType::I32 | DType::F32);
+        let is_word = |v: Value| matches!(k.tile(v).0.bytes(), 4 | 8);
+        let mut of_run: EntitySet<Value> = EntitySet::new();
+        of_run.extend(ops.iter().map(|&(_, v)| v));
         let (mut first, mut linked) = (Vec::new(), EntitySet::new());
+        // Results of linked operands and of what is the same in all registers.
+        let (mut alone, mut last_alone, mut last) = (EntitySet::new(), None, None);
         for &(inst, result) in ops {
             let mut operands = Vec::new();
             k.insts[inst].visit_operands(|v| operands.push(v));
@@ -102,32 +111,47 @@ impl<'c> Emitter<'c, '_> {
                 if !self.runs.is_behind_shared(result) {
                     continue;
                 }
-                let is_new = |v: Value| is_word(v) && ops.iter().all(|&(_, result)| result != v);
+                // Registers that are equal stay so, and are computed once. What is constant stays constant.
+                let fits = |v: Value| is_word(v) && !of_run.contains(v) && self.runs.is_all_different(k, v);
                 let mut found = None;
-                for v in operands.into_iter().filter(|&v| is_new(v)) {
-                    // What is constant should stay constant.
+                for &v in operands.iter().filter(|&&v| fits(v)) {
                     if found.is_none() && !self.regs(v)?.iter().any(is_constant) {
                         found = Some(v);
                     }
                 }
                 let Some(found) = found else { continue };
                 linked.insert(found);
+                alone.insert(found);
                 first.push(found);
             }
             linked.insert(result);
+            last = if is_word(result) { Some(result) } else { last };
+            if operands.iter().all(|&v| alone.contains(v) || self.is_given(v)) {
+                alone.insert(result);
+                last_alone = if is_word(result) { Some(result) } else { last_alone };
+            }
         }
-        let last = ops.iter().rev().map(|&(_, v)| v).find(|&v| is_word(v) && linked.contains(v));
-        Ok(last.map(|last| Link { first, last }))
+        // A link by nothing else lets LLVM move what does not change out of a loop.
+        Ok(last_alone.or(last).map(|last| Link { first, last }))
+    }
+
+    /// True for a constant, an index, or a repeated element.
+    fn is_given(&self, v: Value) -> bool {
+        let ValueDef::Result(inst, _) = self.k.values[v].def else { return false };
+        matches!(self.k.insts[inst], gpu_ops!(sources) | Op::Broadcast(_))
     }
 
     /// Makes a register of a run depend on an earlier one. It stays the same, because no grid has CTAs along the third axis.
     fn join(&mut self, link: &Link, at: usize) -> R<()> {
         let zero = self.call("llvm.nvvm.read.ptx.sreg.ctaid.z", self.i32_type().into(), &[])?.into_int_value();
-        let before = self.word(self.regs(link.last)?[at - AT_ONCE])?;
+        let before = self.bits(self.regs(link.last)?[at - AT_ONCE as usize])?;
+        let before = self.b.build_int_truncate_or_bit_cast(before, self.i32_type(), "")?;
         let none = self.b.build_and(before, zero, "")?;
         for &v in &link.first {
             let here = self.regs(v)?[at];
-            let same = self.b.build_xor(self.word(here)?, none, "")?;
+            let bits = self.bits(here)?;
+            let none = self.b.build_int_z_extend_or_bit_cast(none, bits.get_type(), "")?;
+            let same = self.b.build_xor(bits, none, "")?;
             let same = self.b.build_bit_cast(same, here.get_type(), "")?;
             if let Some(regs) = &mut self.values[v] {
                 regs[at] = same;
@@ -136,8 +160,14 @@ impl<'c> Emitter<'c, '_> {
         Ok(())
     }
 
-    fn word(&self, x: BasicValueEnum<'c>) -> R<IntValue<'c>> {
-        Ok(self.b.build_bit_cast(x, self.i32_type(), "")?.into_int_value())
+    fn bits(&self, x: BasicValueEnum<'c>) -> R<IntValue<'c>> {
+        let is_long = x.is_float_value() && x.into_float_value().get_type() == self.cx.f64_type();
+        let ty = match x {
+            BasicValueEnum::IntValue(x) => x.get_type(),
+            _ if is_long => self.cx.i64_type(),
+            _ => self.i32_type(),
+        };
+        Ok(self.b.build_bit_cast(x, ty, "")?.into_int_value())
     }
 
     /// Emits operations for some registers, behind those that are there.

@@ -248,6 +248,11 @@ impl Checker<'_> {
             format!("what meets `{name}` {mend}")
         } else if let Some(mend) = whole_of_numbers(old, &value.elem) {
             format!("`{name}` {mend}; or write `(..).cast::<{}>()` around what meets it", old.elem)
+        } else if old.elem.is_fp8() {
+            format!(
+                "make `{name}` {} where it begins",
+                if value.elem.is_fp8() { "f32".to_owned() } else { value.elem.to_string() }
+            )
         } else if old.elem.width() < value.elem.width() {
             let loses = if old.elem.may_be_int() && value.elem.may_be_float() { ", which cuts towards 0" } else { "" };
             format!(
@@ -576,6 +581,10 @@ fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
     let is_short = |ty: &Ty| matches!(ty.elem, Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16));
     let is_long = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int() || d.is_small() && d.bytes() == 2);
     if is_short(x) && is_long(y) || is_long(x) && is_short(y) {
+        return "write `(..).cast::<f32>()` around both".to_owned();
+    }
+    // Floats of 8 bits and integers are converted by f32.
+    if x.elem.is_fp8() != y.elem.is_fp8() && (x.elem.may_be_int() || y.elem.may_be_int()) {
         return "write `(..).cast::<f32>()` around both".to_owned();
     }
     // Neither i8 nor u8 holds all numbers of the other one.

@@ -242,7 +242,7 @@ impl<'k> PressureWalk<'k> {
                 self.outer_uses(body, &mut live);
                 self.block(body, live.clone());
             } else {
-                self.peak = self.peak.max(live.registers + self.scratch(inst));
+                self.peak = self.peak.max(live.registers + self.scratch(inst) + self.runs.scratch(inst));
             }
             results.iter().for_each(|&r| self.drop(r, &mut live));
             if !results.iter().any(|&r| self.passes[r]) {

@@ -252,7 +252,8 @@ impl Program {
         // What a loop leaves takes its registers in any case. Ranges then help only what is read beside it, what several roots make
         // of it, and what takes many registers while it is computed: the branch of a store keeps LLVM and ptxas from an order.
         if !tree.held.is_empty() {
-            let in_runs = tree.operations.iter().any(|&inst| self.runs.at(inst) != InRun::No);
+            let is_store = matches!(k.insts[root], Op::StoreGlobal { .. } | Op::StoreShared { .. });
+            let in_runs = is_store && tree.operations.iter().any(|&inst| self.runs.at(inst) != InRun::No);
             return (!tree.reads.is_empty() || tree.computes_again || in_runs).then_some(tree);
         }
         // Loads that no product waits for are all on their way at once.
