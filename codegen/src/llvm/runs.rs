@@ -112,7 +112,7 @@ impl<'c> Emitter<'c, '_> {
                     continue;
                 }
                 // Registers that are equal stay so, and are computed once. What is constant stays constant.
-                let fits = |v: Value| is_word(v) && !of_run.contains(v) && self.runs.is_all_different(k, v);
+                let fits = |v: Value| is_word(v) && !of_run.contains(v) && self.runs.is_all_different(k, result);
                 let mut found = None;
                 for &v in operands.iter().filter(|&&v| fits(v)) {
                     if found.is_none() && !self.regs(v)?.iter().any(is_constant) {
@@ -131,8 +131,14 @@ impl<'c> Emitter<'c, '_> {
                 last_alone = if is_word(result) { Some(result) } else { last_alone };
             }
         }
-        // A link by nothing else lets LLVM move what does not change out of a loop.
-        Ok(last_alone.or(last).map(|last| Link { first, last }))
+        // What comes from outside of a loop may be moved there by LLVM, if the link is by nothing else.
+        let here = k.blocks.values().find(|block| ops.first().is_some_and(|(inst, _)| block.insts.contains(inst)));
+        let is_here = |v: &Value| match k.values[*v].def {
+            ValueDef::Result(inst, _) => here.is_some_and(|block| block.insts.contains(&inst)),
+            _ => true,
+        };
+        let last = if first.iter().any(is_here) { last } else { last_alone.or(last) };
+        Ok(last.map(|last| Link { first, last }))
     }
 
     /// True for a constant, an index, or a repeated element.
