@@ -577,14 +577,11 @@ fn promotion((x, x_name): (&Ty, &str), (y, y_name): (&Ty, &str)) -> String {
             return format!("{name} {mend}{or}");
         }
     }
-    // 16 bits hold whole numbers up to 256 or 2048 alone.
+    // 16 bits hold whole numbers up to 256 or 2048 alone, and floats of 8 bits are converted by f32.
     let is_short = |ty: &Ty| matches!(ty.elem, Elem::Generic(..) | Elem::Fixed(DType::F16 | DType::Bf16));
     let is_long = |ty: &Ty| matches!(ty.elem, Elem::Fixed(d) if d.is_int() || d.is_small() && d.bytes() == 2);
-    if is_short(x) && is_long(y) || is_long(x) && is_short(y) {
-        return "write `(..).cast::<f32>()` around both".to_owned();
-    }
-    // Floats of 8 bits and integers are converted by f32.
-    if x.elem.is_fp8() != y.elem.is_fp8() && (x.elem.may_be_int() || y.elem.may_be_int()) {
+    let is_mixed = |a: &Ty, b: &Ty| is_short(a) && is_long(b) || a.elem.is_fp8() && b.elem.may_be_int();
+    if is_mixed(x, y) || is_mixed(y, x) {
         return "write `(..).cast::<f32>()` around both".to_owned();
     }
     // Neither i8 nor u8 holds all numbers of the other one.

@@ -35,28 +35,27 @@ impl Varying {
     fn axes_of(&self, k: &Kernel, op: &Op, result: Option<&Value>) -> Option<Vec<bool>> {
         let shape = &k.values[*result?].ty.tile()?.1.shape;
         let mut axes = vec![false; shape.len()];
-        match op {
-            Op::Const(_) => {}
-            Op::Iota { axis, .. } => *axes.get_mut(usize::from(*axis))? = true,
-            Op::Broadcast(a) => {
-                let from = &k.tile(*a).1.shape;
-                let lead = shape.len() - from.len();
-                let of = self.axes[*a].as_deref();
-                for (i, &extent) in from.iter().enumerate() {
-                    axes[lead + i] = extent != 1 && of.is_none_or(|of| of[i]);
-                }
+        if let Op::Const(_) = op {
+            return Some(axes);
+        }
+        if let Op::Iota { axis, .. } = op {
+            *axes.get_mut(usize::from(*axis))? = true;
+        } else if let Op::Broadcast(a) = op {
+            let from = &k.tile(*a).1.shape;
+            let lead = shape.len() - from.len();
+            let of = self.axes[*a].as_deref();
+            for (i, &extent) in from.iter().enumerate() {
+                axes[lead + i] = extent != 1 && of.is_none_or(|of| of[i]);
             }
-            op if op.is_elementwise() => {
-                let mut is_known = true;
-                op.visit_operands(|v| match &self.axes[v] {
-                    Some(of) if of.len() == axes.len() => {
-                        axes.iter_mut().zip(of).for_each(|(axis, &of)| *axis |= of);
-                    }
-                    _ => is_known = false,
-                });
-                return is_known.then_some(axes);
-            }
-            _ => return None,
+        } else if op.is_elementwise() {
+            let mut is_known = true;
+            op.visit_operands(|v| match &self.axes[v] {
+                Some(of) if of.len() == axes.len() => axes.iter_mut().zip(of).for_each(|(axis, &of)| *axis |= of),
+                _ => is_known = false,
+            });
+            return is_known.then_some(axes);
+        } else {
+            return None;
         }
         Some(axes)
     }
