@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import os
 import re
 import subprocess
@@ -74,6 +75,8 @@ class Sizes:
     wide: tuple[int, int]
     # The window, chunk, key and hidden elements of the memory in the notebook: a small one, for which a rule may take other kernels.
     notebook: tuple[int, int, int, int]
+    # The chunks of a sequence.
+    chunks: int
 
 
 # Numbers of tokens are odd: kernels that promise nothing about them serve all numbers.
@@ -91,11 +94,12 @@ OF_MODELS = Sizes(
     chunk=64,
     wide=(320, 256),
     notebook=(2, 32, 32, 64),
+    chunks=9,
 )
 # These take little time. The chunk is the shortest whose passes a GPU launches one by one, and the memory the smallest that clusters train.
 SMALL = Sizes(
     rows=(8,), heads=(8,), keys=(24,), features=(4,), small_matrices=(4,), matrices=(80, 144), groups=(2,), counts=(2,), windows=(2,), tokens=12, chunk=32,
-    wide=(320, 16), notebook=(2, 4, 8, 16),
+    wide=(320, 16), notebook=(2, 4, 8, 16), chunks=3,
 )  # fmt: skip
 
 
@@ -179,27 +183,27 @@ def memories(of: Sizes) -> None:
         for d in of.keys:
             for window in of.windows:
                 for memory in MEMORIES:
-                    rule_of(dtype, memory, (window, of.chunk, d, 4 * d), d == of.keys[0])
+                    rule_of(dtype, memory, (window, of.chunk, d, 4 * d), of.chunks, d == of.keys[0])
         for memory in MEMORIES:
-            rule_of(dtype, memory, (of.windows[0], of.chunk, *of.wide), False)
+            rule_of(dtype, memory, (of.windows[0], of.chunk, *of.wide), of.chunks, False)
         for d in of.heads:
             for heads in of.counts:
                 documents(of, dtype, heads, d)
     for memory in MEMORIES:
-        rule_of("float32", memory, of.notebook, False)
+        rule_of("float32", memory, of.notebook, of.chunks, False)
 
 
-def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
+def rule_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], chunks: int, with_muon: bool) -> None:
     """The launches of a rule. A small GPU has no room for some."""
     try:
-        calls_of(dtype, memory, sizes, with_muon)
+        calls_of(dtype, memory, sizes, chunks, with_muon)
     except ValueError as error:
         if not os.environ.get("ATLAS_RECORD_SIZES_AS") or "no room" not in str(error):
             raise
         print(f"{os.environ['ATLAS_RECORD_SIZES_AS']}: {error}", file=sys.stderr)
 
 
-def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muon: bool) -> None:
+def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], chunks: int, with_muon: bool) -> None:
     """Whole sequences with gradients, and pieces. Odd numbers of heads and of chunks promise nothing."""
     import atlas_gpu as atlas
     from atlas_gpu import _omega
@@ -209,7 +213,7 @@ def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muo
     for step in _omega.STEPS if with_muon else ("descent",):
         # A step of Muon for each token takes long, and its kernels depend on no number of chunks.
         is_long = step == "muon_by_token"
-        b, n, h = (1, chunk - 1, 1) if is_long else (3, 9 * chunk - 1, 3)
+        b, n, h = (1, chunk - 1, 1) if is_long else (3, chunks * chunk - 1, 3)
         x, (gate, gamma) = apart(dtype, b, n, h, d), gates(b, n, h, window)
         shapes = {"linear": [(d, d)], "gated": [(d, m), (m, d), (m, d)]}.get(memory, [(d, m), (m, d)])
         state = [empty("float32", b, h, *shape) for shape in shapes]
@@ -228,7 +232,7 @@ def calls_of(dtype: str, memory: str, sizes: tuple[int, int, int, int], with_muo
                 tokens = [x, x, x, residual, residual, gate, gate, gate, gamma]
                 rule = _omega.Rule(memory, step, chunk, before, 2.0, True, 1e-6)
                 # A segment is the only one, or the first, between others, or the last. Views of one chunk are views of their own.
-                for segment in (9, 3, 1):
+                for segment in sorted({chunks, math.isqrt(chunks), 1}):
                     y, *last, kept = _omega.omega_training(NumPy, tokens, state, state, norm, rule, segment)
                     by_last = [*last[0], *last[1]]
                     _omega.omega_training_backward(NumPy, apart(dtype, *y.shape), by_last, tokens, norm, kept, rule, segment)
