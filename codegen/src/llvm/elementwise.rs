@@ -406,7 +406,7 @@ impl<'c> Emitter<'c, '_> {
         if from != to && (from.is_fp8() || to.is_fp8()) {
             return self.cast_fp8(a, from, to);
         }
-        if from == DType::F32 && to.is_half() && a.len().is_multiple_of(2) {
+        if takes_pairs(from, to) && a.len().is_multiple_of(2) {
             let wide = self.cx.f32_type().vec_type(2);
             let narrow = element(self.cx, to).into_float_type().vec_type(2);
             let mut out = Vec::with_capacity(a.len());
@@ -516,6 +516,11 @@ impl<'c> Emitter<'c, '_> {
         }
         Ok(out)
     }
+}
+
+/// True for a conversion that is one instruction for two registers.
+pub(super) fn takes_pairs(from: DType, to: DType) -> bool {
+    from != to && (from == DType::F32 && to.is_half() || from.is_fp8() || to.is_fp8())
 }
 
 /// True if a wider integer repeats the highest bit of an integer of this type.

@@ -5,6 +5,7 @@
 //! ptxas does not know. In a product of [128, 128] by 8 warps with dropout behind it, ptxas takes 158 registers instead of 255
 //! and spills by that.
 
+use super::elementwise::takes_pairs;
 use super::{Emitter, R, Regs};
 use crate::error::CompileError;
 use crate::gpu::analysis::AT_ONCE;
@@ -73,7 +74,7 @@ impl<'c> Emitter<'c, '_> {
         results.iter().for_each(|&v| self.values[v] = Some(Vec::with_capacity(n)));
         let ops: Vec<(Inst, Value)> = run.iter().copied().zip(results).collect();
         let k = self.k;
-        let parts: Vec<_> = ops.split_inclusive(|&(inst, _)| takes_pairs(k, inst)).collect();
+        let parts: Vec<_> = ops.split_inclusive(|&op| is_of_pairs(k, op)).collect();
         let step = if n.is_multiple_of(2) { 2 } else { 1 };
         let link = self.link(&ops)?;
         let first_values = link.iter().flat_map(|link| link.first.iter().copied());
@@ -83,7 +84,7 @@ impl<'c> Emitter<'c, '_> {
                 link.as_ref().map_or(Ok(()), |link| self.join(link, at))?;
             }
             for part in &parts {
-                let (pairs, single): (Vec<_>, Vec<_>) = part.iter().partition(|&&(inst, _)| takes_pairs(k, inst));
+                let (pairs, single): (Vec<_>, Vec<_>) = part.iter().partition(|&&op| is_of_pairs(k, op));
                 for at in first..first + step {
                     self.compute(&single, at..at + 1)?;
                 }
@@ -187,11 +188,9 @@ impl<'c> Emitter<'c, '_> {
     }
 }
 
-/// True for an operation that is one instruction for two registers.
-fn takes_pairs(k: &Kernel, inst: Inst) -> bool {
-    let Op::Cast(a) = k.insts[inst] else { return false };
-    let (from, to) = (k.tile(a).0, k.results[inst].first().map_or(DType::F32, |&v| k.tile(v).0));
-    from != to && (from == DType::F32 && to.is_half() || from.is_fp8() || to.is_fp8())
+/// True for a conversion of two registers at once.
+fn is_of_pairs(k: &Kernel, (inst, result): (Inst, Value)) -> bool {
+    matches!(k.insts[inst], Op::Cast(a) if takes_pairs(k.tile(a).0, k.tile(result).0))
 }
 
 fn is_constant(x: &BasicValueEnum<'_>) -> bool {

@@ -179,8 +179,7 @@ fn sequences(k: &Kernel, block: Block) -> Vec<Vec<Inst>> {
         let mut uses_run = false;
         op.visit_operands(|v| uses_run |= made.contains(v));
         let here = registers_of(k, inst);
-        let continues = here.is_some() && (registers.is_none() || registers == here);
-        if !continues && (uses_run || !is_free(op)) {
+        if registers.is_some() && here != registers && (uses_run || !is_free(op)) {
             all.push(std::mem::take(&mut run));
             made.clear();
             registers = None;
